@@ -82,7 +82,17 @@ class SourceDistribution(sdist):
             copy.symlink_to(link.readlink())
 
 
+def mend_links() -> None:
+    """Makes links of the files that ZIP readers which know no links, pip's too, leave in their place."""
+    for name in ("accelerators", "graph", "partition", "passes"):
+        link = ROOT / "partita" / name
+        if link.is_file():
+            link.unlink()
+            link.symlink_to(f"../{name}")
+
+
 if __name__ == "__main__":
+    mend_links()
     home = address()
     setup(
         url=home,

@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
-HELP, PASSES = "<!-- help -->", "<!-- passes -->"
+HELP, PASSES, DEVICE_PASSES = "<!-- help -->", "<!-- passes -->", "<!-- passes of tvm -->"
 """Where it goes."""
 
 
@@ -75,7 +75,9 @@ def on_page_markdown(markdown: str, **more: Any) -> str:
     """A page's text, with what is generated in the places that are marked for it."""
     if HELP in markdown:
         markdown = markdown.replace(HELP, _help())
-    return markdown.replace(PASSES, _passes()) if PASSES in markdown else markdown
+    for mark, family in ((PASSES, ""), (DEVICE_PASSES, "tvm")):
+        markdown = markdown.replace(mark, _passes(family)) if mark in markdown else markdown
+    return markdown
 
 
 def _help() -> str:
@@ -89,12 +91,13 @@ def _help() -> str:
     return "\n".join(f"## partita {name}\n\n```text\n{parser.format_help()}```\n" for name, parser in verbs.choices.items())
 
 
-def _passes() -> str:
-    """A row for each pass."""
-    import partita.partition  # noqa: F401  its passes register themselves
-    from partita.passes import list_passes, pass_info
+def _passes(family: str) -> str:
+    """A row for each pass of a family."""
+    import partita as pt
+    from partita.passes import pass_info
 
-    return "\n".join(["| pass | what it does |", "|---|---|", *(_row(pass_info(name)) for name in list_passes())])
+    rows = [_row(pass_info(name, family)) for name in pt.list_passes(family)]
+    return "\n".join(["| pass | what it does |", "|---|---|", *rows])
 
 
 def _row(info: Any) -> str:

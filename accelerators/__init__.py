@@ -1,10 +1,10 @@
 """The plugin interface, one file (or folder) per device, HETERO, the compiled model that runs.
 
-Names are imported when they are first asked for, since a model of a file answers before most of this is there."""
+Names are imported on first use, since a model of a file answers before most of this package is loaded."""
 
 from typing import TYPE_CHECKING
 
-from partita.graph.lazily import lazily
+from partita.graph.lazy import lazily
 
 if TYPE_CHECKING:
     from partita.accelerators.choosing_precision import choose_precision

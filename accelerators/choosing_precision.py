@@ -1,7 +1,7 @@
-"""`choose_precision`: which ops of a model may run in a lower precision, by measuring what each costs and what it wins.
+"""`choose_precision`: which ops of a model may run in a lower precision, by measuring the error and the gain of each.
 
-One model is compiled whose ops' results can be moved from outside: it gives the numbers that calibration needs, and then how far
-the answer moves if one op alone is rounded. What is chosen is held to the tolerance by running the model that comes of it."""
+A single model is compiled in which each op's result can be replaced from outside. It yields the values for calibration, and then
+the error if one op alone is rounded. The chosen plan is checked against the tolerance by running the resulting model."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from partita.partition.fingerprint import fingerprint
 from partita.passes.infer import infer
 
 ENOUGH = 30
-"""Inputs from which on nobody is warned that a new one may be another case."""
+"""Number of inputs from which on no warning says that a new one may behave differently."""
 
 MOST = 24
-"""How often a whole model is compiled and measured, by default."""
+"""Default limit on the number of whole models that are compiled and measured."""
 
 
 @at_a_device()
@@ -47,15 +47,15 @@ def choose_precision(
     forbid: Forbid | None = None,
     most: int = MOST,
 ) -> PrecisionPlan:
-    """The plan in which as many ops as win something run in a lower precision, and the answer stays within the tolerance.
+    """The plan that lowers the precision of as many ops as gain from it, while the output stays within the tolerance.
 
     `inputs` are the arrays of one call, or a list of such: arrays, tuples or dictionaries by name. The error is the largest
     |a - b| over the largest |b| of an output, against float32 on the same device; it is measured with the whole plan applied.
-    Every other input sets the ranges of integers; those between are held out, so that the error is that of new ones too. It has
-    to stay below the tolerance by a margin, 1 + 1 / sqrt(inputs held out) times; with fewer than 30 inputs a warning says so.
-    `win` is "time" or "memory" (bytes of weights). `lock` gives ops, by names or patterns of names, their precision. If several
-    devices are given and time is to be won, each op's device is chosen too, of those that run it, as `pin` and `forbid` (as for
-    `compile`) allow. `calibration` is minmax, percentile or entropy; at most `most` whole models are measured."""
+    Every second input sets the ranges of integers; the others are held out, so that the error applies to new inputs too. It has
+    to stay below the tolerance by a factor of 1 + 1 / sqrt(held-out inputs); with fewer than 30 inputs a warning says so.
+    `win` is "time" or "memory" (bytes of weights). `lock` fixes the precision of ops, by names or patterns of names. If several
+    devices are given and `win` is "time", each op's device is chosen too, among those that run it and that `pin` and `forbid` (as
+    for `compile`) allow. `calibration` is minmax, percentile or entropy; at most `most` whole models are measured."""
     require_graph(graph)
     check_options(tolerance, precisions, calibration, win, most)
     tolerance, most = float(tolerance), int(most)

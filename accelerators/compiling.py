@@ -1,4 +1,4 @@
-"""`compile`: a graph and the devices that are to run it become a model that runs."""
+"""`compile`: turns a graph and its devices into a model that runs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def compile(  # noqa: A001  the contract's name
     optimize: bool = False,
     min_subgraph_size: int | None = None,
 ) -> CompiledModel:
-    """The graph, or torch's module, ready to run. `partita.compile` takes files too, and says what the options mean."""
+    """The compiled graph, or torch module. `partita.compile` accepts files too, and documents the options."""
     check_flag(strict, "option strict", AcceleratorError)
     check_flag(optimize, "option optimize", AcceleratorError)
     check_count("option min_subgraph_size", min_subgraph_size, AcceleratorError)
@@ -86,7 +86,7 @@ def compile(  # noqa: A001  the contract's name
 
 @at_a_device()
 def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str) -> Beginning:
-    """What a model begins with that is asked for by START alone, in a process that worked in the folder `home` then."""
+    """The start of a model whose only option is START; `home` was the working directory when the model was requested."""
     devices = parse_devices(device)
     settings = read_config(config, devices)
     devices = present(devices, settings.by_device, settings.hetero.strict)
@@ -96,7 +96,7 @@ def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str
 
 
 def _check_wishes(task: Task) -> None:
-    """Affinities, pins and what is forbidden, asked here and now what compilation would ask later."""
+    """Checks affinities, pins and forbidden devices now, which compilation would otherwise check later."""
     live = live_part(task.graph)
     _affinities(live, task, any(_is_placed(node) for node in live.nodes))
     resolve_rules(live, task.devices, task.pin, task.forbid, removed=_removed(task, live))
@@ -161,7 +161,7 @@ def _renouncing(task: Task) -> Callable[[], CompiledModel]:
 
 
 def _steps_like(task: Task) -> Callable[[Graph], CompiledModel] | None:
-    """A function that compiles a decoder's step as the task says; None where its first device does not append to caches."""
+    """A function that compiles a decoder's step with the task's options; None if its first device does not append to caches."""
     if task.pin or not task.devices[0].accelerator.appends_caches:
         return None
     return lambda graph: _compiled(attrs.evolve(task, graph=_prepared(graph)))
@@ -174,7 +174,7 @@ def _prepared(
     optimize: bool = False,
     strict: bool = False,
 ) -> Graph:
-    """The graph with types; a declared one that does not follow is replaced, or an error if `strict`."""
+    """The graph with inferred types; a declared type that contradicts inference is replaced, or an error if `strict`."""
     graph = graph if name is None else graph.evolve(name=name)
     graph = apply_pass(
         graph, "InferShape", shapes=shapes, strict=shapes is not None, check_declared=strict, check_fits=True, verify=False
@@ -183,12 +183,12 @@ def _prepared(
 
 
 def _is_placed(node: Node) -> bool:
-    """Does the node's affinity switch the automatic policy off? The affinity of a call only fixes the call."""
+    """True if the node's affinity switches automatic placement off. The affinity of a call fixes only the call."""
     return node.is_op and node.affinity is not None and not is_made_call(node)
 
 
 def _affinities(graph: Graph, task: Task, manual: bool) -> dict[str, str]:
-    """The devices that affinities ask for, by node name; those of all ops if the user placed nodes by hand."""
+    """The devices that affinities name, by node name; those of all ops if the user placed nodes by hand."""
     ops = [node for node in graph.nodes if node.is_op]
     lacking = [node.name for node in ops if node.affinity is None]
     if manual and lacking:
@@ -219,7 +219,7 @@ def _report(built: Built, placement: Placement, automatic: bool, noted: Sequence
 
 
 def _unheard(placement: Placement) -> list[str]:
-    """A note for each If, Loop or Scan that runs elsewhere than an op in its body asks for: it runs as a whole."""
+    """A note for each If, Loop or Scan whose body names another device for an op: the node runs as a whole on one device."""
     notes = []
     for node in placement.graph.nodes:
         label = placement.get(node.name) if node.is_op and node.bodies else None

@@ -1,5 +1,5 @@
-"""`compile`, of a graph or of a file. Of what is to answer at once (START) onnxruntime gets the file as it stands, where that
-comes to the same, before most of Partita is even imported."""
+"""`compile` for a graph or a file. With START=now, onnxruntime gets the unchanged file if the result is the same,
+before most of Partita is even imported."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from partita.graph.types import Dim
 
 DEVICES = (None, "cpu", "HETERO:cpu", "HETERO:cpu,reference", "HETERO:cpu,onnxruntime,reference")
-"""The devices whose models may be answered for by onnxruntime before anybody looks at what else was asked for."""
+"""The device strings for which onnxruntime may answer before the rest of the request is checked."""
 
 REGISTRY = "partita.accelerators.interface.registry"
-"""The module without which nobody can have changed what a device is, or how it is configured."""
+"""The module that has to be imported before anybody can change a device or its configuration."""
 
 
 def compile(  # noqa: A001  the contract's name
@@ -42,14 +42,14 @@ def compile(  # noqa: A001  the contract's name
     min_subgraph_size: int | None = None,
 ) -> CompiledModel:
     """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
-    "MULTI:first,second" puts all of it on each, and each call on the one that is free.
+    "MULTI:first,second" compiles all of it for each, and sends each call to the one that is free.
 
-    In place of a graph there may be a file, as `load` takes it, or a module of torch's, with `example_inputs` as for
-    `from_torch`. `config` is a dictionary by device, flat where there is only one. `pin` and `forbid` are as for `query`.
+    In place of a graph there may be a file, as `load` takes it, or a torch module, with `example_inputs` as for
+    `from_torch`. `config` is a dictionary by device, flat if there is only one. `pin` and `forbid` are as for `query`.
     If ops of the graph have affinities, these decide, and every op has to have one. A subgraph that its device cannot
     compile goes to the next device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs,
-    `name` is what files and tables call the model, `optimize` runs the default passes first (nodes may then vanish that
-    `query` knows). Subgraphs of fewer than `min_subgraph_size` ops go to the next device that runs them."""
+    `name` is the model's name in files and tables, `optimize` runs the default passes first (nodes that `query` knows may
+    then vanish). Subgraphs of fewer than `min_subgraph_size` ops go to the next device that runs them."""
     given = (example_inputs, pin, forbid, shapes, name, min_subgraph_size)
     if all(option is None for option in given) and strict is optimize is False:
         model = _at_once(graph, device, config)
@@ -68,7 +68,7 @@ def compile(  # noqa: A001  the contract's name
 
 
 def _at_once(source: Any, device: Any, config: Any) -> Any:
-    """The FileModel that answers before anything is read, or compiled; None where it takes more to know whether it may."""
+    """The FileModel that answers before anything is read or compiled; None if more has to be checked first."""
     threads = _threads(device, config)
     if threads is None or REGISTRY in sys.modules or find_spec("tvm_ffi") is None or main_has_ended():
         return None
@@ -88,7 +88,7 @@ def _at_once(source: Any, device: Any, config: Any) -> Any:
 
 
 def _threads(device: Any, config: Any) -> int | None:
-    """The number of threads, 0 for as many as there are, where the configuration says START=now and nothing that may be wrong."""
+    """The number of threads (0: all cores) if the configuration is a valid START=now; None if it holds anything else."""
     if not (device is None or isinstance(device, str)) or device not in DEVICES or type(config) is not dict:
         return None
     values = dict(config)
@@ -106,8 +106,8 @@ def _threads(device: Any, config: Any) -> int | None:
 
 
 def _may_hold_the_cache(folder: str) -> bool:
-    """Is it a folder of the user's own that may be written to, or none yet and beneath one that may be? What else CACHE_DIR says
-    is looked at before the model answers, since it may be an error."""
+    """True for a folder that the user owns and may write to, or may create. Other values of CACHE_DIR are checked before the
+    model answers, since they may be errors."""
     if folder.upper() in OFF | ON:
         return True
     wanted = path = os.path.abspath(os.path.expanduser(folder))

@@ -39,11 +39,11 @@ class BadConfig(AcceleratorError):
 
 
 class NotSupported(AcceleratorError):
-    """No device of those asked for can run some op, or a device was asked for something it cannot do."""
+    """No requested device can run some op, or a device lacks a requested feature."""
 
 
 class CompileError(AcceleratorError):
-    """A device took a subgraph and then could not compile or load it."""
+    """A device accepted a subgraph and then could not compile or load it."""
 
 
 class DeviceMistake(CompileError):
@@ -55,7 +55,7 @@ class QueueFull(AcceleratorError):
 
 
 class RequestTimeout(AcceleratorError):
-    """A request was not done within its time limit."""
+    """A request did not finish within its time limit."""
 
 
 class InputError(AcceleratorError):
@@ -67,12 +67,12 @@ class RunError(AcceleratorError):
 
 
 class ClaimError(RunError):
-    """A value has other sizes than its file declares, which only a run could tell."""
+    """A value's sizes differ from those that its file declares, which was found only at run time."""
 
 
 @contextmanager
 def asking(where: str) -> Iterator[None]:
-    """A context in which an error that a device raises says where; one that is not ours becomes an AcceleratorError."""
+    """A context that adds `where` to errors of a device; an exception of another kind becomes an AcceleratorError."""
     try:
         yield
     except PartitaError as error:
@@ -83,7 +83,7 @@ def asking(where: str) -> Iterator[None]:
 
 
 def raised(error: BaseException, where: str) -> AcceleratorError:
-    """The error of a device that is none of ours, as one of ours."""
+    """Converts a device's exception of another kind to an AcceleratorError."""
     return AcceleratorError(f"it raised {error_in_words(error)}", where=where)
 
 
@@ -91,12 +91,12 @@ MEND = "Mend the device's own code"
 """The remedy of a DeviceMistake."""
 
 _MISTAKES = (AttributeError, KeyError, NameError, TypeError)
-"""The errors that code raises which is wrong, whatever it is given."""
+"""The exceptions that indicate a bug in the code that raises them, whatever its arguments."""
 
 
 def is_own_mistake(error: BaseException, cls: type) -> bool:
-    """True if such an error is raised in the package of a class that is not one of ours. A library that it calls may use it to
-    say what it cannot do."""
+    """True if one of `_MISTAKES` is raised in the package of a plugin's class. A library that it calls may use them to report
+    what it cannot do."""
     if not isinstance(error, _MISTAKES) or is_ours(cls) or error.__traceback__ is None:
         return False
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
@@ -109,26 +109,26 @@ def is_ours(cls: type) -> bool:
 
 
 Kinds = tuple[type, ...]
-"""The types that a hook may return; none where anything will do."""
+"""The types that a hook may return; empty if any will do."""
 
 
 _ITEMS: Mapping[str, type] = {"export_weights": np.ndarray, "metrics": str, "identity": str, "meaning": str}
-"""The type of what a hook's list holds, or of the keys of its mapping."""
+"""The type of the items in a hook's list, or of the keys in its mapping."""
 
 _VALUES: Mapping[str, Kinds] = {"identity": (str, int, float, type(None))}
-"""The types of the values of a hook's mapping, which is written to files."""
+"""The types of the values in a hook's mapping, which is written to files."""
 
 
 def names_hooks(cls: type, hooks: Mapping[str, Kinds], owner: Callable[[Any], str]) -> None:
-    """Make the errors of these methods name the method and its owner, such as "device 'cpu'", where the class defines them; to
-    return something of another type is one too."""
+    """Wraps those of these methods that the class defines, so that errors name the method and its owner, such as "device 'cpu'";
+    a result of another type is an error too."""
     for hook, kinds in hooks.items():
         if hook in cls.__dict__:
             setattr(cls, hook, named(cls.__dict__[hook], hook, kinds, owner))
 
 
 def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[Any], str]) -> Callable[..., Any]:
-    """The method, whose errors name the hook and its owner."""
+    """The method, wrapped so that errors name the hook and its owner."""
     items, values = _ITEMS.get(hook, object), _VALUES.get(hook, ())
 
     @functools.wraps(method)
@@ -143,7 +143,7 @@ def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[
             raise
         except (Exception, SystemExit) as error:
             if isinstance(error, SystemExit) and is_ours(type(self)):
-                raise  # It came from outside, such as a handler of signals.
+                raise  # from outside, such as a signal handler
             mine = raised(error, f"{hook} of {owner(self)}")
             if is_own_mistake(error, type(self)):
                 mine = DeviceMistake(mine.cause, where=mine.where, remedy=MEND)

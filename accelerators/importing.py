@@ -1,4 +1,4 @@
-"""`import_model`, whose machinery is imported when it is first called."""
+"""`import_model`, whose implementation is imported on the first call."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def import_model(
 ) -> CompiledModel:
     """The model that `CompiledModel.export` wrote, without compiling it again.
 
-    The file may hold machine code, which is loaded into this process: import what you trust. Its checksums are verified before
-    anything is loaded; with a `key` its signature too. `config` is as for `compile`. A subgraph that does not fit here (another
-    processor, another version of the library, a device that is missing) is an error that says what differs, unless `recompile`
-    allows to compile it anew from its ONNX body: True for the same device, or devices to choose from."""
+    The file may hold machine code, which is loaded into this process: only import files that you trust. Checksums are verified
+    before anything is loaded; with a `key` the signature too. `config` is as for `compile`. A subgraph that does not fit here
+    (another processor, another version of the library, a missing device) is an error that names the difference, unless
+    `recompile` allows compiling it again from its ONNX body: True for the same device, or devices to choose from."""
     from partita.accelerators.package.unpacking import import_package
 
     return import_package(path, key, config, recompile)

@@ -1,4 +1,4 @@
-"""`load`: a file becomes a graph, which with `strict` is held against what it declares."""
+"""`load`: reads a file as a graph; `strict` checks the types that it declares."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ def load(
     strict: bool = False,
 ) -> Graph:
     """Read a model: the path of an ONNX file or MXNet's "-symbol.json", a ModelProto, the bytes of an ONNX file, or "zoo:NAME".
-
-    `shapes` gives inputs other shapes than the file's; `params` are an MXNet symbol's parameters (the file, its bytes, or
-    arrays by name); `inline` puts the bodies of model-local functions in the place of their calls; `base_dir` is where an ONNX
-    model given as a ModelProto or as bytes may keep external data. A file that deviates from ONNX (nodes out of order, an op of
-    another opset) is read where its meaning is clear, as onnxruntime reads it, and `graph.attrs["notes"]` says what deviates.
-    With `strict` that is an error, and so is a declared type that contradicts what follows from the inputs."""
+    `shapes` replaces the file's shapes of inputs; `params` are an MXNet symbol's parameters (the file, its bytes, or
+    arrays by name); `inline` replaces calls of model-local functions by their bodies; `base_dir` is the folder of external data
+    of an ONNX model given as a ModelProto or as bytes. A file that deviates from ONNX (nodes out of order, an op of
+    another opset) is read if its meaning is clear, as onnxruntime reads it, and `graph.attrs["notes"]` lists the deviations.
+    With `strict` that is an error, and so is a declared type that contradicts the one inferred from the inputs."""
     graph = read(source, shapes, params, inline, base_dir, strict)
     if strict:
         from partita.passes.infer import infer

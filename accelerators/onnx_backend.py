@@ -1,9 +1,9 @@
-"""ONNX's backend interface, so that ONNX's own test runner, and whatever else is written against it, runs on any device.
+"""ONNX's backend interface, so that ONNX's own test runner, and other code written against it, runs on any device.
 
     import partita.accelerators.onnx_backend as backend
     backend.run_model(model, inputs, device="HETERO:onnxruntime,reference")
 
-`backend_for(device)` gives a class that runs every test on one device, whatever ONNX's runner calls it."""
+`backend_for(device)` returns a class that runs every test on one device, whatever name ONNX's runner uses."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.readers import load
 
 ONNX_NAMES = {"CPU": "HETERO:onnxruntime,reference"}
-"""ONNX's names of devices, and our devices that serve them; other names are Partita's own."""
+"""ONNX's device names and the devices that serve them; other names are Partita's own."""
 
 
 class PreparedModel(BackendRep):
-    """A compiled model in the shape that ONNX's interface wants."""
+    """A compiled model behind ONNX's interface."""
 
     def __init__(self, model: CompiledModel) -> None:
         self.model = model
         """The compiled model."""
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs, by position and by name. A single array may be given without a list around it."""
+        """The outputs, by position and by name. A single array may be given without a list."""
         if isinstance(inputs, dict):
             results = self.model(inputs)
         else:
@@ -44,7 +44,7 @@ class PartitaBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Does some device of the list run each op of the model?"""
+        """True if each op of the model runs on some device of the list."""
         try:
             compile_graph(load(model), _device(device))
         except AcceleratorError:
@@ -72,7 +72,7 @@ class PartitaBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Can all devices of the list be used here?"""
+        """True if all devices of the list can be used here."""
         try:
             parse_devices(_device(device))
         except AcceleratorError:
@@ -81,7 +81,7 @@ class PartitaBackend(Backend):
 
 
 def backend_for(device: str) -> type[PartitaBackend]:
-    """The backend with one device for every name but CUDA, for ONNX's runner, which knows the names CPU and CUDA alone."""
+    """The backend that runs on one device whatever name it is given, except CUDA. ONNX's runner knows only CPU and CUDA."""
 
     class OneDevice(PartitaBackend):
         wanted = device

@@ -33,18 +33,18 @@ ENGINES = ("onnxruntime", "openvino")
 """The engines that compile a model within a fraction of a second, the fastest first."""
 
 THREADS = "NUM_THREADS"
-"""The key whose value the devices that answer first take over from the first device that has one."""
+"""The key whose value the devices that answer first copy from the first device that has one."""
 
 Compile = Callable[[Task], CompiledModel]
-"""Compiles what it is asked for, and returns when it is ready."""
+"""Compiles a task, and returns when the model is ready."""
 
 
 class Beginning:
-    """What a model begins with: the devices that answer first, and the work behind them."""
+    """The devices that answer first, and the compilation in the background."""
 
     def __init__(self, task: Task, compile: Compile, home: str) -> None:
-        """`home` is the folder that the process works in now, or did when the model was asked for. What the configuration asks
-        for in vain is an error here and now, and not in the work behind, which nobody may wait for."""
+        """`home` is the working directory, now or when the model was requested. Invalid values in the configuration are errors
+        here, and not in the background, whose result the caller may never wait for."""
         self._task, self._compile = task, compile
         hetero = attrs.evolve(task.settings.hetero, dot_folder=None, strict=False, start="wait", start_with=None)
         self._starters = _starters(task)
@@ -59,12 +59,12 @@ class Beginning:
 
     @property
     def _stand_ins(self) -> list[tuple[Device, Mapping[str, Any]]]:
-        """The devices that answer first and take any size."""
+        """The devices that answer first and accept any size."""
         able = [device for device in self._starters if device.accelerator.dynamic_shapes]
         return [(device, self._settings.by_device[device.label]) for device in able]
 
     def first(self) -> CompiledModel | None:
-        """The model on the devices that answer first; None if they do not run all of it."""
+        """The model on the devices that answer first; None if they cannot run all of it."""
         forbid = _rules_about(self._task.forbid, {starter.label for starter in self._starters})
         graph = without_affinities(self._task.graph)
         try:
@@ -73,23 +73,23 @@ class Beginning:
             return None
 
     def own(self) -> CompiledModel:
-        """The model on its own devices, compiled by whoever asks first; others wait for it."""
+        """The model on its own devices, compiled by the first caller; others wait for it."""
         return self._own(self._compile_own)
 
     def starting(self) -> StartingModel | None:
-        """The model that answers now; None where no devices do."""
+        """The model that answers now; None if no device can."""
         first = self.first()
         return None if first is None else StartingModel(first, Work(self.own, self.give_up))
 
     def ready_after(self, seconds: float) -> CompiledModel:
-        """The model on its own devices, with what it says if nobody needed another before."""
+        """The model on its own devices, with the report that it has if no other model answered meanwhile."""
         model = self.own()
         answered = [starter.label for starter in self._starters[:1]]
         model.settings, model.report = self._settings.hetero, ended(model.report, answered, seconds)
         return model
 
     def give_up(self) -> None:
-        """End the work early, of which nobody will see the result."""
+        """Ends the work early, if its result is not needed any more."""
         self._workshops.give_up()
 
     def _compile_own(self) -> CompiledModel:
@@ -107,25 +107,25 @@ class Beginning:
 
 
 def _lasting(values: Mapping[str, Any], home: str) -> Mapping[str, Any]:
-    """A device's values, for the work behind, which may begin when the process works in another folder."""
+    """A device's values for the background compilation, which may begin after the working directory has changed."""
     return {key: lasting(value, home) if key == "CACHE_DIR" else value for key, value in values.items()}
 
 
 def _leaves_threads(device: Device) -> bool:
-    """Whether the device may start threads here as it compiles. They would keep the low priority of what starts them."""
+    """True if the device may start threads here as it compiles. They would inherit the low priority of the calling thread."""
     return not (is_afar(device.accelerator) or device.accelerator.last_resort)
 
 
 def started(task: Task, compile: Compile) -> CompiledModel:
-    """The model, answering at once where there are devices that can. Where there are none, where its own devices compile at once,
-    and where the program is over, which lets nothing begin behind calls, it is compiled as always."""
+    """The model, answering at once if some device can. It is compiled in the foreground if none can, if its own devices compile
+    at once, or if the program is ending, when no background thread may start."""
     if main_has_ended() or all(device.accelerator.travels_as_body for device in task.devices):
         return compile(task)
     return Beginning(task, compile, working_folder()).starting() or compile(task)
 
 
 class _Workshops:
-    """The workshops of one model, which are opened in the background; given up, it gives up those that come later too."""
+    """The workshops (background processes) of one model. After `give_up`, those that are added later are given up too."""
 
     def __init__(self) -> None:
         self._open: list[Workshop] = []
@@ -138,7 +138,7 @@ class _Workshops:
 
     @contextmanager
     def place(self, graph: Graph) -> Iterator[None]:
-        """Inside, all of them may work on the graph's parts: one place is for a model, however many devices it has."""
+        """Inside, all of them may compile: a model takes one compile slot, however many devices it has."""
         if not self._open:
             yield
             return
@@ -164,7 +164,7 @@ class _Workshops:
 
 
 def _starters(task: Task) -> tuple[Device, ...]:
-    """The devices that answer first: those asked for, or the first engine that there is; `reference` behind them."""
+    """The devices that answer first: those of START_WITH or the first engine that is installed, followed by `reference`."""
     asked = task.settings.hetero.start_with
     if asked is not None:
         named = _named(asked, task)
@@ -178,7 +178,7 @@ def _starters(task: Task) -> tuple[Device, ...]:
 
 
 def _named(asked: str, task: Task) -> tuple[Device, ...]:
-    """The devices that START_WITH names. One that only compiles here, as for a GPU that is elsewhere, would answer nothing."""
+    """The devices of START_WITH. One that only compiles here, such as a GPU of another machine, is an error: it cannot answer."""
     try:
         named = parse_devices(asked)
         values = {one.label: _values(one, task) for one in named}
@@ -193,8 +193,8 @@ def _named(asked: str, task: Task) -> tuple[Device, ...]:
 
 
 def _values(starter: Device, task: Task) -> Mapping[str, Any]:
-    """The configuration of a device that answers first: its own where the user asked for it too. If any device is to be
-    measured, so is this one."""
+    """The configuration of a device that answers first: the user's, if the device is among the requested ones too. If any device
+    is measured, so is this one."""
     by_device = task.settings.by_device
     given = [by_device[device.label] for device in task.devices]
     is_measured = {MEASURED: any(values[MEASURED] for values in given)}
@@ -206,7 +206,7 @@ def _values(starter: Device, task: Task) -> Mapping[str, Any]:
 
 
 def _rules_about(forbid: Forbid | None, labels: set[str]) -> Forbid | None:
-    """What is forbidden to these devices."""
+    """The entries of `forbid` that name these devices."""
     if not forbid:
         return None
     kept = {}
@@ -218,7 +218,7 @@ def _rules_about(forbid: Forbid | None, labels: set[str]) -> Forbid | None:
 
 
 def _as_it_is(graph: Graph) -> Graph:
-    """The graph with ops of its own: affinities that are set from now on are not theirs. Linear."""
+    """The graph with copies of its ops, so that affinities set later on the originals do not apply. Linear."""
 
     def visit(node: Any, rewriter: Rewriter) -> None:
         rewriter.keep(node, rewriter.rebuilt(node, affinity=node.affinity) if node.is_op else None)
@@ -227,7 +227,7 @@ def _as_it_is(graph: Graph) -> Graph:
 
 
 def without_affinities(graph: Graph) -> Graph:
-    """The graph with no op that has an affinity. Linear."""
+    """The graph with all affinities removed. Linear."""
 
     def visit(node: Any, rewriter: Rewriter) -> None:
         if node.is_op and node.affinity is not None:
@@ -239,7 +239,7 @@ def without_affinities(graph: Graph) -> Graph:
 
 
 def _in_workshops(task: Task, workshops: _Workshops) -> Task:
-    """The task with those devices that compile for long at work in processes of their own."""
+    """The task with slow-compiling devices moved to processes of their own."""
     moved, limit = list[Device](), Limit(task.settings.hetero.start_seconds, "START_SECONDS")
     for device in task.devices:
         accelerator, values = device.accelerator, task.settings.by_device[device.label]

@@ -1,4 +1,4 @@
-"""`tune`: a compiled model's kernels measured in several ways on this machine; later compilations take what was fastest."""
+"""`tune`: measures variants of a compiled model's kernels on this machine; later compilations use the fastest."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class TuningReport:
     """The report of a tuning run."""
 
     kernels: tuple[TunedKernel, ...]
-    """The kernels that were looked at, those that take longest first."""
+    """The kernels that were examined, slowest first."""
     interrupted: bool
-    """Was it stopped from the keyboard?"""
+    """True if it was interrupted from the keyboard."""
     seconds: float
     """The seconds that tuning took."""
 
@@ -43,11 +43,11 @@ def line_of(kernel: TunedKernel) -> str:
 
 @at_a_device()
 def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True) -> TuningReport:
-    """Measure the kernels of a compiled model in several ways for `budget_s` seconds, and remember the fastest.
+    """Measure variants of a compiled model's kernels for `budget_s` seconds, and remember the fastest.
 
-    The results are kept beside the compile cache and used by every later `compile` for this machine, of this model or
-    of others with the same kernels; the model itself stays as it is. It can be interrupted from the keyboard: the
-    results until then are kept. With `progress` each kernel is shown on stderr. Let nothing else run meanwhile.
+    The results are kept beside the compile cache and used by every later `compile` on this machine, of this model or
+    of others with the same kernels; the model itself does not change. A keyboard interrupt keeps the results so far.
+    With `progress` each kernel is shown on stderr. Let nothing else run meanwhile.
     """
     if not isinstance(model, CompiledModel):
         cause = f"a compiled model is tuned, not {type(model).__name__}"
@@ -76,7 +76,7 @@ def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True)
 
 
 def _tasks(units: tuple[Unit, ...]) -> Iterator[tuple[Unit, Graph]]:
-    """The bodies to be tuned, as their devices compile them; of bodies with dynamic sizes, the sizes that were run."""
+    """The bodies to be tuned, as their devices compile them; a body with dynamic sizes is tuned for the sizes that were run."""
     for unit in {id(unit.compiled): unit for unit in units}.values():
         bodies = [unit.body]
         if isinstance(unit.compiled, SpecializedSubgraph):

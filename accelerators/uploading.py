@@ -1,4 +1,4 @@
-"""Arrays put into the memory of a device by hand."""
+"""Explicit copies of arrays to a device's memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partita.graph.types import Array, dtype_name
 
 def to_device(array: Array, device: str) -> DeviceArray:
     """A copy of the array in the memory of one device, such as "opencl" or "opencl.1". Models on that device read it, and write
-    their outputs to it where it is given as `out`, without a copy to the host; `.numpy()` copies it back."""
+    their outputs to it if it is passed as `out`, without a copy to the host; `.numpy()` copies it back."""
     (first, *others) = parse_devices(device)
     if others:
         raise AcceleratorError(f"{device!r} is several devices", where="to_device", remedy="Name one of them")

@@ -72,9 +72,7 @@ def main() -> None:
     from partita.accelerators.placement import support_table
     from partita.accelerators.tvm.code import building, linking, workers
     from partita.accelerators.tvm.compiled import assembling
-    from partita.accelerators.tvm.cpu import CpuAccelerator
     from partita.accelerators.tvm.device import TvmAccelerator
-    from partita.accelerators.tvm.kernels import fusion
     from partita.accelerators.tvm.lower import lowering
     from partita.passes import infer
 
@@ -90,8 +88,7 @@ def main() -> None:
     stages.watch("types", infer.infer)
     stages.watch("asking the device", support_table.ask)
     stages.watch_method("preparing", TvmAccelerator, "transform")
-    stages.watch_method("laying out", CpuAccelerator, "lay_out")
-    stages.watch("choosing kernels", fusion.fuse)
+    stages.watch_method("laying out and choosing kernels", TvmAccelerator, "fused")
     stages.watch("writing kernels", lowering.lower)
     building.generated = counting
     workers.generated = counting  # type: ignore[attr-defined]

@@ -1,11 +1,11 @@
 """The graph: nodes, values, types, ops, the text form, readers and writers, pictures.
 
-Names are imported when they are first asked for, since a model of a file answers before most of this is there."""
+Names are imported on first use: most of these modules need not be loaded to run a model from a file."""
 
 from typing import TYPE_CHECKING
 
 from partita.graph import half_imported  # noqa: F401  the first import: forks wait for those of other threads from here on
-from partita.graph.lazily import lazily
+from partita.graph.lazy import lazily
 
 if TYPE_CHECKING:
     from partita.graph.build import call, constant, op, variable

@@ -1,4 +1,4 @@
-"""The names in a new graph: nodes without one get one, and no name stands for two nodes, two values or two outputs."""
+"""The names in a new graph: unnamed nodes get one; nodes, values and outputs have distinct names."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from partita.graph.node import Body, Node, NodeEntry, name_node, replace_attribu
 
 
 def check_names(nodes: Sequence[Node]) -> None:
-    """Refuse a name that two nodes have, or two values.
+    """Raises if two nodes, or two values, have the same name.
 
-    Nodes without a name and absent outputs are passed over. Linear.
+    Nodes without a name and absent outputs are skipped. Linear.
     """
     names = {node.name for node in nodes}
     if len(names) < len(nodes):
@@ -45,7 +45,7 @@ def _check_value_names(nodes: Sequence[Node]) -> None:
 
 
 def check_output_names(outputs: Sequence[NodeEntry], names: Sequence[str]) -> None:
-    """Refuse a name under which two different values are to be returned; one value may be returned twice under one name."""
+    """Raises if two different values are returned under one name; one value may be returned twice under one name."""
     if len(set(names)) == len(names):
         return
     first: dict[str, NodeEntry] = {}
@@ -65,7 +65,7 @@ def _described(value: NodeEntry) -> str:
 
 
 def name_nodes(nodes: Sequence[Node]) -> None:
-    """Give each node without a name, and its values, a name that no other node or value has. Linear."""
+    """Gives unnamed nodes, and their values, names that no other node or value has. Linear."""
     unnamed = [node for node in nodes if not node.name]
     if not unnamed:
         return
@@ -85,7 +85,7 @@ def name_nodes(nodes: Sequence[Node]) -> None:
 
 
 def name_bodies_apart(nodes: Sequence[Node]) -> None:
-    """Give ops in bodies other names where a graph named them, and as it named others here or in other bodies. Linear."""
+    """Renames ops in bodies whose generated names also occur in this graph or in other bodies. Linear."""
     holders = [node for node in nodes if node.attrs and node.is_op and any(isinstance(v, Body) for v in node.attrs.values())]
     if not holders:
         return
@@ -114,7 +114,7 @@ def _nodes_in(body: Body) -> Iterator[Node]:
 
 
 def _renamed(body: Any, taken: set[str], reserved: set[str]) -> Any:
-    """The body with new names for the ops that a graph named, where the names are taken."""
+    """The body with new names for ops whose generated names are taken."""
     from partita.graph.rewrite import Rewriter, map_bodies, rewrite  # upward: as above
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -135,7 +135,7 @@ def _renamed(body: Any, taken: set[str], reserved: set[str]) -> Any:
 
 
 def _names_made(node: Node, name: str) -> tuple[str, ...]:
-    """The names that the node's values get with it; none if they have names already, and those without one are absent."""
+    """The names that the node's values get with this name; empty if they have names already (those without one are absent)."""
     count = len(node.output_names)
     if any(node.output_names):
         return ()

@@ -1,4 +1,4 @@
-"""Files that are written aside, under a name of their own, before they take another file's place."""
+"""Files that are written under a temporary name before they replace another file."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 PREFIX, SUFFIX = ".partita-", ".part"
-"""The beginning and the end of the names of files that are being written."""
+"""Prefix and suffix of the names of files that are being written."""
 
 _seen: set[str] = set()
-"""The folders in which abandoned files were looked for."""
+"""The folders that were searched for abandoned files."""
 
 
 def no_file(path: str | os.PathLike[str]) -> str | None:
-    """Why a file must not take the place of what is there, in words: it is a folder, or a device or a pipe, which whoever may
-    write to `/dev` would lose. None where there is a file, or nothing."""
+    """The reason why a file must not replace what is at this path: a folder, or a device or pipe, which a user who may write to
+    `/dev` would lose. None for a regular file, or if the path is free."""
     if not os.path.exists(path) or os.path.isfile(path):
         return None
     return "it is a directory" if os.path.isdir(path) else "it is no file but a device or a pipe"
 
 
 def open_aside(folder: str | os.PathLike[str], mode: int = 0o666) -> tuple[int, str]:
-    """Make a new file in the folder, open for writing and reading: its descriptor and its path.
+    """Creates a file in the folder, open for reading and writing, and returns its descriptor and path.
 
     Its mode is `mode` less the umask, as of any file that a program makes (`tempfile` would make one that only its
-    owner may read). It is locked as long as it is open: what a process left that was ended is seen by that, and removed when
+    owner may read). It is locked while it is open: an unlocked one was abandoned by a process that ended, and is removed when
     another file is first written to the folder."""
     _remove_abandoned(folder)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -43,20 +43,20 @@ def open_aside(folder: str | os.PathLike[str], mode: int = 0o666) -> tuple[int, 
 
 
 def _is_locked(number: int, path: str) -> bool:
-    """Lock a file that was just made; False where another process removed it before that."""
+    """Locks a new file; False if another process has removed it before."""
     if fcntl is None:
         return True
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:  # It is just being removed.
         return False
-    except OSError:  # A file system without locks: nobody removes anything there.
+    except OSError:  # A file system without locks: nothing is removed there.
         return True
     return os.path.exists(path)
 
 
 def _remove_abandoned(folder: str | os.PathLike[str]) -> None:
-    """Remove the files that no process writes any more, once for each folder."""
+    """Removes files that no process writes any more, once per folder."""
     key = os.path.realpath(folder)
     if fcntl is None or key in _seen:
         return

@@ -1,4 +1,4 @@
-"""Attributes given in Python, checked and converted by an op's schema."""
+"""Attributes passed in Python, checked and converted according to an op's schema."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from partita.graph.ops.schemas import ONNX_DOMAINS, AttrSpec, OpSpec, require_sp
 def checked_attributes(
     op: str, domain: str, opset: int | None, n_inputs: int, given: Mapping[str, Any], where: str
 ) -> tuple[dict[str, Any], int]:
-    """The attributes in the types that the schema asks for, and the number of outputs that follows from them.
+    """The attributes converted to the schema's types, and the number of outputs that follows from them.
 
-    An op that no schema declares keeps its attributes as they are, save that numpy scalars become Python's."""
+    Attributes of an op without a schema stay as they are, except that numpy scalars become Python's."""
     spec = _spec(op, domain, opset, where)
     if spec is None:
         return {key: plain(value) for key, value in given.items()}, 1
@@ -39,7 +39,7 @@ def checked_attributes(
 
 
 def plain(value: Any) -> Any:
-    """A Python value for a numpy scalar or a tuple; anything else as it is."""
+    """Numpy scalars and tuples as Python scalars and lists; anything else as it is."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (tuple, list)):
@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
 
 
 def converted(spec: AttrSpec, value: Any, where: str) -> Any:
-    """The value in the type that the schema declares."""
+    """The value converted to the type that the schema declares."""
     value = plain(value)
     kind = spec.kind
     if spec.name in ("to", "dtype") and kind == "INT" and not isinstance(value, int):
@@ -108,7 +108,7 @@ def _dtype_number(value: Any) -> int:
 
 
 def _output_count(spec: OpSpec, attributes: Mapping[str, Any]) -> int:
-    """If and Scan make what their bodies return, a Loop one less; Split what it is told; others their required outputs."""
+    """Number of outputs: those of a body for If and Scan, one less for Loop, Split's parts, else the required ones."""
     bodies = [value for value in attributes.values() if isinstance(value, Body)]
     if bodies:
         count = len(bodies[0].outputs)  # type: ignore[attr-defined]
@@ -119,7 +119,7 @@ def _output_count(spec: OpSpec, attributes: Mapping[str, Any]) -> int:
 
 
 def number_range(low: int, high: int) -> str:
-    """How many inputs or outputs an op takes, in words."""
+    """The number of inputs or outputs that an op takes, in words."""
     if low == high:
         return str(low)
     return f"{low} or more" if high > 10_000 else f"{low} to {high}"

@@ -23,25 +23,29 @@ CALL_DOMAIN = "partita"
 """The domain of subgraph calls that Partita makes."""
 
 
+FUSED = "partita.fused"
+"""The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces. A call need not:
+the nodes in its body have kept their names."""
+
 INLINE = "partita.inline"
-"""The metadata key of a call that says whether `compile` may inline it: "no" where its maker insists on one piece."""
+"""The metadata key of a call that must not be inlined by `compile`; the value is then "no"."""
 
 NOT_INLINED: Mapping[str, str] = MappingProxyType({INLINE: "no"})
-"""The metadata of such a call."""
+"""The metadata of a call that must not be inlined."""
 
 
 def variable(
     name: str | None = None, dtype: Any = "float32", shape: Sequence[Dim] | None = None, *, type: Type | None = None
 ) -> Node:
-    """A graph input. A dimension may be a string (symbolic) or None (unknown); no shape at all: unknown rank.
+    """A graph input. A dimension may be a string (symbolic) or None (unknown); without a shape the rank is unknown.
 
-    `type` gives a type that is no dense tensor."""
+    `type` is for values other than dense tensors."""
     value_type = type if type is not None else TensorType(dtype, shape)
     return Node(name or "", None, output_names=(name or "",), output_types=(value_type,))
 
 
 def constant(value: Any, name: str | None = None) -> Node:
-    """A constant. Python numbers become numpy's default types; the array is taken as it is and must not change any more."""
+    """A constant. Python numbers become numpy's default types; an array is not copied and must not change any more."""
     array = value if isinstance(value, np.ndarray) else _as_array(value)
     if array.dtype.kind in "USO":
         array = array.astype(object)
@@ -74,7 +78,7 @@ def op(
     opset: int | None = None,
     **attributes: Any,
 ) -> Node:
-    """An op of ONNX's vocabulary or of the user's. A Node given as an input means its output 0; None is an absent input.
+    """An op of ONNX or of the user's. A Node as an input means its output 0; None is an absent input.
 
     Attributes are checked and converted by the op's schema at `opset` (21 for ONNX's own ops). Graphs among them are
     bodies: closed, with `captures` bound to their last inputs."""
@@ -99,9 +103,9 @@ def call(
     attrs: Mapping[str, Any] | None = None,
     inline: bool = True,
 ) -> Node:
-    """A call of a subgraph; without inputs an unconnected one, which the partitioner (or `connect`) connects.
+    """A call of a subgraph. Without inputs it is unconnected, and the partitioner (or `connect`) connects it.
 
-    `compile` inlines a call that no device takes whole, the last resort apart; with `inline=False` it stays in one piece."""
+    `compile` inlines a call that no device except the last resort takes as a whole; with `inline=False` it is never inlined."""
     check_flag(inline, f"call {name or subgraph.name!r}: inline", GraphError)
     if inputs and len(inputs) != len(subgraph.inputs):
         raise GraphError(
@@ -122,12 +126,12 @@ def call(
 
 
 def is_made_call(node: Node) -> bool:
-    """Is it a call that a partition made, as opposed to a function of the model's own?"""
+    """True for a call made by a partition, False for a function of the model's own."""
     return node.subgraph is not None and node.op == CALL and node.domain == CALL_DOMAIN
 
 
 def may_inline(call: Node) -> bool:
-    """May `compile` put the call's body in its place?"""
+    """True if `compile` may inline the call."""
     return call.metadata.get(INLINE) != "no"
 
 

@@ -1,4 +1,4 @@
-"""How a call looks in Partita, as the ONNX file notes it: what a model-local function alone cannot say."""
+"""The record of a call in an ONNX file: the properties of a Partita call that a model-local function does not express."""
 
 from __future__ import annotations
 
@@ -15,31 +15,29 @@ class BodyRecord:
     name: str
     """The body's name."""
     inputs: int
-    """How many of the function's inputs are the body's; the rest are constants."""
+    """Number of the function's inputs that are the body's; the rest are constants."""
     constants: tuple[tuple[str, str] | None, ...] = ()
-    """For each of the rest the names of the constant's node and value; None for one that only a call inside the body
-    uses.
-    """
+    """Names of node and value of each of these constants; None for one that only a call inside the body uses."""
     outputs: tuple[tuple[str, str, int], ...] = ()
-    """For each output of the body: its own name; what it is ("output" of the function, "input" or "constant"); which one."""
+    """Per output of the body: its name, its kind ("output" of the function, "input" or "constant"), and its position."""
     names: tuple[str, ...] | None = None
-    """The names inside the body, if the function has those of another body."""
+    """The names inside the body, if its function was shared with a body that has other names."""
     metadata: tuple[tuple[str, str], ...] = ()
     """The body's metadata."""
     order: tuple[int, ...] | None = None
-    """Where the inputs and such constants stand among the body's nodes, if not before all others."""
+    """Positions of the inputs and these constants among the body's nodes, if they are not first."""
 
 
 @attrs.frozen(slots=True)
 class CallRecord:
-    """One call, as its node in the file notes it."""
+    """The record of one call."""
 
     op: str
     """The node's op."""
     domain: str
     """The node's domain."""
     outputs: tuple[tuple[str, str], ...]
-    """For each output of the call its name, and its name in the file (empty if nothing there stands for it)."""
+    """Per output of the call: its name, and its name in the file (empty if it has none there)."""
     body: BodyRecord
     """The body."""
 
@@ -49,7 +47,7 @@ class CallRecord:
 
 
 def record_from_json(data: Any) -> CallRecord | None:
-    """The record that parsed JSON holds; None if our writer did not write it."""
+    """The record in parsed JSON; None if it is not one that our writer wrote."""
     try:
         op, domain, outputs, (name, inputs, constants, body_outputs, names, metadata, order) = data
         body = BodyRecord(

@@ -1,7 +1,7 @@
-"""Control dependencies that cross the border of a call: a note on the node keeps, by name, what it came after.
+"""Control dependencies across the border of a call: a note on each node lists, by name, the nodes that it came after.
 
-A call that is made of nodes takes over their control dependencies as a whole, which is more than each of them had. The note says
-what each had, so that inlining gives exactly that back, over however many levels of calls."""
+A call takes over the control dependencies of all its nodes, so each of them would get more than it had. Inlining restores
+the dependencies from the notes, over any number of levels of calls."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ AFTER = "partita.after"
 
 
 def noted_after(node: Node) -> Mapping[str, str]:
-    """The node's metadata with the note. One that is there already stays: it tells how the node stood before the first call."""
+    """The node's metadata with the note. An existing note stays: it describes the node before the first call."""
     return node.metadata if AFTER in node.metadata else _with_note(node.metadata, [other.name for other in node.after])
 
 
 def names_after(node: Node) -> list[str]:
-    """The names of the nodes that this one came after before it was put into calls, by its note or else by its control
-    dependencies.
-    """
+    """Names of the nodes that this one came after before it was put into calls: from its note, or its control dependencies."""
     note = node.metadata.get(AFTER)
     return [other.name for other in node.after] if note is None else json.loads(note)
 
@@ -34,10 +32,10 @@ def without_note(node: Node) -> Mapping[str, str]:
 
 
 def note_out_of_call(node: Node, call: Node, renamed: Mapping[str, str]) -> Mapping[str, str]:
-    """The metadata, with the note, of a node that comes out of a call, whose body's nodes are `renamed`.
+    """The metadata, with the note, of a node that is inlined from a call, whose body's nodes are `renamed`.
 
-    What a function's call came after, each node of the function came after; the nodes of a call that a partition made
-    have notes of their own that say it."""
+    All nodes of a function inherit what the function's call came after; nodes of a call that a partition made have notes
+    of their own."""
     names = [renamed.get(name, name) for name in names_after(node)]
     if AFTER not in node.metadata or not is_made_call(call):
         names += names_after(call)

@@ -1,4 +1,4 @@
-"""Copies of graphs, and what pickling one writes: a graph is plain data. Nothing here recurses along a chain of nodes."""
+"""Copying and pickling of graphs, which are plain data. Nothing here recurses along a chain of nodes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from partita.graph.node import Body, Node, NodeEntry
 from partita.graph.order import reachable, topological
 
 Memo = dict[int, Any]
-"""What `copy.deepcopy` has copied so far, by the identity of the original."""
+"""The copies made so far by `copy.deepcopy`, by the identity of the original."""
 
 PLAIN = (int, float, complex, str, bytes, type(None), np.ndarray, np.generic, np.dtype, Body, Node, NodeEntry)
 """Values that can always be pickled."""
 
 
 def copy_nodes(nodes: Iterable[Node], memo: Memo) -> None:
-    """Copy nodes, each after all that it depends on. Bodies are copied with them; arrays, which never change, are shared."""
+    """Copies nodes in topological order. Bodies are copied with them; arrays, which never change, are shared."""
     for node in nodes:
         if id(node) in memo:
             continue
@@ -41,7 +41,7 @@ def copy_nodes(nodes: Iterable[Node], memo: Memo) -> None:
 
 
 def copy_node(node: Node, memo: Memo) -> Node:
-    """A copy of the node, and of all that it depends on."""
+    """A copy of the node and of everything that it depends on."""
     copy_nodes(topological(reachable([node])), memo)
     duplicate: Node = memo[id(node)]
     return duplicate
@@ -63,7 +63,7 @@ def copied_attributes(attributes: Mapping[str, Any], memo: Memo, graph: str) -> 
 
 
 def check_attributes(attributes: Mapping[str, Any], graph: str) -> None:
-    """Refuse attributes that cannot be pickled, and say which and why: the pickler itself would not know."""
+    """Raises for an attribute that cannot be pickled, naming it and the reason, which the pickler's own error lacks."""
     for key, value in attributes.items():
         reason = _why_not(value)
         if reason is not None:
@@ -76,14 +76,14 @@ def _refused(what: str, key: str, graph: str) -> GraphError:
 
 
 def _why_not(value: Any) -> str | None:
-    """Why the value cannot be pickled, if it cannot: it is taken apart as a pickler would, and no further."""
+    """The reason why the value cannot be pickled, or None. The value is taken apart as by a pickler, and no further."""
     waiting, kept, seen = [value], [], set()
     while waiting:
         part = waiting.pop()
         if isinstance(part, PLAIN) or id(part) in seen:
             continue
         seen.add(id(part))
-        kept.append(part)  # so that no identity is given twice
+        kept.append(part)  # so that no id is reused
         if isinstance(part, Mapping) and type(part) is dict:
             waiting += [*part.keys(), *part.values()]
         elif type(part) in (list, tuple, set, frozenset):

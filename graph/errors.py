@@ -1,4 +1,4 @@
-"""The errors that Partita raises: each says the cause, where it happened, and the remedy."""
+"""The errors that Partita raises: each states the cause, the place and the remedy."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import numpy as np
 
 
 class PartitaError(Exception):
-    """Base of all errors that a user may see; its text is one message, fit to print without a traceback."""
+    """Base of all errors that a user may see; the text is one message that can be printed without a traceback."""
 
     def __init__(self, cause: str, *, where: str | None = None, remedy: str | None = None) -> None:
         self.cause = cause
-        """What happened."""
+        """The cause."""
         self.where = where
-        """The node, file, pass or hook at which it happened."""
+        """The node, file, pass or hook at which the error occurred."""
         self.remedy = remedy
-        """What to do about it."""
+        """A suggestion for the user."""
         parts = [f"{where}: {cause}" if where else cause]
         if remedy:
             parts.append(remedy if remedy.endswith((".", "?", "!")) else f"{remedy}.")
         super().__init__("\n  ".join(parts))
 
     def within(self, where: str) -> Self:
-        """The same error, with this place before its own unless it is named there."""
+        """The same error with this place put before its own, unless it names it already."""
         if self.where is None or where not in str(self.where):
             PartitaError.__init__(self, self.cause, where=f"{where}, {self.where}" if self.where else where, remedy=self.remedy)
         return self
 
 
 class GraphError(PartitaError):
-    """A graph is not well formed, or was asked for something that it does not have."""
+    """A graph is malformed, or lacks what was looked up in it."""
 
 
 class TypeMismatch(GraphError):
@@ -43,15 +43,15 @@ class UnknownOp(GraphError):
 
 
 class ReadError(PartitaError):
-    """A file or text cannot be read as what it claims to be."""
+    """A file or text is not in the expected format."""
 
 
 class WriteError(PartitaError):
-    """A graph cannot be written in the form that was asked for."""
+    """A graph cannot be written in the requested format."""
 
 
 class PassError(PartitaError):
-    """A pass failed, is unknown, or was run without what it needs."""
+    """A pass failed, is unknown, or lacks a prerequisite."""
 
 
 def check_flag(value: object, where: str, error: type[PartitaError]) -> None:
@@ -79,7 +79,7 @@ class MissingDependency(PartitaError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A remedy that suggests the known names nearest to this one, if any is near."""
+    """A remedy that suggests the most similar known names, or None."""
     import difflib  # only here: most programs need no remedy
 
     near = difflib.get_close_matches(name, list(known), 3)

@@ -1,4 +1,4 @@
-"""A file as it was at some moment. This imports little, since a model of a file answers before most of Partita is there."""
+"""The state of a file at some moment. Few imports: a model from a file runs before most of Partita is loaded."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import NamedTuple
 
 
 class FileState(NamedTuple):
-    """What tells a file from another, and from itself at another time."""
+    """Identity of a file and of its version."""
 
     path: str
-    """The whole path."""
+    """Absolute path."""
     device: int
-    """The number of the file system,"""
+    """Device number."""
     number: int
-    """and that of the file in it."""
+    """Inode number."""
     size: int
-    """The bytes that it holds."""
+    """Size in bytes."""
     written: int
-    """When it was last written, in nanoseconds."""
+    """Time of the last change, in nanoseconds."""
 
 
 def file_state(path: str) -> FileState | None:
-    """The state of the file at this path; None where there is none."""
+    """The state of the file at this path; None if there is no such file."""
     try:
         return _state(path, os.stat(path))
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def file_state(path: str) -> FileState | None:
 
 
 def open_state(path: str, number: int) -> FileState:
-    """The state of an open file, by its number, though another may be at the path by now."""
+    """The state of an open file, by its descriptor, even if another file is at the path by now."""
     return _state(path, os.fstat(number))
 
 

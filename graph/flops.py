@@ -1,7 +1,7 @@
-"""How much a graph computes.
+"""Number of operations of a graph.
 
-A product with its addition is one MAC (two FLOPs); of every other op that computes, each element of its results counts one
-FLOP; ops that only move or describe data count nothing."""
+A multiplication with its addition is one MAC (two FLOPs); every other op that computes counts one FLOP per element of its
+results; ops that only move or describe data count nothing."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import attrs
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.schemas import ONNX_DOMAINS
-from partita.graph.ops.traits import ops
+from partita.graph.ops.traits import FILTERS, ops, traits
 from partita.graph.types import TensorType
 
 
 @attrs.frozen(slots=True)
 class Flops:
-    """What a graph computes in one run."""
+    """Number of operations in one run of a graph."""
 
     macs: int
-    """Multiplications that are added up, in convolutions, matrix products, recurrences."""
+    """Multiply-accumulates of convolutions, matrix products and recurrences."""
     flops: int
-    """Two for each of these, and one for each element that another op computes."""
+    """Two per MAC, and one per element that another op computes."""
     by_op: Mapping[str, int]
-    """The FLOPs of each kind of op, those inside bodies too, the most first."""
+    """FLOPs by op type, including those inside bodies; largest first."""
     by_node: Mapping[str, int] = attrs.field(repr=False)
-    """The FLOPs of each node of the graph, with those of its bodies."""
+    """FLOPs by node of the graph, including its bodies."""
     unknown: tuple[str, ...]
-    """The nodes that are not counted: some size or the number of rounds is not known, or the op is nobody's we know."""
+    """Nodes that are not counted: a size or the number of iterations is unknown, or the op is."""
 
 
 def count_flops(graph: Graph) -> Flops:
-    """The MACs and FLOPs of one run; the graph needs the types of its values. Linear.
+    """The MACs and FLOPs of one run; the graph needs types. Linear.
 
-    The body of a call counts at each call, of an If the dearer branch counts, a Loop or Scan counts its rounds."""
+    The body of a call counts once per call; of an If the more expensive branch counts; Loop and Scan count per iteration."""
     tally = _Tally({})
     tally.graph(graph)
     by_op = dict(sorted(tally.flops.items(), key=lambda pair: (-pair[1], pair[0])))
@@ -45,7 +45,7 @@ def count_flops(graph: Graph) -> Flops:
 
 
 def count_text(count: int) -> str:
-    """A large number for people, such as 8.206 G; the caller writes the unit after it."""
+    """A large number in readable form, such as 8.206 G; the caller appends the unit."""
     amount, prefix = float(count), ""
     for larger in ("k", "M", "G", "T"):
         if amount < 999.95:
@@ -57,7 +57,7 @@ def count_text(count: int) -> str:
 class _Tally:
     def __init__(self, known: dict[int, _Tally]) -> None:
         self.known = known
-        """The tallies of bodies by their identity: one that several nodes share is counted once and added often."""
+        """Tallies of bodies by identity: a shared body is counted once and added once per use."""
         self.macs = 0
         self.total = 0
         self.flops: Counter[str] = Counter()
@@ -103,16 +103,17 @@ class _Tally:
 
 
 def _counted(node: Node) -> tuple[int, int] | None:
-    """The node's MACs and its other FLOPs; None where a size that they depend on is not known."""
-    if node.domain not in ONNX_DOMAINS:
+    """The node's MACs and its other FLOPs; None if they depend on an unknown size."""
+    has, is_onnx = traits(str(node.op), node.domain), node.domain in ONNX_DOMAINS
+    if not is_onnx and has.isdisjoint(("unary", "broadcast", "moving", *_READING)):
         return None
-    if node.op in _MOVING:
+    if "moving" in has:
         return 0, 0
     results = _elements(entry for entry in node.outputs if entry.name)
-    if node.op in _READING:
+    if not has.isdisjoint(_READING):
         read = _elements(entry for entry in node.inputs[:1] if entry is not None)
         return None if read is None else (0, read)
-    products = _PRODUCTS.get(str(node.op))
+    products = _PRODUCTS.get(str(node.op)) if is_onnx else None
     if products is None or results is None:
         return None if results is None else (0, results)
     macs = products(node, results)
@@ -120,7 +121,7 @@ def _counted(node: Node) -> tuple[int, int] | None:
 
 
 def _rounds(node: Node) -> int | None:
-    """How often the node's bodies run; None if the model alone does not say it."""
+    """Number of times that the node's bodies run; None if it is not static."""
     if node.op == "Loop":
         trips = node.inputs[0]
         value = None if trips is None else trips.node.value
@@ -134,14 +135,14 @@ def _rounds(node: Node) -> int | None:
 
 
 def _shape(node: Node, position: int) -> tuple[int, ...] | None:
-    """The sizes of an input, if it is there and all are numbers."""
+    """The shape of an input, or None if it is absent or not static."""
     entry = node.inputs[position] if position < len(node.inputs) else None
     kind = None if entry is None else entry.type
     return kind.shape if isinstance(kind, TensorType) and kind.is_static else None  # type: ignore[return-value]
 
 
 def _elements(entries: Iterable[NodeEntry]) -> int | None:
-    """How many numbers these values hold."""
+    """Number of elements of these values; None if a shape is not static."""
     total = 0
     for entry in entries:
         kind = entry.type
@@ -151,20 +152,20 @@ def _elements(entries: Iterable[NodeEntry]) -> int | None:
     return total
 
 
-def _convolution(node: Node, results: int, weights: int = 1) -> int | None:
-    """Each result adds up a window of the channels of its group: the weights without their first dimension."""
-    kernel = _shape(node, weights)
+def _convolution(node: Node, results: int) -> int | None:
+    """Each result sums over a window of the channels of its group: the weights without their first dimension."""
+    kernel = _shape(node, FILTERS[str(node.op)])
     return None if kernel is None else results * math.prod(kernel[1:])
 
 
 def _transposed(node: Node, results: int) -> int | None:
-    """Each number read is spread over a window of the channels of its group."""
+    """Each input element is multiplied by a window of the channels of its group."""
     read, kernel = _shape(node, 0), _shape(node, 1)
     return None if read is None or kernel is None else math.prod(read) * math.prod(kernel[1:])
 
 
 def _product(node: Node, results: int) -> int | None:
-    """Each result adds up a row of the left matrix."""
+    """Each result sums over a row of the left matrix."""
     left = _shape(node, 0)
     if left is None:
         return None
@@ -172,7 +173,7 @@ def _product(node: Node, results: int) -> int | None:
 
 
 def _recurrence(node: Node, results: int) -> int | None:
-    """At each step of each sequence both weight matrices, in each direction."""
+    """Both weight matrices once per step, sequence and direction."""
     read, inner, hidden = _shape(node, 0), _shape(node, 1), _shape(node, 2)
     if read is None or inner is None or hidden is None:
         return None
@@ -180,7 +181,7 @@ def _recurrence(node: Node, results: int) -> int | None:
 
 
 def einsum_products(node: Node) -> int | None:
-    """Every combination of indices once (for two operands; for more it is what a direct evaluation takes)."""
+    """One MAC per combination of indices for two operands; for more it is the cost of a direct evaluation."""
     left = str(node.attrs["equation"]).replace(" ", "").partition("->")[0].split(",")
     if any("." in labels for labels in left):
         return None
@@ -194,7 +195,7 @@ def einsum_products(node: Node) -> int | None:
 
 
 def _attention(node: Node, results: int) -> int | None:
-    """Each query with each key, and each row of weights with each value."""
+    """Each query times each key, and each row of weights times each value."""
     query, key, value = _shape(node, 0), _shape(node, 1), _shape(node, 2)
     if query is None or key is None or value is None or node.inputs[4:6] not in ((), (None,), (None, None)):
         return None
@@ -207,25 +208,14 @@ def _attention(node: Node, results: int) -> int | None:
 
 
 _PRODUCTS: Mapping[str, Callable[[Node, int], int | None]] = {
+    **dict.fromkeys(FILTERS, _convolution),
+    **dict.fromkeys(ops("matrix_product"), _product),
+    **dict.fromkeys(ops("recurrent"), _recurrence),
     "Attention": _attention,
-    "Conv": _convolution,
-    "ConvInteger": _convolution,
     "ConvTranspose": _transposed,
-    "DeformConv": _convolution,
     "Einsum": lambda node, results: einsum_products(node),
-    "GRU": _recurrence,
-    "Gemm": _product,
-    "LSTM": _recurrence,
-    "MatMul": _product,
-    "MatMulInteger": _product,
-    "QLinearConv": lambda node, results: _convolution(node, results, weights=3),
-    "QLinearMatMul": _product,
-    "RNN": _recurrence,
 }
-"""The ops that are mostly products: how many they add up."""
+"""MACs of the ops that consist mostly of products."""
 
-_READING = ops("reduction", "arg_reduction", "pool", "global_pool") | {"CumSum", "Hardmax", "MaxRoiPool", "TopK"}
-"""The ops that look at each number that they read, and make fewer: these count what they read."""
-
-_MOVING = ops("moving")
-"""The ops that move or describe data."""
+_READING = ("reduction", "arg_reduction", "pool", "global_pool", "reading")
+"""The traits of ops that cost as much as they read."""

@@ -1,4 +1,4 @@
-"""The names inside a FunctionProto: listed, and replaced by others, so that equal bodies share one function."""
+"""The names inside a FunctionProto: lists and replaces them, so that equal bodies share one function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Rename = Callable[[str], str]
 
 
 def names_inside(proto: Any) -> tuple[list[str], list[str]]:
-    """The value names in the order of their first use, and the name of each node in order."""
+    """The value names in order of first use, and the name of each node in order."""
     values: dict[str, None] = {}
     nodes: list[str] = []
 
@@ -28,7 +28,7 @@ def names_inside(proto: Any) -> tuple[list[str], list[str]]:
 def with_names(proto: Any, names: Sequence[str]) -> Any | None:
     """A copy with these names: of the values, then of the nodes, in the order of `names_inside`.
 
-    None if there are more or fewer names than the function needs.
+    None if the number of names does not match.
     """
     values, nodes = names_inside(proto)
     if len(names) != len(values) + len(nodes):
@@ -42,7 +42,7 @@ def with_names(proto: Any, names: Sequence[str]) -> Any | None:
 
 
 def canonical(proto: Any) -> bytes:
-    """The function's contents without its name and with names that say only who is who."""
+    """The function's contents without its name and with canonical names, equal for bodies that differ only in names."""
     values, nodes = names_inside(proto)
     renamed = with_names(proto, [f"v{i}" if name else "" for i, name in enumerate(values)] + [""] * len(nodes))
     assert renamed is not None

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from partita.graph.adopt import check_names, check_output_names, name_bodies_apart, name_nodes
-from partita.graph.errors import GraphError, did_you_mean
+from partita.graph.errors import GraphError, MissingDependency, did_you_mean
 from partita.graph.index import GraphIndex, build_index
 from partita.graph.node import Body, Node, NodeEntry, as_entries
 from partita.graph.order import is_ordered, reachable, topological
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from partita.graph.file_state import FileState
 
 DEFAULT_OPSET = 21
+"""The version of ONNX's own op set that a graph made in Python has."""
 
 NOTES = "notes"
-"""The graph attribute that holds sentences on what deviated from ONNX in the graph's file, and how it was read."""
+"""The graph attribute that holds notes on how the graph's file deviated from ONNX, and how it was read."""
 
 NEWEST_VERSION = 2**31 - 1
-"""The largest version of an opset: onnx takes no larger number."""
-"""The version of ONNX's own op set that a graph made in Python has."""
+"""The largest opset version that onnx accepts."""
 
 
 class Graph(Body):
-    """A network: what `outputs` need, the inputs, and any further `nodes` that are to be kept though nothing reads them.
+    """A network: everything that `outputs` need, the inputs, and any further `nodes` to keep although nothing reads them.
 
-    Nodes may be shared with other graphs. Only `attrs` (what passes leave for each other) may be written to."""
+    Nodes may be shared with other graphs. Only `attrs` (results that passes leave for each other) may be written to."""
 
     __slots__ = (
         "name", "nodes", "inputs", "outputs", "output_names", "opsets", "attrs", "metadata", "_index", "_by_name", "_typed",
@@ -43,15 +43,15 @@ class Graph(Body):
     nodes: tuple[Node, ...]
     """All nodes in topological order, variables and constants too."""
     inputs: tuple[Node, ...]
-    """The variables, in the order of the arguments."""
+    """The variables, in argument order."""
     outputs: tuple[NodeEntry, ...]
-    """The values returned; the same value may stand here several times."""
+    """The values returned; a value may occur several times."""
     output_names: tuple[str, ...]
     """The outputs' own names."""
     opsets: Mapping[str, int]
     """The version of each op domain ("" is ONNX's own), shared by all bodies."""
     attrs: dict[str, Any]
-    """What passes provide for each other, and what the user attaches."""
+    """Results that passes leave for each other, and the user's own attributes."""
     metadata: Mapping[str, str]
     """Free text by key, carried from file to file."""
     _index: GraphIndex | None
@@ -103,8 +103,8 @@ class Graph(Body):
         output_names: tuple[str, ...] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Graph:
-        """A graph of parts that are known to fit, for passes that make many or large ones: `nodes` are all there are, in
-        the order of `topological`, each with a name of its own. Nothing is checked."""
+        """A graph from parts that are known to fit, for passes that make many or large graphs: `nodes` are all nodes in
+        the order of `topological`, with unique names. Nothing is checked."""
         graph = cls.__new__(cls)
         put = object.__setattr__
         put(graph, "name", name)
@@ -142,9 +142,9 @@ class Graph(Body):
         return index
 
     def consumers(self, value: Node | NodeEntry | str) -> tuple[Node, ...]:
-        """The nodes of this graph that read `value` (of a node: any value), as an input or a capture, in order, each once.
+        """The nodes of this graph that read `value` (for a node, any of its values) as an input or capture, in order, each once.
 
-        It is the graph that knows them, not the node: graphs share nodes, and each has readers of its own."""
+        This is a property of the graph and not of the node: graphs share nodes, and each has its own consumers."""
         named = self[value] if isinstance(value, str) else value
         entries = named.outputs if isinstance(named, Node) else (named,)
         maker = named if isinstance(named, Node) else named.node
@@ -160,20 +160,20 @@ class Graph(Body):
 
     @property
     def typed(self) -> tuple[Graph, tuple[str, ...]] | None:
-        """What a type inference kept here, so that it need not run again: this graph with types, and its notes."""
+        """The cached result of type inference: this graph with types, and the notes."""
         return self._typed
 
     def keep_typed(self, typed: Graph, notes: tuple[str, ...]) -> None:
-        """Keep what a type inference found; the graph itself stays as it is."""
+        """Caches the result of type inference; the graph itself does not change."""
         object.__setattr__(self, "_typed", (typed, notes))
 
     @property
     def file(self) -> FileState | None:
-        """The ONNX file that holds just this graph, as it was when the graph was read from it; None for any other graph."""
+        """State of the ONNX file when the graph was read from it; None unless the file holds exactly this graph."""
         return self._file
 
     def keep_file(self, file: FileState) -> None:
-        """Keep where it was read from."""
+        """Sets the file that the graph was read from."""
         object.__setattr__(self, "_file", file)
 
     def __getitem__(self, name: str) -> Node:
@@ -200,7 +200,7 @@ class Graph(Body):
         return len(self.nodes)
 
     def evolve(self, **changes: Any) -> Graph:
-        """A copy with these constructor arguments changed; nodes that nothing reads are kept unless `nodes` is given."""
+        """A copy with these constructor arguments changed; unread nodes are kept unless `nodes` is given."""
         if changes.keys() == {"attrs"}:
             return self._with_attrs(changes["attrs"])
         fields: dict[str, Any] = {
@@ -216,7 +216,7 @@ class Graph(Body):
         return Graph(**{**fields, **changes})
 
     def _with_attrs(self, attrs: Mapping[str, Any]) -> Graph:
-        """A copy that shares everything else, the index too: nothing is to be sorted again."""
+        """A copy that shares everything else, including the index; nothing is sorted again."""
         graph = Graph.__new__(Graph)
         for part in Graph.__slots__:
             object.__setattr__(graph, part, getattr(self, part))
@@ -227,7 +227,7 @@ class Graph(Body):
         return self._with_attrs(self.attrs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
-        """A copy with nodes of its own, whose affinities may be set; arrays, which never change, are shared."""
+        """A copy with its own nodes, whose affinities may be set; arrays, which never change, are shared."""
         from partita.graph.copying import copied_attributes, copy_nodes
 
         with collector_paused():
@@ -241,7 +241,7 @@ class Graph(Body):
         return duplicate
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What pickling writes: the nodes in order, so that each node comes after the nodes that it reads."""
+        """The pickled form: the nodes in topological order."""
         from partita.graph.copying import check_attributes
 
         check_attributes(self.attrs, self.name)
@@ -252,10 +252,22 @@ class Graph(Body):
         self.attrs.update(attrs)
 
     def to_networkx(self) -> networkx.MultiDiGraph:
-        """The graph as networkx sees it: nodes by name, an edge for each value read."""
-        from partita.graph.to_networkx import to_networkx  # upward: users ask by a method of the graph
+        """The graph as a networkx graph: nodes by name with `op` and `node`; one edge per value read, with the value's name,
+        and per control dependency."""
+        try:
+            import networkx
+        except ImportError as error:
+            raise MissingDependency("networkx", None, "a graph of networkx's") from error
 
-        return to_networkx(self)
+        networkx_graph: networkx.MultiDiGraph = networkx.MultiDiGraph(name=self.name)
+        for node in self.nodes:
+            networkx_graph.add_node(node.name, op=node.op, node=node)
+        for node in self.nodes:
+            for entry in node.reads:
+                networkx_graph.add_edge(entry.node.name, node.name, value=entry.name, type=entry.type)
+            for source in node.after:
+                networkx_graph.add_edge(source.name, node.name, value=None, type=None)
+        return networkx_graph
 
     def __str__(self) -> str:
         from partita.graph.text import print_graph
@@ -263,7 +275,7 @@ class Graph(Body):
         return print_graph(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows: a picture, or a summary of a large graph."""
+        """Rich display in notebooks: a picture, or a summary of a large graph."""
         from partita.graph.pictures import mimebundle
 
         return mimebundle(self)
@@ -290,14 +302,14 @@ def _opsets(given: Mapping[str, int] | None) -> Mapping[str, int]:
 
 
 def require_graph(value: Any) -> Graph:
-    """The graph, if it is one."""
+    """Returns the value if it is a graph, and raises otherwise."""
     if isinstance(value, Graph):
         return value
     raise GraphError(f"a Graph is expected, not {type(value).__name__}", remedy="pt.load(...) reads a model from a file")
 
 
 def _ordered(roots: list[Node], kept: tuple[Node, ...]) -> tuple[Node, ...]:
-    """All nodes in order. Nothing is sorted where the nodes to keep are all there are and stand in order already."""
+    """All nodes in topological order. Nothing is sorted if the nodes to keep are all nodes and are in order already."""
     known = set(kept)
     if len(known) == len(kept) and known.issuperset(roots) and is_ordered(kept):
         return kept
@@ -338,7 +350,7 @@ def _output_names(outputs: tuple[NodeEntry, ...], given: Sequence[str] | None) -
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:
-    """The names, with a number added to those that stood there before."""
+    """The names, with a number appended to repeated ones."""
     taken = set(names)
     seen: set[str] = set()
     distinct = []

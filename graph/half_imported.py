@@ -1,8 +1,8 @@
-"""A fork while another thread imports a module.
+"""Forks while another thread imports a module.
 
-The child has that module half, or not even that and its lock alone, and nobody there who will finish it: it cannot be imported
-again. Therefore a fork waits until no other thread is importing, and lets none begin. This holds from the import of this module
-on, which is the first of ours."""
+The child inherits a half-imported module, or only its held lock, and no thread to finish it: the module can never be
+imported there. Therefore a fork waits until no other thread is importing, and blocks new imports meanwhile. This works from
+the import of this module on, which is the first of ours."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from threading import get_ident
 from typing import Any
 
 PATIENCE = 30.0
-"""Seconds that a fork waits for imports, of which one may itself wait for what the forking thread imports."""
+"""Seconds that a fork waits for imports at most: an import may itself wait for one of the forking thread."""
 
 LONGEST_PAUSE = 0.05
-"""Seconds between two looks, at most."""
+"""Maximum seconds between two checks."""
 
 
 def _wait() -> None:
-    """Take the lock without which no import goes on, at a moment when no other thread is at one."""
+    """Takes the global import lock at a moment when no other thread is importing."""
     end, pause = time.monotonic() + PATIENCE, 0.001
     _imp.acquire_lock()
     while any(lock.owner not in (None, get_ident()) for lock in _locks().values()) and time.monotonic() < end:
@@ -35,14 +35,14 @@ def _wait() -> None:
 
 
 def _locks() -> dict[str, Any]:
-    """The lock of each module that is being imported. Its thread holds it from before the module is sought until it stands in its
-    package; that the module is among those that are there, and not ready, is a part of that time only."""
+    """The lock of each module that is being imported. Its thread holds it from the search for the module until it is set in
+    its package, which is longer than the module is in `sys.modules` but not initialized."""
     references = list(machinery._module_locks.items())  # type: ignore[attr-defined]
     return {name: lock for name, reference in references if (lock := reference()) is not None}
 
 
 def _begin_child() -> None:
-    """Forget the locks of threads that the child does not have: one may have been taken after the look, or PATIENCE was over."""
+    """Drops locks of threads that do not exist in the child: one may have been taken after the check, or PATIENCE was over."""
     for name, lock in _locks().items():
         if lock.owner != get_ident():
             machinery._module_locks.pop(name, None)  # type: ignore[attr-defined]
@@ -50,7 +50,7 @@ def _begin_child() -> None:
         _imp.release_lock()
 
 
-# What is registered last runs first. It has to hold no lock while it waits for other threads: logging and concurrent.futures,
+# Hooks run in reverse order of registration. No lock may be held while this waits for other threads: logging and futures,
 # which take their own before a fork, are registered already.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_wait, after_in_parent=_imp.release_lock, after_in_child=_begin_child)

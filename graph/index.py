@@ -1,4 +1,4 @@
-"""The graph as integers: what every whole-graph algorithm works on."""
+"""The graph as integer arrays, on which whole-graph algorithms work."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class GraphIndex:
     """Nodes by their number in topological order, and the edges between them."""
 
     nodes: tuple[Node, ...]
-    """The nodes; number i is at i."""
+    """The nodes in topological order; a node's number is its position."""
     number: dict[Node, int]
     """The number of each node."""
     producers: list[list[int]]
-    """For each node the numbers of those it depends on: inputs in order, captures, control; once for each edge."""
+    """Per node the numbers of those it depends on (inputs in order, captures, control), once per edge."""
     consumers: list[list[int]]
-    """For each node the numbers of those that depend on it, ascending, each once."""
+    """Per node the numbers of those that depend on it, ascending and distinct."""
 
     def __len__(self) -> int:
         return len(self.nodes)
 
 
 def build_index(graph: Graph) -> GraphIndex:
-    """One pass over the nodes and edges."""
+    """Builds the index in one pass over nodes and edges."""
     number = {node: i for i, node in enumerate(graph.nodes)}
     producers = [[number[source] for source in sources(node)] for node in graph.nodes]
     consumers: list[list[int]] = [[] for _ in producers]

@@ -1,4 +1,4 @@
-"""Putting the bodies of calls in the place of the calls."""
+"""Inlining of calls."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from partita.graph.pauses import collector_paused
 from partita.graph.rewrite import Rewriter, map_bodies
 
 LARGEST = 10_000_000
-"""Inlining that would give more nodes than this is refused: functions that call functions can grow without bound."""
+"""Maximum number of nodes of an inlined graph: functions that call functions can grow without bound."""
 
 Wanted = Callable[[Node], bool]
 
 
 def inline_calls(graph: Graph, wanted: Wanted | None = None) -> Graph:
-    """The graph without calls (of those that are `wanted`; all by default), in bodies too.
+    """The graph with all calls inlined (or those for which `wanted` is true), in bodies too.
 
-    Nodes and values keep their names; where a name is taken it gets the call's before it. The graph's outputs keep theirs.
-    Nodes keep their places, so that what was partitioned comes back in its old order. Linear in the size of the result."""
+    Nodes and values keep their names; one that is taken gets the call's name as a prefix. The graph's outputs keep theirs.
+    Nodes keep their places, so an inlined partition has its old order. Linear in the size of the result."""
     chosen = wanted or (lambda call: True)
     inlining = _Inlining(chosen)
     if not any(node.subgraph is not None and chosen(node) for inner in graphs_in(graph) for node in inner.nodes):
@@ -45,7 +45,7 @@ class _Inlining:
         self._flat: dict[int, tuple[Graph, Graph]] = {}
 
     def check_size(self, graph: Graph) -> int:
-        """How many nodes the graph will have, its bodies included."""
+        """Number of nodes that the inlined graph has, including its bodies."""
         known = self._sizes.get(id(graph))
         if known is not None:
             return known[0]
@@ -60,7 +60,7 @@ class _Inlining:
         return size
 
     def reserve(self, graph: Graph) -> None:
-        """The names of ops that stand outside the calls to be inlined are theirs."""
+        """Reserves the names of ops outside the calls to be inlined."""
         for node in graph.nodes:
             if node.is_op and not self._goes(node):
                 self.ops.add(node.name)
@@ -71,15 +71,15 @@ class _Inlining:
         return node.subgraph is not None and self.wanted(node)
 
     def graph(self, graph: Graph) -> Graph:
-        """The graph without calls; the same object if there were none."""
+        """The inlined graph; the same object if there was nothing to inline."""
         if id(graph) not in self._done:
             self._done[id(graph)] = self._graph(graph), graph
         return self._done[id(graph)][0]
 
     def flat(self, body: Graph) -> Graph:
-        """The body of a call to be inlined, without calls.
+        """The body of a call, itself inlined.
 
-        The names of its ops are made unique only when they are spliced into the graph.
+        Its ops get unique names only when they are spliced into the graph.
         """
         if id(body) not in self._flat:
             inner = _Inlining(self.wanted)
@@ -98,11 +98,11 @@ class _Inlining:
         return rewriter.finish()
 
     def op_name(self, name: str, call: str) -> str:
-        """A name for an op node that comes out of a call."""
+        """A name for an op node that is inlined from a call."""
         return name_inlined(name, call, self.ops, self._counts)
 
     def renamed_body(self, body: Graph, call: str) -> Graph:
-        """The body of an If, Loop or Scan out of a call, its op nodes with names of their own."""
+        """A body of an If, Loop or Scan inlined from a call, with new names for its op nodes."""
         rewriter = Rewriter(body)
         for node in body.nodes:
             renamed = rewriter.rebuilt(node)
@@ -115,7 +115,7 @@ class _Inlining:
 
 
 class _Splice:
-    """Puts bodies into one graph."""
+    """Splices bodies into one graph."""
 
     def __init__(self, inlining: _Inlining, rewriter: Rewriter, graph: Graph) -> None:
         self.inlining = inlining
@@ -128,14 +128,14 @@ class _Splice:
         self.constants = {(node.name, id(node.value)): node for node in graph.nodes if node.is_constant}
 
     def rebuilt(self, node: Node) -> Node:
-        """The node reading the new values; what was to come after a call comes after all that the call did."""
+        """The node reading the new values; a node that came after a call comes after all ops of that call."""
         rebuilt = self.rewriter.rebuilt(node)
         if not any(earlier in self._expanded for earlier in node.after):
             return rebuilt
         return rebuilt.evolve(after=tuple(n for earlier in rebuilt.after for n in self._expanded.get(earlier, (earlier,))))
 
     def call(self, call: Node) -> None:
-        """The nodes of the body, reading what the call reads; what read the call reads them."""
+        """Inserts the nodes of the body and connects them in place of the call."""
         assert call.subgraph is not None
         body = self.inlining.flat(call.subgraph)
         if len(body.inputs) != len(call.inputs):
@@ -164,7 +164,7 @@ class _Splice:
             self.rewriter.replace(old, new)
 
     def _shared(self, node: Node) -> Node | None:
-        """The graph's own constant of this name and array, if there is one: a partition gives one constant to several bodies."""
+        """The graph's constant of this name and array, if any: a partition copies one constant into several bodies."""
         return self.constants.get((node.name, id(node.value))) if node.is_constant else None
 
     def _node(
@@ -200,5 +200,5 @@ class _Splice:
 
 
 def name_inlined(name: str, prefix: str, taken: set[str], counts: dict[str, int]) -> str:
-    """The name if it is free, else with the prefix before it, else with a number behind; taken from here on."""
+    """The name, prefixed if it is taken, and numbered if that is taken too; it is then marked as taken."""
     return unique(f"{prefix}_{name}" if name in taken else name, taken, counts)

@@ -1,4 +1,4 @@
-"""Running a graph in numpy, node by node: slow, and right."""
+"""Interprets a graph node by node in numpy: slow and correct."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from partita.graph.types import TensorType
 _FAILURES = (
     ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AttributeError, AssertionError, ImportError, MemoryError,
 )
-"""What numpy and ONNX's reference raise at values that an op does not take, or for want of a package."""
+"""Errors that numpy and ONNX's reference raise for values that an op does not take, or for a missing package."""
 
 
 def interpret(graph: Graph, inputs: Sequence[Any], known: Mapping[NodeEntry, Any] | None = None) -> list[Any]:
-    """The graph's outputs for these values of its inputs, in order (arrays; lists for sequences; None for nothing). An op all of
-    whose values are known beforehand is not computed."""
+    """The graph's outputs for these input values, in order (arrays; lists for sequences; None for an empty optional). An op whose
+    outputs are all in `known` is not computed."""
     if isinstance(inputs, Mapping):
         raise GraphError("values are given in the order of the inputs, not by name", where=f"graph {graph.name!r}")
     if len(inputs) != len(graph.inputs):
@@ -89,7 +89,7 @@ def _evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], capt
 
 
 def _several(results: Any, count: int) -> tuple[Any, ...]:
-    """What a user's function returned, as a tuple with a value for each of the `count` outputs."""
+    """The results of a user's function as a tuple of `count` values."""
     values = tuple(results) if isinstance(results, (tuple, list)) else (results,)
     if len(values) != count or any(value is None for value in values):
         returned = "None" if results is None else f"{len(values)} values"
@@ -106,12 +106,12 @@ class _Runnable:
 
     @property
     def output_types(self) -> list[tuple[Any, Any] | None]:
-        """The dtypes and shapes known of the body's outputs, which a loop that never runs needs for its empty results."""
+        """The dtypes and shapes of the body's outputs, which a loop without iterations needs for its empty results."""
         types = [entry.type for entry in self.body.outputs]
         return [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
 
     def sizes(self, formal: Sequence[Any]) -> dict[str, int]:
-        """The sizes that the body's symbols have for these formal inputs and the captured values."""
+        """The values of the body's symbols for these formal inputs and the captured values."""
         symbols: dict[str, int] = {}
         for node, value in zip(self.body.inputs, [*formal, *self.captured]):
             kind = node.output_types[0]
@@ -126,7 +126,7 @@ class _Runnable:
 
 
 def last_reads(graph: Graph) -> dict[Node, list[NodeEntry]]:
-    """For each node the values that no later node reads, so that they can be freed."""
+    """Per node the values that it is the last to read, so that they can be freed."""
     kept = set(graph.outputs)
     last: dict[NodeEntry, Node] = {}
     for node in graph.nodes:

@@ -1,18 +1,20 @@
-"""A property that is worked out when it is first read."""
+"""Properties that are computed on first access, and lazy imports of a package's names: importing the package loads only what most
+programs need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
 
 
 class lazy(Generic[T]):
-    """A property whose value is computed once and kept in the object. Two threads may compute it at once, with equal
+    """A property whose value is computed once and kept in the object. Two threads may compute it at the same time, with equal
     results.
 
-    functools.cached_property of Python 3.11 does the same under a lock, which a process that is forked meanwhile never gets."""
+    functools.cached_property of Python 3.11 holds a lock meanwhile, which a process forked at that moment would never get."""
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         self._function = function
@@ -32,3 +34,14 @@ class lazy(Generic[T]):
             return self
         value = instance.__dict__[self._name] = self._function(instance)
         return value
+
+
+def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A `__getattr__` for the package that imports each of these names from the module that defines it."""
+
+    def __getattr__(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name]), name)
+
+    return __getattr__

@@ -1,11 +1,11 @@
-"""The loggers of Partita, all under `partita`: silent until the program that uses it asks Python's logging for them."""
+"""The loggers of Partita, all under `partita`: silent until the program configures Python's logging."""
 
 from __future__ import annotations
 
 import logging
 
 NAME = "partita"
-"""The name of the logger above all others."""
+"""The name of the root logger."""
 
 logging.getLogger(NAME).addHandler(logging.NullHandler())
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 def unique(name: str, taken: set[str], counts: dict[str, int] | None = None) -> str:
-    """The name, with a number behind it if it is taken; it is taken from then on.
+    """The name, with a number appended if it is taken; it is then marked as taken.
 
-    Who asks for many names gives `counts`, which remembers each name's last number, so that none is tried twice."""
+    `counts` keeps the last number of each name, so that many calls do not try a number twice."""
     numbers = {} if counts is None else counts
     free_name = name
     while free_name in taken:

@@ -1,4 +1,4 @@
-"""Graphs inside graphs: walking over a graph together with its bodies."""
+"""Nested graphs: iterates over a graph and its bodies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partita.graph.node import Node
 
 
 def bodies_of(node: Node) -> Iterator[Graph]:
-    """Every graph that the node holds: the body of a call, then those among its attributes, in lists too."""
+    """The graphs that the node holds: the body of a call, then those among its attributes, including in lists."""
     if node.subgraph is not None:
         yield node.subgraph
     for value in node.attrs.values():
@@ -19,7 +19,7 @@ def bodies_of(node: Node) -> Iterator[Graph]:
 
 
 def graphs_in(graph: Graph) -> Iterator[Graph]:
-    """The graph and all graphs inside it, each once. Linear, without recursion."""
+    """The graph and all graphs inside it, each once. Linear, not recursive."""
     waiting, seen = [graph], {id(graph)}
     while waiting:
         current = waiting.pop()

@@ -1,7 +1,7 @@
-"""Arrays for weights, whose memory goes back to the system as soon as nobody holds them.
+"""Arrays for weights, whose memory is returned to the system when they are freed.
 
-numpy takes arrays of up to 32 MB from the heap, which seldom shrinks: weights that were freed there still count among what a
-process holds."""
+numpy allocates arrays of up to 32 MB on the heap, which seldom shrinks: freed weights would still count as memory of the
+process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 LARGE = 1 << 18
-"""Arrays of so many bytes have memory of their own."""
+"""Minimum bytes of an array with a memory mapping of its own."""
 
 HUGE = 1 << 22
-"""Arrays of so many bytes ask for huge pages, as numpy's do."""
+"""Minimum bytes of an array for which huge pages are requested, as numpy does."""
 
 
 def new_array(shape: Sequence[int], dtype: np.dtype[Any] | type) -> np.ndarray[Any, Any]:
-    """An array to fill, in C order, from the start of a page if it is large."""
+    """An uninitialized array in C order, aligned to a page if it is large."""
     kind = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))
     size = count * kind.itemsize
@@ -28,13 +28,13 @@ def new_array(shape: Sequence[int], dtype: np.dtype[Any] | type) -> np.ndarray[A
         return np.empty(shape, kind)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if size >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # A system without huge pages says no.
+        with contextlib.suppress(OSError):  # a system without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8).view(kind).reshape(shape)
 
 
 def has_own_memory(array: np.ndarray[Any, Any]) -> bool:
-    """Does the array lie in memory that `new_array` took for it? Such weights go once others are made of them."""
+    """True if `new_array` mapped the array's memory. Such weights are freed once others are made from them."""
     memory: object = array
     while isinstance(memory, np.ndarray):
         memory = memory.base

@@ -1,4 +1,4 @@
-"""Nodes and the values that they make. A node never changes once it is made, save for its affinity."""
+"""Nodes and the values that they compute. Nodes are immutable except for their affinity."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class _Clock:
-    """Counts the places that were given away."""
+    """Counter of the places that were handed out."""
 
     def __init__(self) -> None:
         self.places = itertools.count()
         self.passed = -1
 
     def pass_by(self, place: int) -> None:
-        """Nodes made from now on come after this place, which a node from another process may have."""
+        """Makes later nodes come after this place, which a node from another process may have."""
         if place > self.passed:
             self.passed = max(place, next(self.places))
             self.places = itertools.count(self.passed + 1)
@@ -41,19 +41,19 @@ _clock = _Clock()
 
 
 class Body:
-    """What `Graph` is to a node that holds one as an attribute."""
+    """Base of `Graph`, for nodes that hold a graph as an attribute."""
 
     __slots__ = ("__weakref__",)
 
 
 
 def next_place() -> int:
-    """The place of a node made now: later than that of every node made before."""
+    """The place of a new node: after every node made before."""
     return next(_clock.places)
 
 
 def frozen_attrs(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A read-only view of a fresh copy of these attributes."""
+    """A read-only copy of these attributes."""
     return MappingProxyType(dict(values)) if values else NOTHING
 
 
@@ -64,9 +64,9 @@ class NodeEntry:
 
     def __init__(self, node: Node, index: int = 0) -> None:
         self.node = node
-        """The node that makes the value."""
+        """The node that computes the value."""
         self.index = index
-        """Which of the node's outputs it is."""
+        """Index among the node's outputs."""
 
     @property
     def name(self) -> str:
@@ -112,7 +112,7 @@ def _checked_affinity(node: Node, attribute: Any, value: Any) -> Any:
 
 
 class _Open:
-    """A node that may still be written to, laid out so that it can become one: making a copy is several times faster this way."""
+    """A mutable node with the layout of `Node`, which it becomes by changing its class: copies are several times faster so."""
 
     __slots__ = (
         "name", "op", "inputs", "attrs", "output_names", "output_types", "domain", "captures", "subgraph", "value", "after",
@@ -124,10 +124,10 @@ class _Open:
 class Node(_Open):
     """An op, a graph input (`op` is None), a constant, or a call of a subgraph.
 
-    Make nodes with `variable`, `constant`, `op` and `call`; change one with `evolve`, which returns another."""
+    Make nodes with `variable`, `constant`, `op` and `call`; `evolve` returns a changed copy."""
 
     name: str
-    """Unique in its graph; empty until the first graph that adopts the node names it."""
+    """Unique in its graph; empty until the first graph that contains the node names it."""
     op: str | None
     """The op type by ONNX's name; None for a variable, "Constant" for a constant."""
     inputs: tuple[NodeEntry | None, ...] = ()
@@ -135,49 +135,49 @@ class Node(_Open):
     attrs: Mapping[str, Any] = NOTHING
     """The op's attributes; bodies of If, Loop and Scan are graphs."""
     output_names: tuple[str, ...] = ()
-    """The names of the values made; an empty name is an optional output that is absent."""
+    """The names of the outputs; an empty name is an optional output that is absent."""
     output_types: tuple[Type | None, ...] = ()
-    """The types of the values made, None before inference."""
+    """The types of the outputs, None before inference."""
     domain: str = ""
     """The op's domain; empty for ONNX's own."""
     captures: tuple[NodeEntry, ...] = ()
-    """Outer values that the bodies in `attrs` read: bound, in order, to the last inputs of every body."""
+    """Outer values that the bodies in `attrs` read: bound, in order, to the last inputs of each body."""
     subgraph: Graph | None = None
     """The body of a call."""
     value: np.ndarray[Any, Any] | None = None
     """The array of a constant."""
     after: tuple[Node, ...] = ()
-    """Control dependencies: nodes that must come before this one though it reads nothing of theirs."""
+    """Control dependencies: nodes that must run before this one although it reads none of their values."""
     metadata: Mapping[str, str] = NOTHING
     """Free text by key, carried from file to file."""
     place: int = field(factory=next_place)
-    """Among the ready nodes of a graph the one with the lowest place comes first."""
+    """Sort key: among the ready nodes of a graph the one with the lowest place comes first."""
     affinity: str | None = field(default=None, on_setattr=_checked_affinity)
-    """The device that the user or a pass wishes this node on; the one thing that may be set."""
+    """The device requested by the user or a pass; the only field that may be set."""
 
     @property
     def is_variable(self) -> bool:
-        """Is it a graph input?"""
+        """True for a graph input."""
         return self.op is None
 
     @property
     def is_constant(self) -> bool:
-        """Is it a constant?"""
+        """True for a constant."""
         return self.op == CONSTANT and self.value is not None
 
     @property
     def is_op(self) -> bool:
-        """Does it compute something (neither variable nor constant)?"""
+        """True for a node that computes something (neither variable nor constant)."""
         return self.op is not None and self.value is None
 
     @property
     def is_call(self) -> bool:
-        """Is it a call of a subgraph?"""
+        """True for a call of a subgraph."""
         return self.subgraph is not None
 
     @property
     def outputs(self) -> tuple[NodeEntry, ...]:
-        """All values that the node makes."""
+        """All outputs of the node."""
         return tuple([NodeEntry(self, i) for i in range(len(self.output_names))])
 
     @property
@@ -190,7 +190,7 @@ class Node(_Open):
 
     @property
     def reads(self) -> tuple[NodeEntry, ...]:
-        """Every value that the node depends on: inputs that are there, then captures."""
+        """All values that the node depends on: its present inputs, then its captures."""
         return (*[e for e in self.inputs if e is not None], *self.captures)
 
     def __getitem__(self, index: int) -> NodeEntry:
@@ -207,7 +207,7 @@ class Node(_Open):
         return iter(self.outputs)
 
     def evolve(self, **changes: Any) -> Node:
-        """A copy with these fields changed; it keeps its place in the order, and its affinity."""
+        """A copy with these fields changed; place and affinity are kept."""
         if "attrs" in changes:
             changes["attrs"] = frozen_attrs(changes["attrs"])
         if not changes.keys() <= _FIELDS:
@@ -222,12 +222,12 @@ class Node(_Open):
         return self.evolve()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Node:
-        from partita.graph.copying import copy_node  # upward: deepcopy asks for a method
+        from partita.graph.copying import copy_node  # upward: deepcopy calls a method
 
         return copy_node(self, memo)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What pickling writes. The nodes that this one depends on come along; those of a graph in order, without recursion."""
+        """The pickled form, with the nodes that this one depends on; a graph pickles its nodes in order, without recursion."""
         values = {f.name: getattr(self, f.name) for f in fields(Node)}
         return _restored, ({**values, "attrs": dict(self.attrs), "metadata": dict(self.metadata)},)
 
@@ -245,7 +245,7 @@ _FIELDS = frozenset(f.name for f in fields(Node))
 
 
 def _restored(values: Mapping[str, Any]) -> Node:
-    """The node that was pickled. The clock is moved on, so that nodes made after it come later in the order."""
+    """The unpickled node. The clock is advanced, so that nodes made later come after it."""
     _clock.pass_by(values["place"])
     return Node(**{**values, "attrs": frozen_attrs(values["attrs"]), "metadata": frozen_attrs(values["metadata"])})
 
@@ -270,18 +270,18 @@ def _copied(node: Node) -> Any:
 
 
 def name_node(node: Node, name: str, outputs: tuple[str, ...]) -> None:
-    """Give names to a node that has none yet, and to its values (the first graph that adopts it does)."""
+    """Names an unnamed node and its values (done by the first graph that contains it)."""
     object.__setattr__(node, "name", name)
     object.__setattr__(node, "output_names", outputs)
 
 
 def replace_attributes(node: Node, attributes: Mapping[str, Any]) -> None:
-    """Give the node other attributes: bodies whose ops a graph named anew as it adopted the node."""
+    """Replaces the node's attributes: bodies whose ops were renamed by the first graph that contains it."""
     object.__setattr__(node, "attrs", frozen_attrs(attributes))
 
 
 def as_entry(value: Node | NodeEntry) -> NodeEntry:
-    """A node given as a value means its output 0."""
+    """The value itself, or output 0 of a node."""
     if isinstance(value, NodeEntry):
         return value
     if isinstance(value, Node):
@@ -293,5 +293,5 @@ def as_entry(value: Node | NodeEntry) -> NodeEntry:
 
 
 def as_entries(values: Sequence[Node | NodeEntry]) -> tuple[NodeEntry, ...]:
-    """Each item as a value: a node stands for its output 0."""
+    """The values; a node means its output 0."""
     return tuple(map(as_entry, values))

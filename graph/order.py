@@ -1,4 +1,4 @@
-"""The order of a graph's nodes: among the ready ones, that with the lowest place comes first."""
+"""Topological order of a graph's nodes: among the ready ones, the one with the lowest place comes first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.node import Node
 
 
 def reachable(roots: Iterable[Node]) -> list[Node]:
-    """The roots and all nodes that they depend on, each once. Linear, without recursion."""
+    """The roots and all nodes that they depend on, each once. Linear, not recursive."""
     seen = set(map(id, stack := list(dict.fromkeys(roots))))
     nodes = []
     while stack:
@@ -30,7 +30,7 @@ def reachable(roots: Iterable[Node]) -> list[Node]:
 
 
 def is_ordered(nodes: Iterable[Node]) -> bool:
-    """Do the nodes stand as `topological` would have them: places ascending, each after all that it depends on?"""
+    """True if the nodes are in the order of `topological`: ascending places, each after all that it depends on."""
     seen: set[Node] = set()
     last = -1
     for node in nodes:
@@ -47,9 +47,9 @@ def is_ordered(nodes: Iterable[Node]) -> bool:
 
 
 def topological(nodes: list[Node]) -> tuple[Node, ...]:
-    """These nodes, closed under what they depend on, in order. O(n log n).
+    """These nodes, a set closed under dependencies, in order. O(n log n).
 
-    Where the places agree with the data flow, as in a loaded file, the nodes are only sorted by their places."""
+    If the places agree with the data flow, as in a loaded file, the nodes are only sorted by place."""
     ordered = sorted(nodes, key=attrgetter("place"))
     if is_ordered(ordered):
         return tuple(ordered)
@@ -57,7 +57,7 @@ def topological(nodes: list[Node]) -> tuple[Node, ...]:
 
 
 def sources(node: Node) -> list[Node]:
-    """The nodes that must come before this one, in input order, once for each edge."""
+    """The nodes that must come before this one, in input order, once per edge."""
     producers = [entry.node for entry in node.inputs if entry is not None]
     if node.captures:
         producers += [entry.node for entry in node.captures]
@@ -81,9 +81,9 @@ def _by_readiness(ordered: list[Node], position: dict[int, int]) -> tuple[Node, 
 
 
 def lowest_first(ready: list[int], waiting: list[int], consumers: Sequence[Iterable[int]]) -> list[int]:
-    """Numbers, each after all that it waits for, the lowest of the ready ones first; what waits on a cycle is left out.
+    """Topological order of integers, the lowest ready one first; those that wait on a cycle are left out.
 
-    `ready` is ascending; `waiting` counts, for each number, the edges to it that are still open, and is counted down to zero.
+    `ready` is ascending; `waiting` counts, per integer, the edges to it that are still open, and is counted down to zero.
     O(edges + n log n)."""
     done: list[int] = []
     while ready:

@@ -1,4 +1,4 @@
-"""Bulk construction without the garbage collector: worth a factor of two at a million nodes."""
+"""Bulk construction without the garbage collector: a factor of two faster at a million nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """The cyclic collector stays off inside the block, if it was on."""
+    """Switches the cyclic collector off inside the block, if it was on."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -21,14 +21,14 @@ def collector_paused() -> Iterator[None]:
 
 
 class _Ageing:
-    """Counts all objects as old without looking at them: else the first collection walks over all that the block made."""
+    """Moves all objects to the oldest generation without a scan: else the first collection walks over all that the block made."""
 
     def __init__(self) -> None:
         self._is_left_out = False
 
     def run(self) -> None:
-        """Do so, unless the program froze objects of its own, which would thaw. To ask for them is to count them one by one, so
-        that it is asked no more once there are any."""
+        """Ages all objects, unless the program froze some of its own, which would thaw. Counting frozen objects is linear, so the
+        check is skipped once there are any."""
         self._is_left_out = self._is_left_out or gc.get_freeze_count() > 0
         if not self._is_left_out:
             gc.freeze()

@@ -1,4 +1,4 @@
-"""Programs that are looked for on the PATH."""
+"""Look-up of programs on the PATH."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import shutil
 
 
 def program_folders() -> str:
-    """PATH without its empty and relative entries: in a folder of downloads they name files that anybody may have put there.
-    The system's own folders where nothing is left."""
+    """PATH without its empty and relative entries, which would find anybody's files in a folder of downloads.
+    The system's default folders if nothing is left."""
     return os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))) or os.defpath
 
 
 def find_program(name: str) -> str | None:
-    """The path of a program; None where there is none."""
+    """The path of a program, or None."""
     return shutil.which(name, path=program_folders())

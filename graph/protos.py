@@ -1,4 +1,4 @@
-"""Partita's types and ONNX's TypeProto, both ways."""
+"""Conversion between Partita's types and ONNX's TypeProto."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ DTYPE_NUMBERS: dict[str, int] = {
     "float6_e2m3fn": 27,
     "float6_e3m2fn": 28,
 }
-"""ONNX's number for each element type."""
+"""ONNX's number of each element type."""
 
 DTYPE_NAMES = {number: name for name, number in DTYPE_NUMBERS.items()}
-"""The element type for each of ONNX's numbers."""
+"""The element type of each of ONNX's numbers."""
 
 FIRST_IR = {
     "sparse": 8, "optional": 8,
@@ -49,25 +49,25 @@ FIRST_IR = {
     "uint4": 10, "int4": 10, "float4_e2m1fn": 11, "float8_e8m0fnu": 12, "uint2": 13, "int2": 13,
     "float6_e2m3fn": 14, "float6_e3m2fn": 14,
 }
-"""The first IR version that has this element type or kind of type, where it is not the oldest that we write."""
+"""The first IR version that has this element type or kind of type, if it is not in the oldest one that we write."""
 
 
 class TypeReader:
-    """Reads TypeProtos; equal ones give one object, and symbols that are known become their sizes."""
+    """Reads TypeProtos; equal ones give one object, and known symbols are replaced by their sizes."""
 
     def __init__(self, symbols: Mapping[str, int] | None = None) -> None:
         self.symbols = dict(symbols or {})
         self._made: dict[bytes, Type | None] = {}
 
     def read(self, proto: Any, where: str) -> Type | None:
-        """The type; None if the proto leaves it open."""
+        """The type; None if it is not set."""
         key = proto.SerializeToString()
         if key not in self._made:
             self._made[key] = self._read(proto, where)
         return self._made[key]
 
     def forget(self) -> None:
-        """Read everything anew: the symbols have changed."""
+        """Clears the cache after the symbols have changed."""
         self._made.clear()
 
     def _read(self, proto: Any, where: str) -> Type | None:
@@ -101,7 +101,7 @@ class TypeReader:
 
 
 def dtype_of(number: int, where: str) -> str:
-    """The element type that ONNX gives this number."""
+    """The element type with this number in ONNX."""
     name = DTYPE_NAMES.get(number)
     if name is None:
         raise ReadError(f"there is no element type {number}", where=where)
@@ -109,7 +109,7 @@ def dtype_of(number: int, where: str) -> str:
 
 
 def write_type(proto: Any, value_type: Type | None) -> None:
-    """Fill a TypeProto; an unknown type leaves it empty."""
+    """Fills a TypeProto; an unknown type leaves it empty."""
     if isinstance(value_type, (TensorType, SparseTensorType)):
         value = proto.tensor_type if isinstance(value_type, TensorType) else proto.sparse_tensor_type
         value.elem_type = DTYPE_NUMBERS[value_type.dtype]
@@ -137,7 +137,7 @@ def _write_shape(proto: Any, shape: tuple[Dim, ...]) -> None:
 
 
 def first_ir(value_type: Type | None) -> int:
-    """The first IR version that can say this type."""
+    """The first IR version that can express this type."""
     if isinstance(value_type, TensorType):
         return FIRST_IR.get(value_type.dtype, 1)
     if isinstance(value_type, SparseTensorType):

@@ -1,4 +1,4 @@
-"""Making one graph out of another: what did not change is shared, what reads a changed value is rebuilt."""
+"""Rewriting of graphs: unchanged nodes are shared, readers of changed values are rebuilt."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from partita.graph.pauses import collector_paused
 
 
 class Rewriter:
-    """Walk the graph's nodes in order; `keep`, `replace` or leave out each; then `finish`.
+    """Visit the graph's nodes in order; `keep`, `replace` or omit each; then `finish`.
 
-    A node left out whose values are still read must have had them replaced."""
+    The values of an omitted node must be replaced if they are still read."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -31,7 +31,7 @@ class Rewriter:
         return entry if node is entry.node else NodeEntry(node, entry.index)
 
     def rebuilt(self, node: Node, **changes: Any) -> Node:
-        """The node reading what stands for its inputs now, with these fields changed; the same object if that is nothing."""
+        """The node reading the new values, with these fields changed; the same object if nothing changes."""
         if not (self._nodes or self._values):
             return node.evolve(**changes) if changes else node
         inputs = [None if e is None else self.value(e) for e in node.inputs]
@@ -46,7 +46,7 @@ class Rewriter:
         return node.evolve(**changes) if changes else node
 
     def keep(self, node: Node, replacement: Node | None = None) -> Node:
-        """The node goes on, as `made` (by default: as it is, reading the new values). Its values keep their numbers."""
+        """Keeps the node, as `replacement` (by default `rebuilt`). Its values keep their indices."""
         replacement = self.rebuilt(node) if replacement is None else replacement
         if replacement is not node:
             self._nodes[node] = replacement
@@ -54,11 +54,11 @@ class Rewriter:
         return replacement
 
     def replace(self, old: NodeEntry, new: NodeEntry) -> None:
-        """`new`, a value of the new graph, stands for `old` from here on."""
+        """Replaces `old` by `new`, a value of the new graph."""
         self._values[old] = new
 
     def finish(self, **changes: Any) -> Graph:
-        """The new graph; constructor arguments given here win. Graph attributes are carried over."""
+        """The new graph; constructor arguments given here take precedence. Graph attributes are carried over."""
         graph = self.graph
         fields: dict[str, Any] = {
             "outputs": [self.value(entry) for entry in graph.outputs],
@@ -78,7 +78,7 @@ def _same(a: Iterable[Any], b: Iterable[Any]) -> bool:
 
 
 def rewrite(graph: Graph, visit: Callable[[Node, Rewriter], None]) -> Graph:
-    """Call `visit` for each node in order with the rewriter; it keeps or replaces the node."""
+    """Calls `visit` for each node in order with the rewriter, on which it keeps or replaces the node."""
     with collector_paused():
         rewriter = Rewriter(graph)
         try:
@@ -91,7 +91,7 @@ def rewrite(graph: Graph, visit: Callable[[Node, Rewriter], None]) -> Graph:
 
 
 def map_bodies(node: Node, change: Callable[[Graph], Graph]) -> Node:
-    """The node with each of its bodies changed; the same object if none was."""
+    """The node with each of its bodies changed; the same object if none is."""
     new = {key: change(body) for key, body in node.bodies}
     if all(new[key] is body for key, body in node.bodies):
         return node

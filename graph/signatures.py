@@ -1,4 +1,4 @@
-"""One op's schema made ready to check many nodes."""
+"""One op's schema, prepared for checking many nodes."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 
 @attrs.frozen(slots=True)
 class Signature:
-    """What a node of this op may look like."""
+    """The constraints on nodes of one op."""
 
     spec: OpSpec
     """The op's schema."""
     required: tuple[str, ...]
-    """The attributes that have to be there."""
+    """The required attributes."""
     untyped: bool
-    """Says nothing of types: an op of the user's."""
+    """True without constraints on types: an op of the user's."""
     seen: set[Any] = attrs.field(factory=set)
-    """Combinations of types that were found to be right."""
+    """Valid combinations of types found so far."""
 
     @classmethod
     def of(cls, node: Node, opsets: Mapping[str, int]) -> Signature | None:
-        """The signature of the node's op; None for an op of an engine's own."""
+        """The signature of the node's op; None for an engine's own op."""
         where = f"node {node.name!r} ({node.op})"
         assert node.op is not None
         if node.domain not in ONNX_DOMAINS:
@@ -56,7 +56,7 @@ class Signature:
         return cls(spec, required, not any(p.types for p in spec.inputs))
 
     def check(self, node: Node) -> None:
-        """Check the node's numbers of inputs and outputs, its attributes and its types."""
+        """Checks the node's numbers of inputs and outputs, its attributes and its types."""
         spec = self.spec
         if not spec.min_inputs <= len(node.inputs) <= spec.max_inputs:
             raise self._count(node, "inputs", len(node.inputs), spec.min_inputs, spec.max_inputs)
@@ -89,7 +89,7 @@ class Signature:
             raise TypeMismatch(f"the attribute {name!r} is to be {wanted.kind}, not {value!r:.80}", where=_where(node))
 
     def _types(self, node: Node) -> None:
-        """Each value's element type is allowed, and parameters with the same letter have the same."""
+        """Checks that element types are allowed, and equal for parameters with the same letter."""
         given = tuple([None if entry is None else entry.node.output_types[entry.index] for entry in node.inputs])
         key = (tuple(map(_element, given)), tuple(map(_element, node.output_types)))
         if key in self.seen:
@@ -118,7 +118,7 @@ class Signature:
 
 
 def _element(value_type: Type | None) -> str | None:
-    """The type without its sizes, as schemas write it; None where something is unknown."""
+    """The type without its shape, as schemas write it; None if something is unknown."""
     if isinstance(value_type, TensorType):
         return value_type.dtype
     if isinstance(value_type, SparseTensorType):

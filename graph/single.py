@@ -1,4 +1,4 @@
-"""One op by itself, for whoever asks about that op alone: an engine, a compiler, a shape rule."""
+"""Graphs of a single op, for engines, compilers and shape rules."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def graph_of_node(
 ) -> Graph:
     """A graph of this op alone.
 
-    For each value that the op reads, inputs first and then captures, `stand_in` gives the value that is read instead: a constant,
-    or a variable, which becomes an input of the graph, under another name if the op or a constant has its own. It is asked once
-    about each value, and told how many variables came before.
+    For each value that the op reads, inputs first and then captures, `stand_in` returns its replacement: a constant,
+    or a variable, which becomes an input of the graph, renamed if the op or a constant has its name. It is called once
+    per value, with the number of variables so far.
     """
     stand_ins: dict[NodeEntry, NodeEntry] = {}
     variables: list[Node] = []
@@ -39,5 +39,5 @@ def graph_of_node(
 
 
 def _under(name: str, entry: NodeEntry) -> NodeEntry:
-    """The variable under this name."""
+    """The variable with this name."""
     return entry if entry.node.name == name else variable(name, type=entry.type)[0]

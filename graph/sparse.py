@@ -1,4 +1,4 @@
-"""Sparse tensors, as some ONNX attributes hold them."""
+"""Sparse tensors, as in some ONNX attributes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 
 @attrs.frozen(slots=True, eq=False)
 class SparseTensor:
-    """The values that are not zero, and where they stand."""
+    """The nonzero values and their positions."""
 
     values: np.ndarray[Any, Any]
     """The values, in the order of their positions."""
     indices: np.ndarray[Any, Any]
-    """The positions of the values: indices into the flattened tensor, or one row of coordinates for each value."""
+    """The positions of the values: indices into the flattened tensor, or one row of coordinates per value."""
     shape: tuple[int, ...]
-    """The sizes of the dense tensor."""
+    """The shape of the dense tensor."""
 
     def dense(self) -> np.ndarray[Any, Any]:
-        """The tensor with its zeros."""
+        """The dense tensor."""
         array = np.zeros(self.shape, self.values.dtype)
         if self.indices.ndim == 1:
             array.reshape(-1)[self.indices] = self.values

@@ -1,4 +1,4 @@
-"""A graph in numbers."""
+"""Summary of a graph: counts and sizes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 LISTED = 16
-"""The table lists this many inputs, and as many outputs."""
+"""Maximum number of inputs, and of outputs, in the table."""
 
 
 @attrs.frozen(slots=True)
 class Summary:
-    """What a graph consists of."""
+    """The contents of a graph in numbers."""
 
     name: str
     """The graph's name."""
@@ -34,17 +34,17 @@ class Summary:
     outputs: tuple[tuple[str, Type | None], ...]
     """Names and types of the outputs."""
     ops: Mapping[str, int]
-    """How often each op stands in the graph and in its bodies (each body counted once), most frequent first."""
+    """Number of ops by type in the graph and its bodies (each body counted once), most frequent first."""
     calls: int
-    """How many subgraph calls there are."""
+    """Number of subgraph calls."""
     bodies: int
-    """How many bodies calls, If, Loop and Scan have together."""
+    """Number of bodies of calls, If, Loop and Scan."""
     constants: int
-    """How many arrays are held."""
+    """Number of constant arrays."""
     parameters: int
-    """How many numbers they hold together; an array that several constants share counts once."""
+    """Number of elements of these arrays; an array that several constants share counts once."""
     bytes: int
-    """How much memory they take."""
+    """Bytes of these arrays."""
     symbols: tuple[str, ...]
     """The symbolic dimensions of the inputs."""
     opsets: Mapping[str, int]
@@ -52,7 +52,7 @@ class Summary:
 
 
 def summarize(graph: Graph) -> Summary:
-    """Count what is in the graph and in its bodies. Linear."""
+    """Counts the contents of the graph and its bodies. Linear."""
     inner = list(graphs_in(graph))
     ops = [node for body in inner for node in body.nodes if node.is_op]
     counts = Counter(f"{node.domain}::{node.op}" if node.domain else str(node.op) for node in ops)
@@ -84,7 +84,7 @@ def summary_text(summary: Summary, width: int = 100) -> str:
 
 
 def print_summary(summary: Summary, console: Console | None = None) -> None:
-    """Print the summary as a table."""
+    """Prints the summary as a table."""
     from rich.console import Console
 
     (console or Console()).print(summary_table(summary))
@@ -128,7 +128,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def size_text(count: int) -> str:
-    """A number of bytes for people."""
+    """A number of bytes in readable form."""
     size, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB"):
         if size < 1024:

@@ -1,7 +1,7 @@
 """Sizes that may depend on symbols: an `int`, or a `Size`, which is a polynomial with integer coefficients.
 
-What is no polynomial (a floor division, a minimum, a size times a fraction) is a factor of its own in a polynomial. Equal
-polynomials compare equal and are equal dictionary keys. Comparisons give True, False, or None where the answer depends on the
+Non-polynomial expressions (a floor division, a minimum, a size times a fraction) are factors of a polynomial. Equal
+polynomials compare equal and are equal dictionary keys. Comparisons return True, False, or None if the answer depends on the
 symbols."""
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 
 @attrs.frozen(slots=True, cache_hash=True, repr=False)
 class Symbol:
-    """A size with a name."""
+    """A named size."""
 
     name: str
     is_computed: bool = False
-    """True for a size that values decide, which is known once the op has run."""
+    """True for a data-dependent size, which is known once the op has run."""
     least: int = 0
     """Its lower bound."""
 
@@ -34,7 +34,7 @@ class Symbol:
 
 @attrs.frozen(slots=True, cache_hash=True, repr=False)
 class Term:
-    """A factor that is no polynomial of its operands."""
+    """A factor that is not a polynomial of its operands."""
 
     kind: str
     """One of "//", "min", "max", "broadcast" and "scaled"."""
@@ -53,7 +53,7 @@ class Term:
 
 
 def _scaled_size(size: int, factor: float) -> int:
-    """ONNX's Resize multiplies in single precision, and rounds down."""
+    """floor(size × factor) in single precision, as in ONNX's Resize."""
     return int(np.floor(np.float32(size) * np.float32(factor)))
 
 
@@ -66,7 +66,7 @@ Monomial = tuple[Symbol | Term, ...]
 
 
 class Size:
-    """A size that depends on symbols. Arithmetic with it gives an `int` again where all symbols cancel."""
+    """A size that depends on symbols. Arithmetic returns an `int` again if all symbols cancel."""
 
     __slots__ = ("_hash", "_least", "_text", "terms")
 
@@ -141,11 +141,11 @@ AnySize = int | Size
 Sizes = tuple[AnySize, ...]
 
 MOST_SPLITS, MOST_FACTORS = 4, 8
-"""Bounds of expressions with more cases or factors are unknown: computing them takes exponential time."""
+"""Limits for expressions whose bounds are computed, since that takes exponential time: number of case splits, of factors."""
 
 
 def symbol(name: str, is_computed: bool = False, least: int = 0) -> Size:
-    """The size that is this symbol."""
+    """This symbol as a size."""
     return Size({(Symbol(name, is_computed, least),): 1})
 
 
@@ -166,7 +166,7 @@ def at(size: AnySize, values: Mapping[Symbol, int]) -> int:
 
 
 def quotient(size: AnySize, divisor: AnySize) -> AnySize:
-    """The size divided and rounded down; 0 where the divisor is 0."""
+    """floor(size / divisor); 0 if the divisor is 0."""
     if isinstance(size, int) and isinstance(divisor, int):
         return size // divisor if divisor else 0
     exact = divided(size, divisor)
@@ -184,14 +184,14 @@ def quotient(size: AnySize, divisor: AnySize) -> AnySize:
     (first, count), *others = left.items()
     if not others and count == 1 and len(first) == 1 and isinstance(first[0], Term) and first[0].kind == "//":
         inner, by = first[0].operands
-        if isinstance(by, int) and by > 0:  # A quotient of a quotient is one quotient.
+        if isinstance(by, int) and by > 0:  # nested quotients are flattened
             return whole + quotient(inner + more * by, by * divisor)
     constant, more = divmod(more, divisor)
     return whole + constant + _factor("//", _size_of([*left.items(), ((), more)]), divisor)
 
 
 def divided(size: AnySize, by: AnySize) -> AnySize | None:
-    """The quotient of two polynomials by long division; None where there is a remainder."""
+    """The quotient of two polynomials by long division; None if there is a remainder."""
     left, divisor, result = dict(_terms(size) or {}), _terms(by) or {}, list[tuple[Monomial, int]]()
     lead = min(divisor, key=_rank, default=None)
     while left:
@@ -228,12 +228,12 @@ def joined(a: AnySize, b: AnySize) -> AnySize:
 
 
 def covers(a: AnySize, b: AnySize) -> bool:
-    """True if the second size is among those that the first was broadcast from."""
+    """True if `b` is among the sizes that `a` was broadcast from."""
     return set(_broadcast_from(b)) <= set(_broadcast_from(a))
 
 
 def _broadcast_from(size: AnySize) -> list[AnySize]:
-    """The sizes that a size was broadcast from; the size itself where it was not."""
+    """The sizes that a size was broadcast from, or the size itself."""
     if isinstance(size, Size) and len(size.terms) == 1:
         ((monomial, count),) = size.terms.items()
         if count == 1 and len(monomial) == 1 and isinstance(monomial[0], Term) and monomial[0].kind == "broadcast":
@@ -242,7 +242,7 @@ def _broadcast_from(size: AnySize) -> list[AnySize]:
 
 
 def scaled(size: AnySize, factor: float) -> AnySize:
-    """The size times a number of 32 bits, rounded down."""
+    """floor(size × factor), with a factor in single precision."""
     if isinstance(size, int):
         return _scaled_size(size, factor)
     numerator, denominator = float(factor).as_integer_ratio()
@@ -260,7 +260,7 @@ def least(size: AnySize) -> int | None:
 
 
 def is_at_least(a: AnySize, b: AnySize) -> bool | None:
-    """True for a >= b; None where that depends on the symbols."""
+    """a >= b, or None if that depends on the symbols."""
     difference = a - b
     low = least(difference)
     if low is not None and low >= 0:
@@ -270,7 +270,7 @@ def is_at_least(a: AnySize, b: AnySize) -> bool | None:
 
 
 def replaced(size: AnySize, meanings: Mapping[Symbol, AnySize]) -> AnySize:
-    """The size with other sizes for these symbols."""
+    """The size with these symbols substituted."""
     if isinstance(size, int) or not meanings or meanings.keys().isdisjoint(symbols_of(size)):
         return size
     total: AnySize = 0
@@ -287,8 +287,8 @@ def replaced(size: AnySize, meanings: Mapping[Symbol, AnySize]) -> AnySize:
 
 
 def solved(difference: AnySize) -> tuple[Symbol, AnySize] | None:
-    """A symbol, and the size that it has to be for the difference to be 0; of several a computed one, or the last by name. None
-    where no symbol can be singled out."""
+    """Solves difference = 0 for one symbol, preferably a computed one, else the last by name. None
+    if no symbol can be isolated."""
     if isinstance(difference, int):
         return None
     common: Counter[Any] = reduce(and_, map(Counter, difference.terms))
@@ -340,7 +340,7 @@ def _rank(monomial: Monomial) -> tuple[int, str]:
 
 
 def _least(terms: Mapping[Monomial, Any], splits: int = MOST_SPLITS) -> int | Fraction | None:
-    """A lower bound of a polynomial: each term is replaced by a bound of it, then each symbol by its own."""
+    """A lower bound of a polynomial: each non-polynomial factor is replaced by its bound, then each symbol by its own."""
     if splits < 0 or any(len(monomial) > MOST_FACTORS for monomial in terms):
         return None
     for monomial, count in terms.items():
@@ -371,7 +371,7 @@ def _above_least(terms: Mapping[Monomial, Any]) -> Mapping[Monomial, Any]:
 
 
 def _bounding(factor: Term, count: Fraction) -> tuple[list[list[tuple[Monomial, Fraction]]], bool]:
-    """Polynomials that are no more than `count` times the factor: each of them, or only the smallest."""
+    """Polynomials of which each (True) or only the smallest (False) is a lower bound of `count` times the factor."""
     a, b = factor.operands
     if factor.kind in ("min", "max", "broadcast"):
         cases = [[(m, count * c) for m, c in (_terms(x) or {}).items()] for x in (a, b)]

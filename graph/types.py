@@ -1,4 +1,4 @@
-"""What a value in a graph is: a tensor, a sequence, an optional, a map; or None while nobody has inferred it."""
+"""Types of values: tensor, sequence, optional, map; or None before inference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 """An array of any element type and shape."""
 
 Dim = int | str | None
-"""A dimension: a size, a symbol that stands for one, or None where nothing is known."""
+"""A dimension: a size, a symbol, or None if it is unknown."""
 
 
 def _shape(value: Any) -> tuple[Dim, ...] | None:
@@ -28,7 +28,7 @@ def _shape(value: Any) -> tuple[Dim, ...] | None:
 
 
 def require_shapes(shapes: Any) -> None:
-    """Raise an error unless these are shapes by name."""
+    """Raises an error unless these are shapes by name."""
     if not isinstance(shapes, Mapping):
         raise TypeMismatch(
             f"shapes are given by the inputs' names, not as {type(shapes).__name__}", remedy='Write {"x": (1, 3, 224, 224)}'
@@ -50,7 +50,7 @@ def _dim(value: Any) -> Dim:
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name that Partita uses for a dtype: numpy's (with those of ml_dtypes), and "string"."""
+    """Partita's name of a dtype: numpy's (including ml_dtypes), and "string"."""
     if isinstance(dtype, str) and dtype in DTYPE_NAMES:
         return dtype
     if isinstance(dtype, np.dtype):
@@ -74,8 +74,8 @@ def _name_of(numpy_dtype: np.dtype[Any]) -> str:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The numpy dtype of that name (strings are object arrays); the narrow floats and integers come from ml_dtypes. TypeError
-    for any other name, which numpy would parse."""
+    """The numpy dtype of that name (strings are object arrays); narrow floats and integers come from ml_dtypes. TypeError
+    for any other name, even one that numpy would parse."""
     if name not in DTYPE_NAMES:
         raise TypeError(f"there is no element type {name!r:.80}")
     if name == "string":
@@ -99,26 +99,26 @@ DTYPE_NAMES = _ML_DTYPES | frozenset(
 
 @attrs.frozen(slots=True, cache_hash=False)
 class TensorType:
-    """A dense tensor: its element type and, where known, its shape."""
+    """A dense tensor: its element type and, if known, its shape."""
 
     dtype: str = attrs.field(converter=dtype_name)
     """Element type by numpy's name, or "string"."""
     shape: tuple[Dim, ...] | None = attrs.field(default=None, converter=_shape)
-    """Sizes; a string is a symbolic dimension, None an unknown one. None for the whole: unknown rank."""
+    """Sizes; a string is a symbolic dimension, None an unknown one. A shape of None means unknown rank."""
 
     @property
     def rank(self) -> int | None:
-        """The number of dimensions, where known."""
+        """The number of dimensions, or None."""
         return None if self.shape is None else len(self.shape)
 
     @property
     def is_static(self) -> bool:
-        """Are all the sizes numbers?"""
+        """True if all sizes are integers."""
         return self.shape is not None and all(isinstance(d, int) for d in self.shape)
 
     @property
     def nbytes(self) -> int | None:
-        """The bytes of such an array in memory; None if a size is not static, or for strings."""
+        """Bytes of such an array in memory; None if a size is not static, or for strings."""
         if self.shape is None or self.dtype == "string":
             return None
         sizes = [d for d in self.shape if isinstance(d, int)]
@@ -132,12 +132,12 @@ class TensorType:
 
 @attrs.frozen(slots=True)
 class SparseTensorType:
-    """A sparse tensor, as some ONNX ops declare it."""
+    """A sparse tensor, as declared by some ONNX ops."""
 
     dtype: str = attrs.field(converter=dtype_name)
     """Element type."""
     shape: tuple[Dim, ...] | None = attrs.field(default=None, converter=_shape)
-    """Sizes of the dense tensor that it stands for."""
+    """Shape of the dense tensor."""
 
     def __str__(self) -> str:
         return f"sparse({TensorType(self.dtype, self.shape)})"
@@ -159,7 +159,7 @@ class OptionalType:
     """A value that may be absent."""
 
     element: Type | None = None
-    """The type of the value if it is there."""
+    """The type of the value, if present."""
 
     def __str__(self) -> str:
         return f"optional({'?' if self.element is None else self.element})"

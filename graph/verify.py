@@ -1,4 +1,4 @@
-"""Is a graph well formed? Structure first, then each op against its schema."""
+"""Checks that a graph is well formed: first its structure, then each op against its schema."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ INPUTS_OF_LOOP = 2
 """A Loop's first inputs, trip count and condition; its body gets the iteration number and the condition in their place."""
 
 
-def verify(graph: Graph) -> None:
+def verify(graph: Graph, *, schemas: bool = True) -> None:
     """Raise an error that names the first node at fault, if there is one.
 
     Acyclic, names unique, values there, bodies closed, opsets known; where an op's schema is known, counts, attributes and
-    types by it. Near-linear: schemas are looked up once for each op."""
+    types by it, unless `schemas` is False. Near-linear: schemas are looked up once for each op."""
     require_graph(graph)
     _verify_versions(graph)
     with collector_paused():
@@ -31,7 +31,8 @@ def verify(graph: Graph) -> None:
         for inner in graphs_in(graph):
             _verify_structure(inner)
             _verify_names(inner, ops)
-            _verify_nodes(inner)
+            if schemas:
+                _verify_nodes(inner)
 
 
 def _verify_versions(graph: Graph) -> None:
@@ -43,7 +44,7 @@ def _verify_versions(graph: Graph) -> None:
 
 
 def _verify_structure(graph: Graph) -> None:
-    """Each node after what it depends on; each value one that its node makes, in this very graph."""
+    """Checks that nodes come after their dependencies, and that values exist in this very graph."""
     rank = {node: i for i, node in enumerate(graph.nodes)}
     if len(rank) < len(graph.nodes):
         raise GraphError("a node is listed twice", where=f"graph {graph.name!r}")
@@ -82,7 +83,7 @@ def _misplaced(node: Node, source: Node, known: bool) -> GraphError:
 
 
 def _verify_names(graph: Graph, ops: dict[str, Node]) -> None:
-    """Op nodes have names of their own in all graphs together; other nodes, values and outputs in each."""
+    """Checks that names of op nodes are unique across all graphs, and names of other nodes, values and outputs in each graph."""
     check_names(graph.nodes)
     check_output_names(graph.outputs, graph.output_names)
     for node in graph.nodes:
@@ -145,7 +146,7 @@ def _verify_call(node: Node, graph: Graph, body: Graph) -> None:
 
 
 def _verify_bodies(node: Node, graph: Graph) -> None:
-    """Every body has its formal inputs, then one for each captured value."""
+    """Checks that every body has its formal inputs, then one per captured value."""
     formal = _formal_inputs(node, graph.opsets)
     for key, body in node.bodies:
         _verify_opsets(node, graph, body)
@@ -164,7 +165,7 @@ def _verify_bodies(node: Node, graph: Graph) -> None:
 
 
 def _formal_inputs(node: Node, opsets: Mapping[str, int]) -> int | None:
-    """How many inputs the op gives its bodies; None if that is not known."""
+    """Number of inputs that the op passes to its bodies, without captures; None if unknown."""
     if node.domain:
         return None
     if node.op == "Scan":

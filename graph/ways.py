@@ -1,4 +1,4 @@
-"""Ways through a graph that an error shows. Nothing here is on a hot path: an error is made once."""
+"""Paths in a graph, for error messages. Nothing here is on a hot path: an error is made once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 SHOWN = 8
-"""A longer way is shown by its two ends."""
+"""Maximum items of a path that is shown in full; of a longer one both ends are shown."""
 
 
 def cycle_in(edges: Iterable[tuple[Item, Item]]) -> list[Item]:
-    """One cycle, from its first item back to that; empty if there is none. Linear."""
+    """One cycle, from its first item back to it; empty if there is none. Linear."""
     after = _successors(edges)
     finished: set[Item] = set()
     for root in after:
@@ -35,7 +35,7 @@ def cycle_in(edges: Iterable[tuple[Item, Item]]) -> list[Item]:
 
 
 def way_between(edges: Iterable[tuple[Item, Item]], start: Item, end: Item) -> list[Item]:
-    """The shortest way from one item to another; empty if there is none. Linear."""
+    """The shortest path from one item to another; empty if there is none. Linear."""
     after = _successors(edges)
     if start not in after:
         return []
@@ -55,7 +55,7 @@ def way_between(edges: Iterable[tuple[Item, Item]], start: Item, end: Item) -> l
 
 
 def _successors(edges: Iterable[tuple[Item, Item]]) -> dict[Item, list[Item]]:
-    """What follows each item."""
+    """The successors of each item."""
     after: dict[Item, list[Item]] = {}
     for before, behind in edges:
         after.setdefault(before, []).append(behind)
@@ -64,7 +64,7 @@ def _successors(edges: Iterable[tuple[Item, Item]]) -> dict[Item, list[Item]]:
 
 
 def arrows(names: Sequence[str]) -> str:
-    """The way in one line."""
+    """The path in one line."""
     half = SHOWN // 2
     shown = names if len(names) <= SHOWN else [*names[:half], "...", *names[-half:]]
     return " -> ".join(shown)

@@ -1,4 +1,4 @@
-"""Small pieces of the sentences that people read: counts and lists in words."""
+"""Text fragments for messages: counts and lists in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""The characters that XML cannot hold, not even as an escape."""
+"""The characters that XML cannot represent, not even as an escape."""
 
 
 def counted(number: int, singular: str, plural: str = "") -> str:
@@ -16,17 +16,17 @@ def counted(number: int, singular: str, plural: str = "") -> str:
 
 
 def shortened(text: str, most: int = 240) -> str:
-    """The text, or its two ends where it is so long that nobody reads it: names come from models."""
+    """The text, or both its ends if it is too long: names come from models."""
     half = (most - 3) // 2
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
 MOST = 100_000
-"""The letters of a value's text that are handed on."""
+"""Maximum number of characters of a value's text."""
 
 
 def in_words(value: object) -> str:
-    """The value's own words, up to MOST letters; an error or a value of a plugin's may have none."""
+    """`str(value)`, truncated to MOST characters; never raises, even if a plugin's class does."""
     try:
         words = str(value)
     except Exception as error:  # noqa: BLE001  whatever a plugin's class raises
@@ -35,7 +35,7 @@ def in_words(value: object) -> str:
 
 
 def in_code(value: object, most: int = 60) -> str:
-    """The value as code writes it, up to so many letters; a plugin's may not let itself be written."""
+    """`repr(value)`, truncated; never raises, even if a plugin's class does."""
     try:
         return f"{value!r:.{most}}"
     except Exception:  # noqa: BLE001  whatever a plugin's class raises
@@ -43,21 +43,21 @@ def in_code(value: object, most: int = 60) -> str:
 
 
 def error_in_words(error: BaseException) -> str:
-    """The kind of an error and its message."""
+    """The type of an error and its message."""
     return f"{type(error).__name__}: {in_words(error)}"
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, or the name of its kind where it says nothing."""
+    """The first line of an error's message, or the name of its type if it has none."""
     return next(iter(in_words(error).splitlines()), "") or type(error).__name__
 
 
 def in_xml(text: str) -> str:
-    """The text for an SVG: marks are escaped, and what no XML can hold is the sign for an unknown character."""
+    """The text for an SVG: markup is escaped, and characters that XML cannot represent are replaced."""
     return escape(NO_XML.sub("\ufffd", text))
 
 
 def first_of(lines: Sequence[str], most: int = 12) -> list[str]:
-    """The lines, or the first of them and how many more there are."""
+    """The lines, or the first of them and the number of others."""
     more = len(lines) - most
     return list(lines) if more <= 0 else [*lines[:most], f"... and {counted(more, 'more note', 'more notes')}"]

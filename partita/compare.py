@@ -14,6 +14,7 @@ from partita.accelerators.arrays.distance import scales
 from partita.accelerators.errors import BadConfig
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.order import reachable
 from partita.graph.types import TensorType
 from partita.graph.words import counted
@@ -41,9 +42,6 @@ PRECISIONS = {
 
 STEPS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 """Element types of quantized values, which may differ by one step."""
-
-QUANTIZING = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
-"""Prefixes of the names of quantizing ops."""
 
 
 @attrs.frozen(slots=True)
@@ -132,9 +130,7 @@ def tolerance_of(entry: NodeEntry, value: Any, precision: str = "f32", rounded: 
 
 def is_rounded(nodes: Iterable[Node]) -> bool:
     """True if one of the ops, or of the ops in their bodies, quantizes."""
-    return any(
-        (node.op or "").startswith(QUANTIZING) or any(is_rounded(body.nodes) for _, body in node.bodies) for node in nodes
-    )
+    return any(node.op in ops("quantized") or any(is_rounded(body.nodes) for _, body in node.bodies) for node in nodes)
 
 
 def _on_the_way(nodes: Iterable[Node]) -> float:

@@ -56,7 +56,7 @@ from partita.graph import (
     unregister_op,
     variable,
 )
-from partita.graph.lazily import lazily
+from partita.graph.lazy import lazily
 from partita.graph.readers import mxnet_ops
 from partita.graph.readers.torch import from_torch
 from partita.graph.text import parse

@@ -1,4 +1,4 @@
-"""From a plan to the partitioned graph: the last steps, shared by PartitionGraph and by `plan.apply`."""
+"""Applies a plan to a graph: the last steps, shared by PartitionGraph and `plan.apply`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from partita.passes.registry import REPORT
 
 
 def plan_of(planned: Planned, properties: Sequence[SubgraphProperty], reasons: Reasons | None = None) -> Plan:
-    """The plan that users see."""
+    """The plan as shown to users."""
     nodes = planned.index.nodes
     groups = tuple(
         Group(c.name, c.hooks.name, c.index, c.device, tuple([nodes[v].name for v in c.members])) for c in planned.groups
@@ -45,7 +45,7 @@ def plan_of(planned: Planned, properties: Sequence[SubgraphProperty], reasons: R
 def finish(
     planned: Planned, properties: Sequence[SubgraphProperty], graph_attrs: Mapping[str, Any], reasons: Reasons | None = None
 ) -> Graph:
-    """Splice the calls in, attach the report, and let the properties see the result."""
+    """Splices the calls in, attaches the report, and calls the properties' post_partition."""
     result = splice(planned.maker.given, planned.groups, planned.order, planned.maker.adjusted)
     calls = tuple(chosen.built.node.name for chosen in planned.groups if chosen.built is not None)
     result.attrs.clear()
@@ -61,7 +61,7 @@ def finish(
 
 
 def apply_plan(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[SubgraphProperty] | None) -> Graph:
-    """The graph partitioned as the plan says, if it is the graph that the plan was made for."""
+    """The graph partitioned according to the plan, which must have been made for it."""
     if g is not plan.graph and fingerprint(g) != plan.fingerprint:
         ops = [*(name for group in plan.groups for name in group.nodes), *(outside.node for outside in plan.outside)]
         raise PartitionError(
@@ -109,11 +109,11 @@ def _apply(plan: Plan, typed: Typed, properties: list[SubgraphProperty], given: 
 
 
 Maker = tuple[int, SubgraphProperty]
-"""A property that makes calls, and the position of the one that chose the groups."""
+"""The index of the property that chose the groups, and the property that makes their calls."""
 
 
 def _plain_ones(plan: Plan) -> list[SubgraphProperty]:
-    """For a plan from a file: properties of the same names that make plain calls."""
+    """Properties of the plan's names that make plain calls, for a plan from a file."""
     return [plain_property(name) for name in dict.fromkeys(group.property for group in plan.groups)]
 
 
@@ -125,7 +125,7 @@ def plain_property(name: str) -> SubgraphProperty:
 
 
 def _maker_of(group: Group, properties: Sequence[SubgraphProperty]) -> Maker:
-    """The property of the group's name among those given, or among those that they have for its device."""
+    """The property of the group's name among those given, or among their variants for its device."""
     makers = [
         (i, subject.for_device(group.device))
         for i, subject in enumerate(properties)
@@ -142,7 +142,7 @@ def _maker_of(group: Group, properties: Sequence[SubgraphProperty]) -> Maker:
 
 
 def _chosen(plan: Plan, index: OpIndex, made_by: Sequence[Maker], witness: Witness) -> list[Chosen]:
-    """The plan's groups in numbers. Their selectors are known unless the plan comes from a file."""
+    """The plan's groups as node numbers. Their selectors are known unless the plan comes from a file."""
     grown = plan.reasons.groups if isinstance(plan.reasons, Explanation) else [None] * len(plan.groups)
     number = {node.name: v for v, node in enumerate(index.nodes)}
     chosen = []

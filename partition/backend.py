@@ -18,26 +18,26 @@ _backends: dict[str, list[PropertyFactory]] = {}
 
 @attrs.frozen(slots=True)
 class BackendSource:
-    """Backends that nobody has to register, found when somebody asks for them: the devices."""
+    """A source of backends that need no registration, looked up on demand: the devices."""
 
     names: Callable[[], Iterable[str]]
-    """The names of all of them."""
+    """Returns the names of all of them."""
     factory: Callable[[str], PropertyFactory]
-    """The factory of one of them."""
+    """Returns the factory of one of them."""
 
 
 _sources: list[BackendSource] = []
 
 
 def add_backend_source(source: BackendSource) -> None:
-    """Look there for backends that are not registered; one that is registered under the same name wins."""
+    """Adds a source of backends; a registered backend of the same name takes precedence."""
     _sources.append(source)
 
 
 def register_property(backend: str, *factories: PropertyFactory) -> None:
-    """Add factories to the end of a backend's list; a new name makes a new backend.
+    """Adds factories to the end of a backend's list; a new name makes a new backend.
 
-    A module's class or function defined again (a notebook's cell run twice) takes the place of the one that it repeats."""
+    A class or function of a module that is defined again (a notebook's cell run twice) replaces its earlier definition."""
     if not isinstance(backend, str) or not backend:
         raise PartitionError(f"{backend!r} is no name for a backend", remedy='Write register_property("mybackend", MyProperty)')
     for factory in factories:
@@ -57,7 +57,7 @@ def register_property(backend: str, *factories: PropertyFactory) -> None:
 
 
 def unregister_property(backend: str, factory: PropertyFactory | None = None) -> None:
-    """Take one factory out of a backend, or forget the whole backend."""
+    """Removes one factory from a backend, or the whole backend."""
     if backend not in _backends and backend in list_backends():
         raise PartitionError("it is a device, which was not registered as a backend", where=f"backend {backend!r}")
     listed = _known(backend)
@@ -82,7 +82,7 @@ def list_properties(backend: str) -> tuple[PropertyFactory, ...]:
 
 
 def make_properties(backend: str) -> list[SubgraphProperty]:
-    """A fresh property from each of a backend's factories."""
+    """A new property from each of a backend's factories."""
     properties = []
     for factory in _known(backend):
         title = getattr(factory, "__name__", repr(factory))

@@ -1,4 +1,4 @@
-"""From a group of ops to a body: a closed graph whose inputs are the values that enter and whose outputs are those that leave."""
+"""Makes bodies of groups of ops: closed graphs whose inputs are the values that enter and whose outputs are those that leave."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ Exits = dict[tuple[int, int], None]
 
 @attrs.define(slots=True, eq=False)
 class Draft:
-    """A group's body before it is a graph, so that the property may change its inputs."""
+    """A group's body before it becomes a graph, so that the property may change its inputs."""
 
     members: Sequence[int]
     """The group, ascending."""
     entries: list[NodeEntry]
     """The outer value of each input."""
     variables: list[Node]
-    """The input that stands for it."""
+    """The input for it."""
     constants: list[Node]
-    """The constants that come along."""
+    """The constants, which are copied into the body."""
     exits: list[tuple[int, int]]
     """The values that leave, as (op, output), ascending."""
     foreign: bool = False
-    """Did the property put other inputs in the stead of the body's own?"""
+    """True if the property replaced the body's inputs."""
 
 
 def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
-    """For each group, the values that nodes outside it use or that the graph returns. Linear."""
+    """Per group the values that nodes outside of it use or that the graph returns. Linear."""
     owner = [-1] * len(index)
     for k, group in enumerate(groups):
         for v in group:
@@ -67,7 +67,7 @@ def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
 
 
 def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool) -> Draft:
-    """Find what enters: values in the order in which they are first read; constants come along instead of entering."""
+    """Collects the values that enter, in order of first use; constants are put into the body instead."""
     nodes = index.nodes
     inside = {nodes[v] for v in members}
     entries: list[NodeEntry] = []
@@ -97,15 +97,15 @@ def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool
 
 
 def _last_value(nodes: Sequence[Node], members: Sequence[int]) -> list[tuple[int, int]]:
-    """The last value of a group that is there for a control dependency alone: engines run no model without outputs."""
+    """The last value of a group that is needed for a control dependency only: engines run no model without outputs."""
     values = [(v, i) for v in members for i, name in enumerate(nodes[v].output_names) if name]
     return values[-1:]
 
 
 def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool) -> Node:
-    """A body input named after the outer value, with its type and its maker's affinity.
+    """A body input with the outer value's name and type and its producer's affinity.
 
-    A graph input stands for itself: it is shared, not copied."""
+    A graph input is shared instead of copied."""
     maker = entry.node
     name = entry.name
     if maker.op is None and share and maker.affinity is None and maker.name not in taken and name not in values:
@@ -124,16 +124,16 @@ def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool)
 
 
 def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
-    """The closed graph: the group's own nodes where nothing changed, else copies that read the inputs."""
+    """The closed graph: the group's own nodes if nothing changed, else copies that read the inputs."""
     nodes = index.nodes
-    copies: dict[Node, Node] = {}  # copies
-    stands: dict[Node, dict[int, list[NodeEntry]]] = {}  # the inputs that stand for an outer value, the first one last
+    copies: dict[Node, Node] = {}
+    stands: dict[Node, dict[int, list[NodeEntry]]] = {}  # the inputs of each outer value, the first one last
     for outer, variable in zip(reversed(draft.entries), reversed(draft.variables), strict=True):
         if variable is not outer.node:
             stands.setdefault(outer.node, {}).setdefault(outer.index, []).append(NodeEntry(variable, 0))
 
     def inner(entry: NodeEntry | None) -> NodeEntry | None:
-        """The value that stands for an outer value inside the body; the same object where nothing else stands for it."""
+        """The inner value for an outer value; the same object if there is no other."""
         if entry is None:
             return None
         copy = copies.get(entry.node)
@@ -168,9 +168,9 @@ def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
 
 
 def _in_order(sources: list[Node], ops: list[Node]) -> tuple[Node, ...]:
-    """The nodes in a graph's order.
+    """The nodes in topological order.
 
-    Where the places of all agree with it, as in most graphs, no node has to be searched for.
+    If all places agree with it, as in most graphs, no search is needed.
     """
     if len(sources) > 1:
         sources.sort(key=PLACE)
@@ -183,6 +183,6 @@ def _in_order(sources: list[Node], ops: list[Node]) -> tuple[Node, ...]:
 
 
 def common_affinity(affinities: Iterable[str | None]) -> str | None:
-    """The one affinity that all have; None if they differ."""
+    """The common affinity of all, or None."""
     distinct = set(affinities)
     return distinct.pop() if len(distinct) == 1 else None

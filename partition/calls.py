@@ -1,4 +1,4 @@
-"""From groups to calls that are not connected yet: the body, the property's review, the node that it makes."""
+"""Makes unconnected calls of groups: the body, the property's review, the node that it creates."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from partita.partition.with_types import Typed
 
 @attrs.define(slots=True, eq=False)
 class Chosen:
-    """One group of a property, with the name that its call will have."""
+    """One group of a property, with the name of its call."""
 
     order: int
-    """The number of the property that chose it."""
+    """The index of the property that chose it."""
     index: int
-    """Its number among the property's, by the position of its first node."""
+    """Its index among the property's groups, by the position of its first node."""
     device: str | None
-    """The affinity that all its nodes have."""
+    """The common affinity of its nodes."""
     members: list[int]
     """Its ops, ascending."""
     name: str
@@ -38,21 +38,21 @@ class Chosen:
     hooks: Hooks
     """The hooks that make its call."""
     dedup: bool = True
-    """Does each outer value enter once?"""
+    """True if each outer value enters only once."""
     selector: Chooser | None = None
-    """The selector that it grew by, or the pattern that it matched; None for a plan from a file."""
+    """The selector that grew it, or the pattern that matched; None for a plan from a file."""
     built: BuiltCall | None = None
-    """The call that stands for it, once it is built."""
+    """Its call, once it is built."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class BuiltCall:
-    """A call that waits to be connected."""
+    """A call that is not connected yet."""
 
     node: Node
     """The node that the property made, with its final name."""
     body: Graph
-    """The body that it was shown."""
+    """The body passed to the property."""
     draft: Draft
     """The values that enter and leave the subgraph."""
 
@@ -62,22 +62,22 @@ class CallMaker:
 
     def __init__(self, index: OpIndex, taken: set[str], typed: Typed) -> None:
         self.index = index
-        """The graph as hooks see it, with types."""
+        """The graph that hooks see, with types."""
         self.given = index
-        """The graph that was given."""
+        """The original graph."""
         self._declared: Declared | None = None
         if typed.graph is not typed.source:
             self.given = index.of(typed.source)
             self._declared = Declared(typed)
         self.adjusted: dict[int, Node] = {}
-        """Nodes that stay in the graph, but changed by `adjust_subgraph_node`."""
+        """Nodes that remain in the graph, changed by `adjust_subgraph_node`."""
         self.notes = list(typed.notes)
         """Notes for the report."""
         self._taken = taken
         self._connecting = Connecting(index.graph, taken)
 
     def make(self, groups: Sequence[Chosen]) -> dict[int, str]:
-        """Make the calls of these groups. -> by position, the hook that gave a group back, for those that were."""
+        """Makes the calls of these groups. -> by position, the hook that declined a group."""
         declined = {}
         exits = find_exits(self.index, [chosen.members for chosen in groups])
         for k, chosen in enumerate(groups):
@@ -91,7 +91,7 @@ class CallMaker:
         return declined
 
     def _make_one(self, chosen: Chosen, draft: Draft) -> str | None:
-        """Make the call; or -> the hook that said no."""
+        """Makes the call. -> the hook that declined it, or None."""
         hooks, first = chosen.hooks, self.index.nodes[chosen.members[0]]
         if hooks.overrides("init_subgraph_inputs"):
             draft.variables = hooks.init_inputs(draft.variables, draft.entries, first)
@@ -109,7 +109,7 @@ class CallMaker:
         self._check_created(chosen, node, draft, first)
         if node.reads:
             node = self._connecting.connected(hooks, node, draft, body, first)
-        if node.subgraph is not None and node.subgraph is not body:  # the property made another of it
+        if node.subgraph is not None and node.subgraph is not body:  # the property replaced the body
             own = op_names_in(body)
             node = node.evolve(subgraph=with_own_names(node.subgraph, own, self._taken))
         if self._declared is not None and hooks.sees_bodies:
@@ -119,7 +119,7 @@ class CallMaker:
 
     @staticmethod
     def _undone(declared: Declared, node: Node, draft: Draft) -> tuple[Node, Draft]:
-        """The node and what enters it, without the types that were inferred for the hooks."""
+        """The node and the values that enter it, without the types that were inferred for the hooks."""
         node = node.evolve(
             inputs=tuple(map(declared.input, node.inputs)),
             captures=tuple(map(declared.entry, node.captures)),
@@ -137,7 +137,7 @@ class CallMaker:
             raise chosen.hooks.error("init_subgraph_inputs", first, cause, error.remedy) from error
 
     def _titled(self, chosen: Chosen, node: Node, extra: Mapping[str, Any]) -> Node:
-        """The node under its final name, with the attributes that the review adds."""
+        """The node with its final name and the attributes from the review."""
         changes: dict[str, Any] = {}
         if node.name not in ("", chosen.name, f"{chosen.hooks.name}_{chosen.index}"):
             changes["name"] = unique(node.name, self._taken)
@@ -157,7 +157,7 @@ class CallMaker:
                 self.adjusted[v] = new if self._declared is None else self._declared.adjusted(old, new)
 
     def _check_created(self, chosen: Chosen, node: Node, draft: Draft, first: Node) -> None:
-        """Check that the node has as many outputs as the body, no other device, and no control dependencies."""
+        """Checks that the node has as many outputs as the body, the same device, and no control dependencies."""
         hooks, hook = chosen.hooks, "create_subgraph_node"
         hooks.check_device(hook, first, node)
         given, wanted = len(node.output_names), len(draft.exits)
@@ -177,14 +177,14 @@ class CallMaker:
 
 
 def check_order(hooks: Hooks, hook: str, first: Node, node: Node) -> None:
-    """A node of a hook's has no control dependencies: they come from the subgraph's nodes."""
+    """Raises if a hook's node has control dependencies: they come from the subgraph's nodes."""
     if node.after:
         cause = f"it returned a node with control dependencies of its own: after {node.after[0].name!r}"
         raise hooks.error(hook, first, cause, "The call gets those of the subgraph's nodes")
 
 
 def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[NodeEntry], inside: set[Node]) -> None:
-    """A call may read the subgraph's inputs, graph inputs and constants: else it could depend on itself."""
+    """Raises if a call reads anything but the subgraph's inputs, graph inputs and constants: it could depend on itself."""
     check_order(hooks, hook, first, node)
     for entry in node.reads:
         if entry in allowed or entry.node.is_variable or entry.node.is_constant:

@@ -1,4 +1,4 @@
-"""The independent check of a partition: it shares no code with what made the groups."""
+"""Independent check of a partition: it shares no code with the growths that make the groups."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Names = Callable[[int], str]
 
 
 def check_partition(preds: Preds, groups: Groups, offered: Sequence[bool], name: Names) -> list[int]:
-    """Groups are disjoint, hold only nodes that were offered, and contracted all at once close no cycle.
+    """Checks that groups are disjoint, contain only offered nodes, and contracted all at once close no cycle.
 
-    -> a topological order of what is left: a node's number for a node outside, ~k for group k. Linear."""
+    -> a topological order of the contracted graph: v for node v outside, ~k for group k. Linear."""
     owner = _owners(len(preds), groups, offered, name)
     return _order(preds, groups, owner, name)
 
@@ -28,8 +28,8 @@ def check_connected(
     name: Names,
     shared: Iterable[tuple[Collection[int], Sequence[int]]] = (),
 ) -> None:
-    """Each group hangs together by edges u→v that were not refused, and by `shared` constants: of each those of its readers that
-    read nothing but constants, and all of its readers; the former join the latter. Linear."""
+    """Checks that each group is connected by edges u→v that were not refused, or by `shared` constants: by those of a constant's
+    readers that read nothing but constants, and all of its readers; the former join the latter. Linear."""
     leader = list(range(len(preds)))
     owner = [-1] * len(preds)
     pieces = [len(group) for group in groups]
@@ -81,8 +81,8 @@ def _owners(count: int, groups: Groups, offered: Sequence[bool], name: Names) ->
 
 
 def _order(preds: Preds, groups: Groups, owner: list[int], name: Names) -> list[int]:
-    """Kahn's algorithm on the contracted graph; edges between the same two units are counted one by one."""
-    missing = [0] * len(preds)  # of a single node: producers that have not come yet
+    """Kahn's algorithm on the contracted graph; parallel edges are counted separately."""
+    missing = [0] * len(preds)  # pending producers of a single node
     group_missing = [0] * len(groups)
     readers: list[list[int]] = [[] for _ in preds]
     for v, producers in enumerate(preds):
@@ -96,7 +96,7 @@ def _order(preds: Preds, groups: Groups, owner: list[int], name: Names) -> list[
                     group_missing[k] += 1
     ready = [v for v, k in enumerate(owner) if k < 0 and not missing[v]]
     ready += [~k for k, waiting in enumerate(group_missing) if not waiting]
-    for unit in ready:  # it grows meanwhile
+    for unit in ready:  # grows during iteration
         for u in (unit,) if unit >= 0 else groups[~unit]:
             for v in readers[u]:
                 k = owner[v]
@@ -121,7 +121,7 @@ def _order(preds: Preds, groups: Groups, owner: list[int], name: Names) -> list[
 
 
 def _shown_cycle(preds: Preds, groups: Groups, owner: Sequence[int], done: Container[int], name: Names) -> str:
-    """One cycle among what is not done; a subgraph goes by its ops where the cycle enters and leaves it."""
+    """One cycle among the remaining units; a subgraph is shown by its ops where the cycle enters and leaves it."""
     unit = [v if k < 0 else ~k for v, k in enumerate(owner)]
     between: dict[tuple[int, int], tuple[int, int]] = {}
     for v, producers in enumerate(preds):

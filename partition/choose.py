@@ -1,4 +1,4 @@
-"""One property's choice: from its selector (or pattern) to groups of op numbers."""
+"""One property's choice of groups of op numbers, by its selector or pattern."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from partita.partition.shared_constants import join_at_constants
 Groups = list[list[int]]
 
 GROWTHS = ("walk", "largest", "seed", "waves")
-"""The names that the option `growth` takes."""
+"""The names for the option `growth`."""
 
 GIVEN = "given"
-"""The growth, in the evidence, of groups that the user named or whose growth is the user's own."""
+"""The growth, in the evidence, of groups that the user named or of the user's own growth."""
 
 
 @attrs.frozen(slots=True)
 class Watchers:
-    """Who is told how subgraphs grow, step by step."""
+    """Observers of the growth of subgraphs, step by step."""
 
     walk: growth.WalkObserver | None = None
-    """What watches growth "walk"."""
+    """Observer of growth "walk"."""
     seed: growth.SeedObserver | None = None
-    """What watches growth "seed"."""
+    """Observer of growth "seed"."""
 
 
 NOBODY = Watchers()
@@ -54,7 +54,7 @@ def choose_groups(
     watchers: Watchers = NOBODY,
     given: GivenGroups | None = None,
 ) -> tuple[Groups, Evidence]:
-    """The groups that the property wants of what the `fixed` ones left, or those `given`, and how they came about."""
+    """The groups that the property chooses outside the `fixed` ones, or those `given`, with the evidence."""
     if given is not None:
         return _numbered(given, index, index.offered, "option groups"), Evidence(hooks.name, GIVEN, "the option groups")
     check_growth(how)
@@ -88,7 +88,7 @@ def _chosen(
 
 
 def check_growth(how: object) -> None:
-    """Refuse an unknown name."""
+    """Raises for an unknown name."""
     if how is not None and not callable(how) and how not in GROWTHS:
         hint = did_you_mean(str(how), GROWTHS) or f"There are {', '.join(GROWTHS)}; or give a function"
         raise PartitionError(f"there is no growth {how!r}", where="option growth", remedy=hint)
@@ -104,7 +104,7 @@ def _matched(pattern: Pattern, hooks: Hooks, index: OpIndex, fixed: Groups, free
 
 
 def _labels(selector: SubgraphSelector, hooks: Hooks, index: OpIndex, free: list[bool]) -> list[Hashable | None] | None:
-    """The labels of free nodes, if the selector goes by labels."""
+    """The labels of free nodes, if the selector has labels; else None."""
     labeler = None if has_filter(selector) else selector.labeler()
     if labeler is None:
         return None
@@ -128,7 +128,7 @@ def _grown(
     free: list[bool],
     observer: growth.SeedObserver | None,
 ) -> tuple[Groups, Evidence]:
-    """The groups of a stateless selector, by the growth that is asked for."""
+    """The groups of a stateless selector, by the given growth."""
     nodes = index.nodes
     evidence = Evidence(hooks.name, how if isinstance(how, str) else GIVEN, repr(selector), selector=selector)
     accept = None
@@ -167,7 +167,7 @@ def _grown(
 
 
 def _grown_by(how: OwnGrowth, index: OpIndex, color: list[int | None], accept: Accept | None) -> Groups:
-    """The groups of a growth of the user's own."""
+    """The groups of the user's own growth."""
 
     def accepts(producer: Node, consumer: Node) -> bool:
         u, v = (index.number.get(node, -1) for node in (producer, consumer))
@@ -188,7 +188,7 @@ OWN = "option growth, a function"
 
 
 def _numbered(groups: GivenGroups, index: OpIndex, free: Sequence[bool], where: str) -> Groups:
-    """The groups, named by a user, in numbers; each node has to be `free`, and in one of them at most."""
+    """The groups named by a user, as node numbers; each node has to be `free`, and in at most one of them."""
     remedy = "Give groups of nodes, or of their names"
     by_name = {node.name: v for v, node in enumerate(index.nodes)}
     numbered: Groups = []
@@ -224,9 +224,9 @@ def _numbered(groups: GivenGroups, index: OpIndex, free: Sequence[bool], where: 
 
 
 def _over_control(index: OpIndex, accept: Accept | None, how: str) -> Accept | None:
-    """The same question, of edges along which values flow alone.
+    """`accept`, restricted to edges along which values flow.
 
-    A subgraph does not grow over a control dependency; in waves, which need not be connected, both ends may run together."""
+    A subgraph does not grow over a control dependency; in waves, which need not be connected, both ends may be in one wave."""
     control = index.control
     if not control:
         return accept
@@ -237,7 +237,7 @@ def _over_control(index: OpIndex, accept: Accept | None, how: str) -> Accept | N
 def _filtered(
     selector: SubgraphSelector, hooks: Hooks, index: OpIndex, groups: Groups, fixed: Groups, evidence: Evidence
 ) -> Groups:
-    """What `filter` leaves of each group, split again where it no longer hangs together or would close a cycle."""
+    """The nodes of each group that `filter` keeps, split again if they are disconnected or would close a cycle."""
     color: list[int | None] = [None] * len(index)
     for k, group in enumerate(groups):
         kept = set(map(id, filtered(selector, hooks, index.graph, [index.nodes[v] for v in group])))
@@ -254,7 +254,7 @@ def _filtered(
 
 
 def filtered(selector: SubgraphSelector, hooks: Hooks, graph: Graph, candidates: list[Node]) -> list[Node]:
-    """What `filter` keeps of the candidates; anything but a choice of them is an error."""
+    """The candidates that `filter` keeps; raises unless they are distinct candidates."""
     first = candidates[0]
     kept = hooks.call_for_list("filter", first, "a list of nodes", call_filter, selector.filter, graph, list(candidates))
     seen: set[int] = set()
@@ -273,7 +273,7 @@ FILTER = "filter(candidates) returns those of the candidates that are to stay, e
 
 
 def has_filter(selector: SubgraphSelector) -> bool:
-    """Does the selector have a `filter` of its own?"""
+    """True if the selector overrides `filter`."""
     own = type(selector).filter is not SubgraphSelector.filter
     return own and not (isinstance(selector, Combined) and not any(map(has_filter, selector.parts)))
 
@@ -306,7 +306,7 @@ def _walked(
 
 
 class LabelWalk:
-    """The walk's selector where "same label" answers everything."""
+    """The walk's selector if all its answers are "same label"."""
 
     __slots__ = ("_labels",)
 
@@ -325,11 +325,11 @@ class LabelWalk:
         return candidates
 
     def reset(self) -> None:
-        """Do nothing, because the selector has no state."""
+        """Does nothing: the selector has no state."""
 
 
 class WalkSelectors:
-    """Makes the walk's selectors: a new one of the user's for each seed."""
+    """Makes the walk's selectors: a new one of the user's per seed."""
 
     def __init__(self, first: SubgraphSelector, hooks: Hooks, index: OpIndex, evidence: Evidence) -> None:
         self._first: SubgraphSelector | None = first
@@ -341,7 +341,7 @@ class WalkSelectors:
         self._latest = first
 
     def latest(self) -> SubgraphSelector:
-        """The selector of the growth that runs."""
+        """The selector of the current growth."""
         return self._latest
 
     def __call__(self) -> AskedSelector:
@@ -354,7 +354,7 @@ class WalkSelectors:
 
 
 class AskedSelector:
-    """A user's selector as the walk sees it: on numbers, with every answer checked."""
+    """A user's selector for the walk: it takes node numbers, and checks every answer."""
 
     __slots__ = ("_hooks", "_maker", "_nodes", "_selector")
 

@@ -1,7 +1,7 @@
-"""Selectors made of selectors: `a | b`, `a & b`, `~a`.
+"""Combinations of selectors: `a | b`, `a & b`, `~a`.
 
-Every question goes to every part, in order, even where the first answer decides. Therefore each part that keeps state
-is asked all that it would be asked alone.
+Every call goes to every part, in order, even if the first answer decides. Therefore each part that keeps state
+gets all calls that it would get alone.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from partita.graph.node import Node
 from partita.partition.arguments import call_filter
 from partita.partition.selector import ContainOpSelector, Labeler, SubgraphSelector
 
-# ruff: noqa: C419  the lists are there so that every part is asked
+# ruff: noqa: C419  the lists make sure that every part is called
 
 
 class Combined(SubgraphSelector):
-    """A selector that asks others."""
+    """A selector that combines others."""
 
     def __init__(self, *parts: SubgraphSelector) -> None:
         self.parts = parts
@@ -38,12 +38,12 @@ class Combined(SubgraphSelector):
 
     @property
     def by_affinity(self) -> bool:
-        """Does a part go by affinity, so that there are several labels?"""
+        """True if a part groups by affinity, so that there are several labels."""
         return any(isinstance(part, (Combined, ContainOpSelector)) and part.by_affinity for part in self.parts)
 
 
 class EitherSelector(Combined):
-    """`a | b`: what at least one of the two agrees to. `filter` keeps what either keeps."""
+    """`a | b`: accepts a node or edge if at least one of the two does. `filter` keeps the candidates that either keeps."""
 
     def select(self, node: Node) -> bool:
         return any([part.select(node) for part in self.parts])
@@ -61,7 +61,7 @@ class EitherSelector(Combined):
     def labeler(self) -> Labeler | None:
         labelers = self._labelers()
         if labelers is None or self.by_affinity:
-            return None  # two ways to be equal joined are not one
+            return None  # the union of two equivalences is none
         return lambda node: True if any([labeler(node) for labeler in labelers]) else None
 
     def why_not(self, node: Node) -> str | None:
@@ -73,7 +73,7 @@ class EitherSelector(Combined):
 
 
 class BothSelector(Combined):
-    """`a & b`: what both agree to. `filter` keeps what both keep."""
+    """`a & b`: accepts a node or edge if both do. `filter` keeps the candidates that both keep."""
 
     def select(self, node: Node) -> bool:
         return all([part.select(node) for part in self.parts])
@@ -100,7 +100,7 @@ class BothSelector(Combined):
 
 
 class InverseSelector(Combined):
-    """`~a`: what `a` does not agree to. `filter` keeps everything."""
+    """`~a`: accepts a node or edge if `a` does not. `filter` keeps everything."""
 
     def select(self, node: Node) -> bool:
         return not self.parts[0].select(node)
@@ -122,7 +122,7 @@ class InverseSelector(Combined):
 
 
 def _joint(labels: list[Hashable | None]) -> Hashable | None:
-    """One label for several: what they have besides True."""
+    """One label for several: those other than True."""
     if None in labels:
         return None
     rest = [label for label in labels if label is not True]

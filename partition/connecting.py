@@ -1,4 +1,4 @@
-"""A node that a property returned reading something already: what it may read, and what stands for it in the graph."""
+"""Validates and remaps the inputs of a node that a property returned already connected."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ class Connecting:
         self._brought: dict[Node, Node] = {}
 
     def connected(self, hooks: Hooks, node: Node, draft: Draft, body: Graph, first: Node) -> Node:
-        """The node, made to read the graph's values: the outer value for each of the body's inputs, and constants as
-        they are.
+        """The node reading the graph's values: the outer value for each of the body's inputs; constants stay.
 
         It has to read each of the body's inputs, unless the property connects its nodes itself."""
         outer = dict(zip(draft.variables, draft.entries, strict=True))
@@ -54,7 +53,7 @@ class Connecting:
         return connected
 
     def _wrong(self, entry: NodeEntry, node: Node, inner: set[str], leaving: set[str]) -> str | None:
-        """Why the node may not read this."""
+        """The reason why the node must not read this value, or None."""
         if entry.node.is_variable:
             if entry.node in self._graph.index.number:
                 return None
@@ -68,7 +67,7 @@ class Connecting:
         return f"reads what the subgraph does not read: %{entry.name}"
 
     def _constant(self, node: Node) -> Node:
-        """The constant under a name that is free, if the property brought it along and its name is not."""
+        """The constant, renamed if the property added it under a name that is taken."""
         if node in self._graph.index.number or not node.name:
             return node
         if node not in self._brought:

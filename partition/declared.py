@@ -1,6 +1,6 @@
-"""Back from the typed copy of a graph, which hooks were shown, to the nodes of the graph that was given.
+"""Maps nodes of the typed copy of a graph, which hooks see, back to the original graph.
 
-Types that were inferred for the hooks are no part of the result: what is partitioned and inlined is the graph that was given."""
+Types that were inferred for the hooks are not part of the result: the original graph is partitioned and inlined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partita.partition.with_types import Typed
 
 
 class Declared:
-    """What the nodes of one graph declare themselves. Nodes are known by their names, which copies keep."""
+    """The original nodes of a typed copy. Nodes are identified by their names, which copies keep."""
 
     def __init__(self, typed: Typed) -> None:
         pairs = [(copy, own) for copy, own in zip(typed.graph.nodes, typed.source.nodes, strict=True) if copy is not own]
@@ -22,12 +22,12 @@ class Declared:
         self._pairs = {own.name: (copy, own) for copy, own in pairs}
 
     def entry(self, entry: NodeEntry) -> NodeEntry:
-        """The given graph's value for one of the copy."""
+        """The original graph's value for one of the copy."""
         own = self._own.get(entry.node)
         return entry if own is None else NodeEntry(own, entry.index)
 
     def shown(self, node: Node) -> Node:
-        """A node that a hook made, reading the copy's values where it reads the given graph's: a hook may have kept that one."""
+        """A hook's node, reading the copy's values instead of the original graph's: a hook may have kept the latter."""
 
         def copied(entry: NodeEntry) -> NodeEntry:
             copy = self._copies.get(entry.node)
@@ -37,18 +37,18 @@ class Declared:
         return node.evolve(inputs=inputs, captures=tuple(map(copied, node.captures)))
 
     def input(self, entry: NodeEntry | None) -> NodeEntry | None:
-        """The same for an input, which may be absent."""
+        """Like `entry`, for an input, which may be absent."""
         return None if entry is None else self.entry(entry)
 
     def adjusted(self, copy: Node, changed: Node) -> Node:
-        """The node that a hook made from a copied node, made to read the given graph's values."""
+        """The node that a hook made from a copied node, reading the original graph's values."""
         own = self._own.get(copy)
         if own is None:
             return changed
         return self._restored(changed, copy, own).evolve(inputs=own.inputs, captures=own.captures, after=own.after)
 
     def body(self, body: Graph) -> Graph:
-        """A body whose ops have the types that they have in the given graph, unless a hook gave them others. Linear."""
+        """A body whose ops have their original types, unless a hook changed them. Linear."""
 
         def visit(node: Node, rewriter: Rewriter) -> None:
             rebuilt = rewriter.rebuilt(node)

@@ -1,4 +1,4 @@
-"""Errors about what a user's hook did wrong: one message names the property, the hook and the node."""
+"""Errors in users' hooks: one message names the property, the hook and the node."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from partita.graph.words import error_in_words, in_code, in_words
 
 
 class PartitionError(PartitaError):
-    """A partition was asked for that cannot be made, or a hook misbehaved."""
+    """A requested partition is impossible, or a hook misbehaved."""
 
 
 def hook_error(property_name: str, hook: str, node: Node | str | None, cause: str, remedy: str | None = None) -> PartitionError:
-    """The error for a hook of a property, at a node (or at what the text says)."""
+    """The error for a hook of a property, at a node (or at a place in words)."""
     title = f"property {property_name!r}, hook {hook}"
     if isinstance(node, Node):
         title += f", node {node.name!r} ({node.op})"
@@ -24,16 +24,16 @@ def hook_error(property_name: str, hook: str, node: Node | str | None, cause: st
 
 
 class WrongAnswer(Exception):
-    """Raised inside a hook of ours on account of what a function of the user's answered; its text is the cause."""
+    """Raised inside a hook of ours for a wrong answer of a user's function; its text is the cause."""
 
 
 def raised(error: Exception) -> str:
-    """The cause, for an exception that came out of a hook."""
+    """The cause for an exception raised by a hook."""
     if isinstance(error, WrongAnswer):
         return str(error)
     return f"it raised {error_in_words(error) if in_words(error) else type(error).__name__}"
 
 
 def not_a(kind: str, answer: Any) -> str:
-    """The cause, for an answer of the wrong kind."""
+    """The cause for an answer of the wrong type."""
     return f"it returned {in_code(answer, 80)} ({type(answer).__name__}), not {kind}"

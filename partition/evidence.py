@@ -1,4 +1,4 @@
-"""The record of one property's choice, from which every border can be explained later."""
+"""The record of one property's choice, from which every border can be explained."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ class Evidence:
     property: str
     """Its name."""
     growth: str
-    """How subgraphs grew; "pattern" where a pattern was matched."""
+    """The growth; "pattern" if a pattern was matched."""
     asks: str
-    """The selector or the pattern that decided, in words."""
+    """The selector or the pattern, in words."""
     labels: Sequence[Hashable | None] | None = None
-    """What the selector sees in each node, where its answers are "equal labels"; None marks unsupported nodes."""
+    """The label of each node, if the selector's answers are "equal labels"; None for unsupported nodes."""
     by_affinity: bool = False
-    """Are the labels devices?"""
+    """True if the labels are devices."""
     unselected: set[int] = attrs.Factory(set)
-    """Nodes at which `select` refused to start (a stateless selector: which it refused)."""
+    """Nodes at which `select` refused to start (for a stateless selector: nodes that it refused)."""
     refused: dict[Edge, str] = attrs.Factory(dict)
-    """Edges that a callback refused to follow, and which one."""
+    """Edges that a callback refused to follow, and the callback."""
     passed: dict[Edge, tuple[int, int]] = attrs.Factory(dict)
-    """Edges over which a node was not offered: that node, and the closed node by which a cycle would have gone."""
+    """Edges over which a node was not offered: that node, and the closed node through which it would close a cycle."""
     dropped: dict[int, int] = attrs.Factory(dict)
-    """Nodes that a growth lost because they closed a cycle, and its seed."""
+    """Nodes that a growth dropped because they closed a cycle, and its seed."""
     filtered: dict[int, int] = attrs.Factory(dict)
     """Nodes that `filter` removed, and the seed of the growth."""
     unexpanded: dict[int, int] = attrs.Factory(dict)
-    """Nodes of a hub-like walk whose neighbours were not asked for, and the closed node that reaches them."""
+    """Nodes of a walk with hubs whose neighbours were not visited, and the closed node that reaches them."""
     missed: dict[int, Missed] = attrs.Factory(dict)
-    """The matches of the pattern that were not taken, by their anchors."""
+    """The matches of the pattern that were not taken, by anchor."""
     limited: dict[int, str] = attrs.Factory(dict)
     """Nodes of subgraphs that a limit dropped, and the limit in words."""
     declined: dict[int, str] = attrs.Factory(dict)
-    """Nodes of subgraphs that a hook gave back, and which hook."""
+    """Nodes of subgraphs that a hook declined, and the hook."""
     notes: list[str] = attrs.Factory(list)
     """Further notes for the report."""
     selector: SubgraphSelector | Pattern | None = None
-    """The selector or pattern that chose the groups; of a walk the first selector."""
+    """The selector or pattern that chose the groups; for a walk the first selector."""
     selectors: dict[int, SubgraphSelector] = attrs.Factory(dict)
-    """The selector that each group grew by in a walk, by the group's first node."""
+    """The selector of each group in a walk, by the group's first node."""
     repairs: list[Repair] = attrs.Factory(list)
-    """Subgraphs of growth "seed" that were split because they would have closed a cycle with another."""
+    """Subgraphs of growth "seed" that were split to avoid a cycle with another."""
 
     def selector_of(self, group: Sequence[int]) -> SubgraphSelector | Pattern | None:
         """The selector or pattern that chose the group."""
@@ -62,10 +62,10 @@ class Evidence:
 
 
 class EvidenceOfWalk(WalkObserver):
-    """Writes down what happens in a walk."""
+    """Records the events of a walk."""
 
     def __init__(self, evidence: Evidence, latest: Callable[[], SubgraphSelector]) -> None:
-        """`latest`: the selector of the growth that runs."""
+        """`latest`: returns the selector of the current growth."""
         self._evidence = evidence
         self._latest = latest
 

@@ -1,4 +1,4 @@
-"""Why each border is where it is, worked out from the evidence when somebody asks."""
+"""Reasons for borders, derived from the evidence on demand."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ HOOKS = {"review_subgraph": "review_subgraph said no", "create_subgraph_node": "
 
 
 class Explanation:
-    """The reasons of one run. Each question costs constant time; `borders` and `outside` are linear."""
+    """The reasons of one run. Each query takes constant time; `borders` and `outside` are linear."""
 
     def __init__(self, index: OpIndex, groups: Sequence[Chosen], evidence: Sequence[Evidence]) -> None:
         self.index = index
         self.groups = groups
         self.evidence = evidence
         self.owner = [-1] * len(index)
-        """The group that each op is in; -1: none."""
+        """The group of each op, or -1."""
         for k, chosen in enumerate(groups):
             for v in chosen.members:
                 self.owner[v] = k
 
     def renamed(self, names: Sequence[str]) -> Explanation:
-        """The same with other names of the groups."""
+        """The same with other group names."""
         groups = [attrs.evolve(chosen, name=name) for chosen, name in zip(self.groups, names, strict=True)]
         return Explanation(self.index, groups, self.evidence)
 
@@ -44,7 +44,7 @@ class Explanation:
         return self.index.nodes[v].name
 
     def borders(self) -> Iterator[Border]:
-        """Every edge that ends at a border, by consumer; also those from graph inputs. Constants have none: they go along."""
+        """All edges that end at a border, by consumer, also those from graph inputs. Constants have none: they are copied."""
         index, owner = self.index, self.owner
         for v, node in enumerate(index.nodes):
             k = owner[v]
@@ -60,7 +60,7 @@ class Explanation:
                     yield Border(self.name(u), node.name, self.groups[self.side(u, v)].name, rule, text, size)
 
     def outside(self) -> Iterator[Outside]:
-        """Every op that is in no group."""
+        """All ops that are in no group."""
         for v, k in enumerate(self.owner):
             if k < 0:
                 yield Outside(self.name(v), *self.of_node(v))
@@ -73,7 +73,7 @@ class Explanation:
         return a if self.groups[a].order <= self.groups[b].order else b
 
     def of_edge(self, u: int, v: int) -> Reason:
-        """Why the edge u→v ends at a border."""
+        """The reason why the edge u→v ends at a border."""
         mine = self.side(u, v)
         inner, other = (u, v) if self.owner[u] == mine else (v, u)
         evidence = self.evidence[self.groups[mine].order]
@@ -115,12 +115,12 @@ class Explanation:
         return f"joining would close a cycle through {self.name(closed)!r}"
 
     def passed_over(self, u: int, v: int) -> tuple[int, int] | None:
-        """The end of the edge u→v that a walk did not offer, and the closed node on whose account."""
+        """The end of the edge u→v that a walk did not offer, and the closed node that prevented it."""
         k = self.side(u, v)
         return None if k < 0 else self.evidence[self.groups[k].order].passed.get((u, v))
 
     def _apart(self, evidence: Evidence, other: int) -> Reason:
-        """The reason why two ops are apart that the same property wants, though it did not refuse the edge."""
+        """The reason why two ops of the same property are in different groups although it did not refuse the edge."""
         k = self.owner[other]
         if k < 0:
             return "unselected", f"no subgraph of {evidence.property!r} reached {self.name(other)!r}"
@@ -132,7 +132,7 @@ class Explanation:
         return "cycle", f"one subgraph with {name!r} would close a cycle"
 
     def of_node(self, v: int) -> Reason:
-        """Why the op is in no group: what each property said."""
+        """The reason why the op is in no group, from each property."""
         reason = self._not_offered(v)
         if reason is not None:
             return reason
@@ -167,7 +167,7 @@ class Explanation:
         return "call", f"{self.name(v)!r} is a call that an earlier partition made"
 
     def _given_back(self, evidence: Evidence, v: int) -> Reason | None:
-        """The reason, if the op was in a group of this property that was given back."""
+        """The reason, if the op was in a group of this property that was declined."""
         if v in evidence.declined:
             return "hook", f"{HOOKS[evidence.declined[v]]} for its subgraph, by {evidence.property!r}"
         if v in evidence.limited:
@@ -189,7 +189,7 @@ class Explanation:
 
     @staticmethod
     def _why_not(evidence: Evidence, node: Node) -> str | None:
-        """The reason that the selector itself gives."""
+        """The reason given by the selector itself."""
         if not isinstance(evidence.selector, SubgraphSelector):
             return None
         try:
@@ -213,6 +213,6 @@ class Explanation:
 
 
 def _bytes_between(producer: Node, consumer: Node) -> int | None:
-    """The bytes of what one node makes and the other reads; None if a size is not static."""
+    """The bytes of the values between two nodes; None if a size is not static."""
     sizes = [getattr(entry.type, "nbytes", None) for entry in dict.fromkeys(consumer.reads) if entry.node is producer]
     return None if None in sizes else sum(size for size in sizes if size is not None)

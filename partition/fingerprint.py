@@ -1,4 +1,4 @@
-"""A graph's fingerprint: the same for the same nodes, names and edges, whatever the bytes of its constants."""
+"""A graph's fingerprint, which depends on its nodes, names and edges, but not on the bytes of its constants."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def fingerprint(graph: Graph) -> str:
 
 
 def difference(graph: Graph, ops: Collection[str], all_ops: bool = True, before: Graph | None = None) -> str:
-    """What tells the graph from the one with these `ops` (or, without `all_ops`, at least these), in words. Linear; the nodes are
-    compared where the other graph, `before`, is still there."""
+    """The difference to a graph with these `ops` (or, without `all_ops`, at least these), in words. Linear; nodes are
+    compared if the other graph, `before`, still exists."""
     here = [node.name for node in graph.nodes if node.is_op]
     there, present = set(ops), set(here)
     lost = [name for name in ops if name not in present]

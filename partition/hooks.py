@@ -1,4 +1,4 @@
-"""Calling a property's hooks: whatever goes wrong in one becomes one error that names it, and the graph stays as it was."""
+"""Calls of a property's hooks: any failure in one becomes an error that names it, and the graph is left unchanged."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class _Before:
         self._affinities = [node.affinity for node in graph.nodes]
 
     def changed_node(self) -> Node | None:
-        """A node whose affinity is another now. Linear."""
+        """A node whose affinity has changed, or None. Linear."""
         if [node.affinity for node in self.graph.nodes] == self._affinities:
             return None
         return next(n for n, a in zip(self.graph.nodes, self._affinities, strict=True) if n.affinity != a)
 
     def changed_keys(self) -> list[str]:
-        """The attributes that are others now."""
+        """The keys of attributes that have changed."""
         now, then = self.graph.attrs, self._attrs
         if not now and not then:
             return []
         return sorted(map(str, {k for k in {*now, *then} if now.get(k, self) is not then.get(k, self)}))
 
     def restore(self) -> None:
-        """Put everything back."""
+        """Restores the state."""
         self.graph.attrs.clear()
         self.graph.attrs.update(self._attrs)
         for node, affinity in zip(self.graph.nodes, self._affinities, strict=True):
@@ -55,14 +55,14 @@ class _Before:
 
 
 class Witness:
-    """What the graph looked like before the hooks saw it, to tell whether one of them changed it.
+    """The state of the graph before the hooks saw it, to detect whether one of them changed it.
 
-    As a context manager it puts the graph back when an error is raised, because a hook may change the graph before it
+    As a context manager it restores the graph if an error is raised, because a hook may change the graph before it
     fails.
     """
 
     def __init__(self, typed: Typed) -> None:
-        """Of the graph that the hooks see, and of that which was given: a hook may have kept it."""
+        """Records the graph that the hooks see, and the original one, which a hook may have kept."""
         self._before = [_Before(graph) for graph in dict.fromkeys((typed.graph, typed.source))]
 
     def __enter__(self) -> Witness:
@@ -73,7 +73,7 @@ class Witness:
             self._restore()
 
     def check(self, property_name: str, hook: str) -> None:
-        """Put everything back and complain if the graph was changed. Linear."""
+        """Restores the graph and raises if it was changed. Linear."""
         self.check_attrs(property_name, hook)
         for before in self._before:
             changed = before.changed_node()
@@ -83,7 +83,7 @@ class Witness:
                 raise hook_error(property_name, hook, changed, cause, SHOWN)
 
     def check_attrs(self, property_name: str, hook: str) -> None:
-        """The same for the graph's attributes alone: cheap enough to do after every hook."""
+        """Like `check`, for the graph's attributes only: cheap enough to do after every hook."""
         for before in self._before:
             keys = before.changed_keys()
             if keys:
@@ -100,21 +100,21 @@ SHOWN = "A hook must not change what it is shown; it may return changed copies w
 
 
 class Hooks:
-    """The hooks of one property, each answer checked."""
+    """The hooks of one property, with every answer checked."""
 
     def __init__(self, subject: SubgraphProperty, witness: Witness, device: str | None = None) -> None:
         self.property = subject
         self.name = subject.name
         self.witness = witness
         self.device = device
-        """The device whose own property this is: the nodes that it makes stay there."""
+        """The device if this is its own property: the nodes that it makes stay there."""
         self._own = own_hooks(subject)
         self.sees_bodies = not self._own.isdisjoint(SEEING)
-        """Is the property shown bodies, so that the types of their inputs matter?"""
+        """True if the property sees bodies, so that the types of their inputs matter."""
         self._takes_selector: dict[str, bool] = {}
 
     def overrides(self, hook: str) -> bool:
-        """Does the property define this hook itself?"""
+        """True if the property overrides this hook."""
         return hook in self._own
 
     def error(self, hook: str, node: Node | str | None, cause: str, remedy: str | None = None) -> PartitionError:
@@ -122,7 +122,7 @@ class Hooks:
         return hook_error(self.name, hook, node, cause, remedy)
 
     def call(self, hook: str, node: Node | str | None, function: Callable[..., Answer], *args: Any) -> Answer:
-        """Call a hook; `node` is where its subgraph begins."""
+        """Calls a hook; `node` is the first of its subgraph."""
         try:
             answer = function(*args)
         except Exception as error:
@@ -131,7 +131,7 @@ class Hooks:
         return answer
 
     def call_for_list(self, hook: str, node: Node, kind: str, function: Callable[..., Iterable[Any]], *args: Any) -> list[Any]:
-        """Call a hook that returns several things, in whatever iterable; `kind` says what they should be."""
+        """Calls a hook that returns several items, in any iterable; `kind` describes the expected items."""
 
         def listed() -> list[Any]:
             answer = function(*args)
@@ -142,14 +142,14 @@ class Hooks:
         return self.call(hook, node, listed)
 
     def new_selector(self, node: Node | None = None) -> SubgraphSelector | Pattern:
-        """A selector (or pattern) of the property's."""
+        """A new selector (or pattern) of the property."""
         selector = self.call("create_subgraph_selector", node, self.property.create_subgraph_selector)
         if not isinstance(selector, (SubgraphSelector, Pattern)):
             raise self.error("create_subgraph_selector", node, not_a("a SubgraphSelector or a Pattern", selector))
         return selector
 
     def ask(self, hook: str, node: Node, question: Callable[..., Any], *args: Node) -> bool:
-        """A question of yes or no about `node`."""
+        """The answer of a yes-or-no hook about `node`."""
         try:
             answer = question(*args)
         except Exception as error:
@@ -157,13 +157,13 @@ class Hooks:
         return answer if answer is True or answer is False else self.as_bool(hook, node, answer)
 
     def as_bool(self, hook: str, node: Node, answer: Any) -> bool:
-        """The answer as True or False; anything but a bool is an error."""
+        """The answer as a bool; raises for any other type."""
         if isinstance(answer, (bool, np.bool_)):
             return bool(answer)
         raise self.error(hook, node, not_a("a bool", answer), "Selectors answer True or False; bool(...) makes one of any value")
 
     def review(self, subgraph: Graph, index: int, node: Node) -> Mapping[str, Any] | None:
-        """The attributes that `review_subgraph` adds to the call; None if the hook refuses the subgraph."""
+        """The attributes that `review_subgraph` adds to the call; None if it declines the subgraph."""
         if not self.overrides("review_subgraph"):
             return {}
         answer = self.call("review_subgraph", node, self.property.review_subgraph, subgraph, index)
@@ -174,7 +174,7 @@ class Hooks:
         raise self.error("review_subgraph", node, not_a("a bool or attributes", answer))
 
     def init_inputs(self, variables: list[Node], entries: Sequence[NodeEntry], node: Node) -> list[Node]:
-        """The body's inputs as `init_subgraph_inputs` wants them."""
+        """The body's inputs returned by `init_subgraph_inputs`."""
         hook, kind = "init_subgraph_inputs", f"{len(variables)} variables"
         returned = self.call_for_list(hook, node, kind, self.property.init_subgraph_inputs, tuple(variables), tuple(entries))
         if len(returned) != len(variables) or not all(isinstance(v, Node) and v.is_variable for v in returned):
@@ -184,7 +184,7 @@ class Hooks:
         return returned
 
     def create(self, subgraph: Graph, index: int, node: Node, selector: Chooser | None) -> Node | None:
-        """The node that `create_subgraph_node` makes; None if it leaves the nodes as they were."""
+        """The node that `create_subgraph_node` makes; None if it leaves the nodes unchanged."""
         hook = "create_subgraph_node"
         created = self.call(hook, node, self._with_selector(hook, selector), subgraph, index)
         if created is None:
@@ -196,14 +196,14 @@ class Hooks:
         return created
 
     def _with_selector(self, hook: str, selector: Chooser | None) -> Callable[..., Any]:
-        """The hook; given the selector too if it has an argument of that name."""
+        """The hook, with the selector bound if it has an argument of that name."""
         function = getattr(self.property, hook)
         if hook not in self._takes_selector:
             self._takes_selector[hook] = takes(function, "selector")
         return partial(function, selector=selector) if self._takes_selector[hook] else function
 
     def adjust(self, nodes: list[Node], index: int, selector: Chooser | None) -> list[Node]:
-        """The changed copies that `adjust_subgraph_node` returns; the nodes themselves if it leaves them as they were."""
+        """The changed copies that `adjust_subgraph_node` returns; the nodes themselves if it leaves them unchanged."""
         hook, kind = "adjust_subgraph_node", f"{len(nodes)} nodes"
         function = self._with_selector(hook, selector)
 
@@ -222,7 +222,7 @@ class Hooks:
         return returned
 
     def check_device(self, hook: str, first: Node, created: Node) -> None:
-        """A device's own property makes nodes for that device: nobody asked another one."""
+        """Raises if a device's own property makes a node for another device."""
         if self.device is not None and created.affinity not in (None, self.device):
             cause = f"it returned a node with the affinity {created.affinity!r}, for a subgraph on {self.device!r}"
             remedy = "Leave the affinity out; create_subgraph_node returns None to give a subgraph to the next device"

@@ -1,4 +1,4 @@
-"""InlineSubgraphs: calls become the nodes of their bodies again, the inverse of PartitionGraph."""
+"""InlineSubgraphs: replaces calls by the nodes of their bodies, the inverse of PartitionGraph."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from partita.passes.registry import REQUESTS
 
 @register_pass("InlineSubgraphs", keeps=("shape", "dtype", *REQUESTS))
 def inline_subgraphs(g: Graph, calls: str | Sequence[str] | Callable[[Node], bool] | None = None) -> Graph:
-    """The graph with calls replaced by their bodies: all calls, those that are named, or those that a predicate
+    """The graph with calls replaced by their bodies: all calls, the named ones, or those that a predicate
     accepts.
 
-    Calls inside bodies are inlined too. What was partitioned and then inlined is the original graph again. An op that a property
-    made without a body stays as it is."""
+    Calls inside bodies are inlined too. Partitioning and then inlining gives the original graph. An op that a property
+    made without a body is kept."""
     if calls is None or callable(calls):
         inlined = inline_calls(g, calls)
     else:
@@ -37,7 +37,7 @@ def inline_subgraphs(g: Graph, calls: str | Sequence[str] | Callable[[Node], boo
 
 
 def _with_control(g: Graph) -> Graph:
-    """The graph with the control dependencies that crossed a border, where all their nodes are in the graph again by
+    """The graph with the control dependencies that crossed a border, if all their nodes are in the graph again by
     name.
     """
     restored: dict[str, Node] = {}

@@ -1,4 +1,4 @@
-"""Partitioning the bodies of a graph instead of the graph: of calls, of If, Loop and Scan, at any depth."""
+"""Partitioning of the bodies in a graph instead of the graph: of calls, of If, Loop and Scan, at any depth."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from partita.partition.report import PartitionReport
 from partita.passes.registry import REPORT
 
 Which = Callable[[Node], bool]
-"""Says of a node with bodies whether they are to be partitioned."""
+"""Returns whether the bodies of a node are to be partitioned."""
 
 
 def partition_inside(g: Graph, inside: bool | Which, partition: Callable[[Graph, Graph], Graph]) -> Graph:
-    """The graph with the bodies of these nodes partitioned, the innermost first. Linear, besides the partitioning.
+    """The graph with the bodies of these nodes partitioned, innermost first. Linear, besides the partitioning.
 
-    True means the bodies of calls that a partition made, and those of If, Loop and Scan. A body that several nodes share, as
-    functions of a model are, is partitioned once, and for all of them if one is wanted: names stay unique. Each body's report is
-    in its own attributes; that of the whole graph gets notes of them."""
+    True means the bodies of calls that a partition made, and those of If, Loop and Scan. A shared body, as of
+    a model's functions, is partitioned once, for all its nodes if one is selected: names stay unique. Each body's report is
+    in its own attributes; that of the whole graph gets notes on them."""
     order = list(_innermost_first(g))
     wanted, passed_by = _wanted(order, inside if callable(inside) else _by_default)
     done: dict[Graph, Graph] = {}
@@ -44,7 +44,7 @@ def _by_default(node: Node) -> bool:
 
 
 def _wanted(graphs: Sequence[Graph], which: Which) -> tuple[set[Graph], list[str]]:
-    """-> (the bodies of the nodes that `which` says yes to, the names of those that it says no to)."""
+    """-> (the bodies of the nodes that `which` selects, the names of the others with bodies)."""
     wanted: set[Graph] = set()
     passed_by = []
     for graph in graphs:
@@ -58,7 +58,7 @@ def _wanted(graphs: Sequence[Graph], which: Which) -> tuple[set[Graph], list[str
 
 
 def _asked(which: Which, node: Node) -> bool:
-    """The predicate's answer, which has to be one."""
+    """The predicate's answer, checked."""
     where = f"option inside, node {node.name!r} ({node.op})"
     try:
         answer = which(node)
@@ -73,7 +73,7 @@ def _asked(which: Which, node: Node) -> bool:
 
 
 def _filled(graph: Graph, done: Mapping[Graph, Graph]) -> Graph:
-    """The graph with what is done of the bodies in it."""
+    """The graph with its bodies replaced by finished ones."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
@@ -83,7 +83,7 @@ def _filled(graph: Graph, done: Mapping[Graph, Graph]) -> Graph:
 
 
 def _innermost_first(g: Graph) -> Iterator[Graph]:
-    """The graph and all inside it, each once and after all that it holds. Without recursion."""
+    """The graph and all graphs inside it, each once and after the graphs that it holds. Not recursive."""
     seen: set[Graph] = set()
     waiting = [(g, False)]
     while waiting:
@@ -97,7 +97,7 @@ def _innermost_first(g: Graph) -> Iterator[Graph]:
 
 
 def _with_notes(filled: Graph, reports: Sequence[PartitionReport], passed_by: Sequence[str]) -> Graph:
-    """The graph with a report that says what happened inside, under the notes of the report that it had."""
+    """The graph with a report on its bodies, after the notes of its previous report."""
     known = filled.attrs.get(REPORT)
     if not isinstance(known, PartitionReport):
         known = PartitionReport(Plan(filled.name, (), (), WrittenReasons((), ()), filled), ())

@@ -1,4 +1,4 @@
-"""Finding the matches of a pattern, from the earliest anchor on."""
+"""Search for matches of a pattern, from the earliest anchor on."""
 
 from __future__ import annotations
 
@@ -7,46 +7,54 @@ from itertools import permutations
 
 import attrs
 
+from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.traits import ops
+from partita.graph.ops.traits import traits
 from partita.partition.growth.fixed import contract_fixed
 from partita.partition.growth.quotient import Quotient
-from partita.partition.op_index import OpIndex, consumers
+from partita.partition.op_index import OpIndex, build_op_index, consumers
 from partita.partition.pattern import ANY, CONST, Operand, Part, Pattern
 
 Members = tuple[int, ...]
 """The nodes of a match, or of a part of one."""
 
 Ask = Callable[[Callable[[Node], bool], Node], bool]
-"""Asks a part's predicate about a node, and complains if it misbehaves."""
+"""Calls a part's predicate on a node, and raises if it misbehaves."""
 
 
 @attrs.frozen(slots=True)
 class Missed:
-    """Why the longest match that begins at a node was not taken."""
+    """The reason why the longest match from a node was not taken."""
 
     cycle: bool
-    """Would it have closed a cycle? (Otherwise an inner value is used outside.)"""
+    """True if it would have closed a cycle; otherwise an inner value is used outside."""
     nodes: Members
     """The match."""
     through: int
-    """A node by which the cycle would go, or that uses the inner value; -1: it is a graph output."""
+    """A node through which the cycle would go, or that uses the inner value; -1 if that is a graph output."""
+
+
+def find_matches(graph: Graph, pattern: Pattern) -> list[tuple[Node, ...]]:
+    """The nodes of each match of a pattern in topological order. Near-linear."""
+    index = build_op_index(graph)
+    matches = Matcher(index, pattern, index.offered, (), lambda predicate, node: predicate(node)).run()
+    return [tuple([index.nodes[v] for v in match]) for match in matches]
 
 
 class Matcher:
     """One run of one pattern over a graph.
 
-    Where inner values must stay inside, a value with more readers than a match has nodes ends it, so each anchor costs a
-    constant: near-linear. Without operands each (part, node) is gone through once for an anchor, by its longest way.
-    No match is lost: if inner values stay inside on one way to a node, every other way to it has only nodes of that
-    way.
+    If inner values must stay inside, a value with more readers than a match has nodes ends the match, so each anchor has
+    constant cost: near-linear. Without operands each (part, node) is visited once per anchor, by its longest path.
+    No match is lost: if inner values stay inside on one path to a node, every other path to it only has nodes of that
+    path.
     """
 
     def __init__(self, index: OpIndex, pattern: Pattern, free: Sequence[bool], fixed: Sequence[Sequence[int]], ask: Ask) -> None:
         self.index = index
         self.pattern = pattern
         self.missed: dict[int, Missed] = {}
-        """For each anchor, the matches that were not taken."""
+        """The matches that were not taken, by anchor."""
         self._free = list(free)
         self._ask = ask
         self._answers: dict[tuple[int, int], bool] = {}
@@ -58,7 +66,7 @@ class Matcher:
             self._quotient = Quotient(merged.succ, merged.preds, merged.order, merged.owner)
         else:
             self._quotient = Quotient(index.consumers(), [list(dict.fromkeys(p)) for p in index.preds])
-        self._walked: dict[tuple[int, int], int] = {}  # (part, node) -> the longest way there
+        self._walked: dict[tuple[int, int], int] = {}  # (part, node) -> the length of the longest path there
         self._once = not any(part.operands for part in pattern.parts)
 
     def run(self) -> list[list[int]]:
@@ -73,7 +81,7 @@ class Matcher:
         return taken
 
     def _match_at(self, anchor: int) -> Members | None:
-        matches: dict[frozenset[int], Members] = {}  # the same nodes may match in several ways
+        matches: dict[frozenset[int], Members] = {}  # the same nodes may match more than once
         self._walked.clear()
         for k, part in enumerate(self.pattern.parts):
             for members in self._at(part, anchor, None, ()):
@@ -87,7 +95,7 @@ class Matcher:
         return None
 
     def _accept(self, anchor: int, match: Members) -> bool:
-        """The last node is the match's own; is what the others make used by none but the match, and no cycle closed?"""
+        """True if inner values (all but the last node's) are only used by the match, and it closes no cycle."""
         inside = set(match)
         if not self.pattern.shared:
             for v in match[:-1]:
@@ -101,7 +109,7 @@ class Matcher:
         return not path
 
     def _onward(self, k: int, v: int, members: Members) -> Iterator[Members]:
-        """The matches that go on behind part k, matched at v. The last of their nodes is the sequence's last."""
+        """The matches that continue after part k, matched at v. The last of their nodes is the sequence's last."""
         parts = self.pattern.parts
         if self._once:
             if self._walked.get((k, v), 0) >= len(members):
@@ -120,7 +128,7 @@ class Matcher:
                 return
 
     def _at(self, part: Part, v: int, via: int | None, members: Members) -> Iterator[Members]:
-        """Does the part fit node v, which reads the sequence's value from `via`? -> the members with it and its operands."""
+        """Matches the part at node v, which reads the sequence's value from `via`. -> the members with it and its operands."""
         if not self._fits(part, v):
             return
         inputs = list(self.index.nodes[v].inputs)
@@ -132,7 +140,7 @@ class Matcher:
             del inputs[slot]
         node = self.index.nodes[v]
         listed = part.operands
-        orders = permutations(listed) if node.op in ops("commutative") and not node.domain else iter([listed])
+        orders = permutations(listed) if "commutative" in traits(str(node.op), node.domain) else iter([listed])
         tried: set[tuple[int, ...]] = set()
         for order in orders:
             key = tuple(map(id, order))
@@ -143,7 +151,7 @@ class Matcher:
     def _operands(
         self, listed: Sequence[Operand | tuple[Part, ...]], inputs: Sequence[NodeEntry | None], members: Members
     ) -> Iterator[Members]:
-        """All ways in which the listed operands fit the inputs in this order."""
+        """All matches of the listed operands with the inputs in this order."""
         if not listed:
             yield members
             return
@@ -163,7 +171,7 @@ class Matcher:
                     yield from self._operands(rest, inputs[1:], more)
 
     def _ending_at(self, parts: Sequence[Part], k: int, v: int, members: Members) -> Iterator[Members]:
-        """All ways in which the sequence up to part k ends at node v, longest first where parts are optional."""
+        """All matches of the sequence up to part k that end at node v, longest first if parts are optional."""
         if not self._fits(parts[k], v):
             return
         for i in range(k - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Names of nodes: op nodes have names of their own in a graph and all graphs inside it."""
+"""Names of nodes: names of op nodes are unique in a graph and all graphs inside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def op_names_in(graph: Graph) -> set[str]:
 
 
 def with_own_names(graph: Graph, own: Container[str], taken: set[str]) -> Graph:
-    """The graph with each op renamed whose name is taken, unless it is the op's `own`."""
+    """The graph with ops renamed whose names are taken, except those in `own`."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)

@@ -1,4 +1,4 @@
-"""What a notebook shows of a plan and of a partition's report."""
+"""Display of a plan and of a partition's report in notebooks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.graph.pictures.html import lines, picture, table
-from partita.graph.pictures.notebook import notebook_svg
+from partita.graph.pictures.svg import notebook_svg
 from partita.graph.words import counted
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def report_html(report: PartitionReport) -> str:
-    """The subgraphs, why the other ops are in none, and the borders by rule."""
+    """The subgraphs, the reasons of the other ops, and the borders by rule."""
     return _html(report.plan, report.calls)
 
 
 def plan_html(plan: Plan) -> str:
-    """The same of a plan, and its graph in the colours of the subgraphs."""
+    """Like `report_html` for a plan, with its graph in the colours of the subgraphs."""
     shown = _html(plan, [group.name for group in plan.groups])
     if plan.graph is None:
         return shown

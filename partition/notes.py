@@ -1,4 +1,4 @@
-"""What a report should note about a selector: op names that no op has, and questions that it leaves unanswered."""
+"""Notes on a selector for the report: op names that no op has, and methods that it does not override."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def notes_on(chooser: Chooser, index: OpIndex, groups: Sequence[Sequence[int]]) 
 
 
 def follows_no_edge(selector: SubgraphSelector) -> bool:
-    """Are both questions about edges the inherited ones, which say no?"""
+    """True if both methods about edges are the inherited ones, which refuse."""
     kind = type(selector)
     return (
         kind.select_input is SubgraphSelector.select_input
@@ -34,14 +34,14 @@ def follows_no_edge(selector: SubgraphSelector) -> bool:
 
 
 def _touch(index: OpIndex, groups: Sequence[Sequence[int]]) -> bool:
-    """Does an edge lead from one group to another?"""
+    """True if an edge leads from one group to another."""
     inside = {v for group in groups for v in group}
     return any(u in inside for v in inside for u in index.preds[v])
 
 
 def _unknown_names(chooser: Chooser, index: OpIndex) -> Iterator[str]:
     missing = {domain_and_op(name): name for name in chooser.op_names()}
-    for node in index.nodes:  # most graphs have all of these ops near their beginning
+    for node in index.nodes:  # most graphs have all of these ops near the beginning
         if not missing:
             return
         missing.pop((node.domain, node.op or ""), None)

@@ -1,4 +1,4 @@
-"""Whether a property or selector looks at the types of values; where none does, none have to be inferred."""
+"""Tests whether a property or selector uses the types of values; if none does, none have to be inferred."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from partita.partition.property import AffinityProperty, PatternProperty, Subgra
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
-"""The hooks that are shown bodies, or their inputs."""
+"""The hooks that get bodies, or their inputs."""
 
 
 def own_hooks(subject: SubgraphProperty) -> set[str]:
-    """The hooks that the property defines itself."""
+    """The hooks that the property overrides."""
     kind, base = type(subject), SubgraphProperty
     return {hook for hook in dir(base) if getattr(kind, hook, None) is not getattr(base, hook)} | vars(subject).keys()
 
 
 def looks_at_types(subject: SubgraphProperty) -> bool:
-    """May the property, or its selector, look at a type? No, if it goes by op names or affinities alone."""
+    """True if the property, or its selector, may use types. False if it only uses op names or affinities."""
     if type(subject) is AffinityProperty:
         return any(not own_hooks(own).isdisjoint(SEEING) for own in subject.properties.values())
     if type(subject) is PatternProperty:
@@ -28,7 +28,7 @@ def looks_at_types(subject: SubgraphProperty) -> bool:
 
 
 def _asks(chooser: SubgraphSelector | Pattern) -> bool:
-    """Is any code of the user's asked about nodes?"""
+    """True if user code is called on nodes."""
     if isinstance(chooser, Pattern):
         return _any_predicate(chooser.parts)
     return type(chooser) is not ContainOpSelector or chooser.predicate is not None

@@ -1,4 +1,4 @@
-"""The ops of a graph as integers: what growing, matching, checking and splicing work on."""
+"""The ops of a graph as integers, on which growing, matching, checking and splicing work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Preds = list[list[int]]
 
 @attrs.frozen(slots=True, eq=False)
 class ReadAlone:
-    """A constant that an op reads which reads nothing but constants."""
+    """A constant that is read by an op which reads nothing but constants."""
 
     constant: Node
     """The constant."""
@@ -28,7 +28,7 @@ class ReadAlone:
 
 @attrs.frozen(slots=True, eq=False)
 class OpIndex:
-    """Ops only, numbered in topological order: variables and constants can neither be grouped nor lie on a path."""
+    """The ops only, numbered in topological order: variables and constants can neither be grouped nor be on a path."""
 
     graph: Graph
     """The graph."""
@@ -37,13 +37,13 @@ class OpIndex:
     number: dict[Node, int]
     """The number of each op."""
     preds: Preds
-    """For each op the ops that it depends on: inputs in order, captures, control; once for each edge."""
+    """Per op the ops that it depends on (inputs in order, captures, control), once per edge."""
     control: Edges
-    """The edges that are control dependencies alone: they count for cycles, and no callback is asked about them."""
+    """The edges that are control dependencies only: they count for cycles, and callbacks are not called for them."""
     live: bytearray
-    """Does an output of the graph depend on the op?"""
+    """True for ops that an output of the graph depends on."""
     offered: list[bool]
-    """May the op be in a subgraph: is it live, and not a call that an earlier partition made?"""
+    """True for ops that may be in a subgraph: live, and not a call that an earlier partition made."""
     affinity: list[str | None]
     """The affinities, read once."""
 
@@ -51,16 +51,16 @@ class OpIndex:
         return len(self.nodes)
 
     def consumers(self) -> list[list[int]]:
-        """For each op the ops that depend on it, ascending, each once."""
+        """Per op the ops that depend on it, ascending and distinct."""
         return consumers(self.preds)
 
     def of(self, graph: Graph) -> OpIndex:
-        """The index of a graph that differs in the types of values alone."""
+        """The index of a graph that differs only in the types of values."""
         nodes = [graph.nodes[self.graph.index.number[node]] for node in self.nodes]
         return attrs.evolve(self, graph=graph, nodes=nodes, number={node: v for v, node in enumerate(nodes)})
 
     def value_preds(self) -> Preds:
-        """For each op the ops whose values it reads."""
+        """Per op the ops whose values it reads."""
         control = self.control
         if not control:
             return self.preds
@@ -106,7 +106,7 @@ def build_op_index(graph: Graph) -> OpIndex:
 
 
 def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The edges the other way round, each once."""
+    """The reversed edges, without duplicates."""
     readers: list[list[int]] = [[] for _ in preds]
     for v, producers in enumerate(preds):
         for u in producers:
@@ -117,7 +117,7 @@ def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def _control_alone(nodes: list[Node], number: dict[Node, int]) -> Edges:
-    """The edges from nodes that another comes after without reading anything of theirs."""
+    """The edges of control dependencies between ops without a value between them."""
     edges: set[tuple[int, int]] = set()
     for v, node in enumerate(nodes):
         if node.after:

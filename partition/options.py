@@ -1,4 +1,4 @@
-"""The options that PartitionGraph, `plan` and `optimize_for` share: one list, which their signatures and help show."""
+"""Options shared by PartitionGraph, `plan` and `optimize_for`: one list, which appears in their signatures and help."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from partita.partition.errors import PartitionError
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 GivenGroups = Iterable[Iterable[Node | str]]
-"""Subgraphs, each as its nodes or their names."""
+"""Subgraphs, each given by its nodes or their names."""
 
 OwnGrowth = Callable[[list[Node], Callable[[Node, Node], bool]], GivenGroups]
-"""A growth of a user's own: from the nodes that the selector takes, in topological order, and a function that tells whether an
-edge, as its producer and consumer, may be inside a subgraph, to the subgraphs."""
+"""A user's own growth: a function of the nodes that the selector accepts, in topological order, and of a function that returns
+whether an edge (producer, consumer) may be inside a subgraph. It returns the subgraphs."""
 
 Growth = str | OwnGrowth
 """The name of a growth, or a function."""
@@ -31,7 +31,7 @@ def _option(default: Any, meaning: str) -> Any:
 
 @attrs.frozen(slots=True, kw_only=True)
 class PartitionOptions:
-    """Options that hold for every property of a run; None leaves the choice to the property."""
+    """Options for every property of a run; None leaves the choice to the property."""
 
     growth: Growth | None = _option(None, 'how subgraphs grow: "walk", "largest", "seed", "waves", or a function of yours')  # noqa: RUF009
     groups: GivenGroups | None = _option(None, "the subgraphs themselves, each a set of nodes or of their names")  # noqa: RUF009
@@ -40,7 +40,7 @@ class PartitionOptions:
     dedup_inputs: bool | None = _option(None, "does each outer value enter a subgraph once?")
     infer_types: bool = _option(True, "do selectors and hooks see types in a graph that has none, as InferType infers them?")
     extra: Mapping[str, Any] = attrs.Factory(dict)
-    """Options of the properties' own, for `pre_partition`."""
+    """The properties' own options, for `pre_partition`."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> PartitionOptions:
@@ -55,12 +55,12 @@ class PartitionOptions:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The names of the options that are listed here."""
+        """The names of the options listed here."""
         return tuple(field.name for field in attrs.fields(cls) if "meaning" in field.metadata)
 
 
 def with_options(function: Function) -> Function:
-    """The function, whose signature and docstring list the options that its `**options` takes."""
+    """The function, with the options that its `**options` takes listed in signature and docstring."""
     signature = inspect.signature(function)
     *named, rest = signature.parameters.values()
     fields = [field for field in attrs.fields(PartitionOptions) if "meaning" in field.metadata]

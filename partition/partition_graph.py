@@ -1,4 +1,4 @@
-"""PartitionGraph: subgraphs become calls, as properties or affinities say."""
+"""PartitionGraph: replaces subgraphs by calls, as chosen by properties or affinities."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from partita.passes import apply_pass, register_pass
 from partita.passes.registry import REQUESTS
 
 PROPERTY = "subgraph_property"
-"""The graph attribute that a property, or several, may be left in."""
+"""The graph attribute for one or several properties."""
 
 Properties = SubgraphProperty | Sequence[SubgraphProperty]
 """One property, or several that are tried in order."""
@@ -76,7 +76,7 @@ def _partition(typed: Typed, properties: list[SubgraphProperty], options: Partit
 
 
 def _choose_inside(g: Graph, given: Properties | None, backend: str | None) -> list[SubgraphProperty]:
-    """The properties for a body: those of the graph; by affinity where an op has one, whatever body it is in."""
+    """The properties for a body: those of the graph; by affinity if an op in any body has one."""
     by_affinity = given is None and backend is None and g.attrs.get(PROPERTY) is None
     if by_affinity and any(node.affinity is not None for body in graphs_in(g) for node in body.nodes if node.is_op):
         return [AffinityProperty()]
@@ -91,10 +91,10 @@ def plan(
     backend: str | None = None,
     **options: Any,
 ) -> Plan:
-    """What PartitionGraph would do with the same options, without rewriting the graph.
+    """The plan that PartitionGraph would follow with the same options; the graph is not rewritten.
 
-    The hooks that choose are called, those that make calls are not: a subgraph that `review_subgraph` or
-    `create_subgraph_node` would give back is still in the plan."""
+    The hooks that choose are called, but not those that make calls: a subgraph that `review_subgraph` or
+    `create_subgraph_node` would decline is still in the plan."""
     if "inside" in options:
         remedy = "Plan each body by itself: plan(g[name].subgraph, ...)"
         raise PartitionError("a plan is of one graph, not of the bodies in it", where="option inside", remedy=remedy)
@@ -116,7 +116,7 @@ def optimize_for(g: Graph, backend: str, **options: Any) -> Graph:
 def choose_properties(
     g: Graph, given: Properties | None, backend: str | None, grouped: bool = False
 ) -> list[SubgraphProperty]:
-    """The properties that decide: the option's, the backend's, the graph attribute's, or the affinities' own. Where the groups
+    """The properties that decide: from the option, the backend, the graph attribute, or affinities. If the groups
     are given (`grouped`), a single one makes their calls, by default a plain one."""
     listed = _stated_properties(g, given, backend)
     if grouped:
@@ -164,7 +164,7 @@ KNOWN = ("subgraph_property", "backend", *PartitionOptions.names(), "inside")
 
 
 def _check_options(properties: Sequence[SubgraphProperty], options: Mapping[str, Any]) -> None:
-    """An option that no property looks at is a mistake."""
+    """Raises for an option that no property uses."""
     strange = [name for name in sorted(options) if not any(_takes(p, name) for p in properties)]
     if strange:
         own = [name for p in properties for name in p.options or ()]
@@ -176,7 +176,7 @@ def _check_options(properties: Sequence[SubgraphProperty], options: Mapping[str,
 
 
 def _takes(subject: SubgraphProperty, option: str) -> bool:
-    """Does the property look at this option? The class nearest to it that lists options, or defines `pre_partition`, decides."""
+    """True if the property uses this option. The first class in its MRO with `options`, or with `pre_partition`, decides."""
     for cls in type(subject).__mro__:
         if cls is SubgraphProperty:
             break

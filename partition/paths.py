@@ -1,4 +1,4 @@
-"""The cycle that joining two subgraphs would close: a way from one to the other that does not go straight."""
+"""The cycle that joining two subgraphs would close: an indirect path from one to the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partita.partition.explain import Explanation
 
 
 class PathFinder:
-    """Looks for paths in the graph with every group contracted. Each search is linear; every pair is searched once."""
+    """Searches paths in the graph with every group contracted. Each search is linear; every pair is searched once."""
 
     def __init__(self, explanation: Explanation) -> None:
         self._explanation = explanation
@@ -17,7 +17,7 @@ class PathFinder:
         self._found: dict[tuple[int, int], tuple[str, ...] | None] = {}
 
     def path(self, u: int, v: int) -> tuple[str, ...] | None:
-        """The way over outside nodes that leads out of and back into the two ends of the edge u→v, if they were one:
+        """The path through outside nodes that would leave and re-enter the two ends of the edge u→v, if they were one subgraph:
         names of ops and calls.
         """
         owner = self._explanation.owner
@@ -27,14 +27,14 @@ class PathFinder:
         return self._found[start, goal]
 
     def path_between(self, a: int, b: int) -> tuple[str, ...] | None:
-        """The way from one op to the other, whichever comes first, with the subgraphs that these are in taken apart."""
+        """The path from one op to the other, in either direction, with their subgraphs dissolved."""
         whole = self._explanation.owner
         owner = [-1 if k in (whole[a], whole[b]) else k for k in whole]
         forth = self._search(a, b, owner, straight=True)
         return forth if forth is not None else self._search(b, a, owner, straight=True)
 
     def _search(self, start: int, goal: int, owner: Sequence[int], straight: bool = False) -> tuple[str, ...] | None:
-        """The shortest way; one edge is too short for it, unless it may be `straight`."""
+        """The shortest path; it has more than one edge, unless it may be `straight`."""
         came_from: dict[int, int] = {}
         waiting = deque([start])
         while waiting:

@@ -1,4 +1,4 @@
-"""Patterns: small shapes of ops to look for, written as a sequence that follows the data flow."""
+"""Patterns: small shapes of ops to match, written as a sequence along the data flow."""
 
 from __future__ import annotations
 
@@ -13,55 +13,54 @@ from partita.partition.selector import domain_and_op
 
 
 class Operand:
-    """What an operand may be without being part of the match."""
+    """An operand that is not part of the match."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        """The text that stands for the operand when a pattern is printed."""
+        """The text of the operand in a printed pattern."""
 
     def __repr__(self) -> str:
         return self.name
 
 
 ANY = Operand("ANY")
-"""Anything, absent or present; it stays outside the match."""
+"""Anything, absent or present; it is not part of the match."""
 
 CONST = Operand("CONST")
 """A constant."""
 
 Written = Any
-"""A part as users write it: see `Pattern`."""
+"""A part as written by users: see `Pattern`."""
 
 
 @attrs.frozen(eq=False)
 class Part:
-    """One member of a sequence: which node fits, and what that node reads."""
+    """One member of a sequence: the nodes that fit, and their operands."""
 
     ops: frozenset[tuple[str, str]] | None
-    """The (domain, op) pairs that fit; None: any op."""
+    """The (domain, op) pairs that fit; None for any op."""
     predicate: Callable[[Node], bool] | None
     """A predicate that the node must satisfy as well."""
     optional: bool
-    """May the part be left out of a match?"""
+    """True if the part may be omitted from a match."""
     operands: tuple[Operand | tuple[Part, ...], ...]
-    """What its operands must be, without the one that continues the sequence; a tuple of parts is a sequence that ends
+    """Its operands, without the one that continues the sequence; a tuple of parts is a sequence that ends
     there.
     """
     text: str
-    """The part as the user wrote it."""
+    """The part as written by the user."""
 
 
 class Pattern:
-    """A sequence of parts, each of which reads the value that the part before makes (at whichever operand).
+    """A sequence of parts, each of which reads the value of the part before (as any operand).
 
     A part is written as
-
     - an op: `"Conv"`; alternatives: `"Relu|Clip"`; optional with a question mark at the end: `"BatchNormalization?"`,
       `"Relu|Clip?"`; any op: `"*"`; an op of another domain: `"com.microsoft::Gelu"`;
     - a predicate on nodes: `lambda node: node.attrs.get("group", 1) == 1`;
-    - a tuple `(part, operand, ...)`: an op and what it reads besides the sequence's own value, each operand being `ANY`, `CONST`,
+    - a tuple `(part, operand, ...)`: an op and its operands besides the sequence's own value, each operand being `ANY`, `CONST`,
       another part, or a list of parts (a sequence that ends there). Operands that are parts belong to the match. Listed operands
-      stand in order, for commutative ops such as Add in any order; operands that are not listed may be anything.
+      match in order, for commutative ops such as Add in any order; operands that are not listed may be anything.
 
     >>> Pattern("Conv", "BatchNormalization?", "Add?", "Relu|Clip?")   # an Add with anything
     Pattern('Conv', 'BatchNormalization?', 'Add?', 'Relu|Clip?')
@@ -70,17 +69,16 @@ class Pattern:
     >>> Pattern("Conv", ("Add", ["Conv", "BatchNormalization"]))      # two branches
     Pattern('Conv', ('Add', ['Conv', 'BatchNormalization']))
 
-    A value made and read inside must not be used outside (being a graph output is a use), unless `shared=True`.
-
+    A value made and read inside must not be used outside (a graph output is a use), unless `shared=True`.
     Matching: the first node (in topological order) that fits the sequence's first part is tried first, the longest match wins,
-    and each match is a subgraph of its own. A match that would close a cycle is refused.
+    and each match is a separate subgraph. A match that would close a cycle is refused.
     """
 
     def __init__(self, *parts: Written, shared: bool = False) -> None:
         self.parts = tuple(_part(part) for part in parts)
         """The sequence."""
         self.shared = shared
-        """May inner values be used outside too?"""
+        """True if inner values may be used outside too."""
         self._written = parts
         if all(part.optional for part in self.parts):
             raise PartitionError(
@@ -88,12 +86,12 @@ class Pattern:
             )
 
     def op_names(self) -> list[str]:
-        """The names of all ops that it looks for."""
+        """The names of all ops in it."""
         return sorted({f"{domain}::{op}" if domain else op for part in self.parts for domain, op in _ops_in(part)})
 
     @property
     def most_nodes(self) -> int:
-        """How many nodes a match has at most."""
+        """Maximum number of nodes of a match."""
         return sum(map(_most_nodes, self.parts))
 
     def __repr__(self) -> str:
@@ -101,7 +99,7 @@ class Pattern:
 
 
 def _written(part: Written) -> str:
-    """The part as it was written; of a function its name, which is the same in every process."""
+    """The part as written; for a function its name, which is the same in every process."""
     if isinstance(part, (tuple, list)):
         inner = ", ".join(map(_written, part))
         return f"[{inner}]" if isinstance(part, list) else f"({inner}{',' if len(part) == 1 else ''})"

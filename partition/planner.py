@@ -28,14 +28,14 @@ from partita.partition.with_types import Typed
 
 @attrs.define(slots=True, eq=False)
 class Planned:
-    """The outcome of planning, in numbers."""
+    """The result of planning, as node numbers."""
 
     index: OpIndex
     """The graph."""
     groups: list[Chosen]
     """The groups of all properties, in order of their first nodes."""
     evidence: list[Evidence]
-    """How each property came to its groups."""
+    """The evidence of each property's choice."""
     order: list[int]
     """A topological order: v for an op outside, ~k for groups[k]."""
     maker: CallMaker
@@ -43,10 +43,10 @@ class Planned:
     witness: Witness
     """The state of the graph before the hooks saw it."""
     typed: Typed
-    """The graph that was given, and with types."""
+    """The original graph, and the typed one."""
 
     def notes(self) -> list[str]:
-        """The notes that growth left for the report."""
+        """Notes from growth for the report."""
         notes = [note for evidence in self.evidence for note in evidence.notes]
         for repair in (repair for evidence in self.evidence for repair in evidence.repairs):
             groups = [repair.replaced, *repair.by]
@@ -60,7 +60,7 @@ class Planner:
     """One run over one graph."""
 
     def __init__(self, typed: Typed, options: PartitionOptions, taken: set[str] | None = None) -> None:
-        """`taken`: names that calls must not have, where they are not those in the graph."""
+        """`taken` are names that calls must not have, by default those in the graph."""
         check_growth(options.growth)
         check_count("min_subgraph_size", options.min_subgraph_size, PartitionError)
         check_count("max_subgraphs", options.max_subgraphs, PartitionError)
@@ -74,8 +74,8 @@ class Planner:
         self.evidence: list[Evidence] = []
 
     def run(self, properties: Sequence[SubgraphProperty], make_calls: bool) -> Planned:
-        """Choose for each property in order; with `make_calls` also make the calls, so that later properties may have the nodes
-        of those that a hook gives back."""
+        """Chooses for each property in order; with `make_calls` also makes the calls, so that later properties may get the nodes
+        of declined ones."""
         for number, subject in enumerate(properties):
             chosen = self._choose(number, subject)
             before = len(self.groups)
@@ -112,7 +112,7 @@ class Planner:
         return sorted(kept, key=lambda group: group[0])
 
     def _within(self, maker: SubgraphProperty, groups: list[list[int]], evidence: Evidence) -> list[list[int]]:
-        """The groups within one property's limits; the evidence says of the others why not."""
+        """The groups within one property's limits; the evidence gets the reasons for the others."""
         options = self.options
         least = maker.min_subgraph_size if options.min_subgraph_size is None else options.min_subgraph_size
         most = maker.max_subgraphs if options.max_subgraphs is None else options.max_subgraphs
@@ -148,11 +148,11 @@ class Planner:
         return chosen
 
     def _check(self, evidence: Evidence, chosen: list[Chosen]) -> list[int]:
-        """The independent check, before anything is made of the groups."""
+        """Runs the independent check, before the groups are used."""
         order = settle(self.index, self.groups)
         if evidence.growth not in ("waves", "pattern", GIVEN):
             nodes = self.index.nodes
-            refused = () if evidence.growth == "walk" else evidence.refused  # a walk may come to a refused node another way
+            refused = () if evidence.growth == "walk" else evidence.refused  # a walk may reach a refused node by another path
             shared = [(c.alone, c.readers) for c in self.index.read_alone()] if evidence.by_affinity else []
             check_connected(self.index.value_preds(), [c.members for c in chosen], refused, lambda v: nodes[v].name, shared)
         return order
@@ -168,6 +168,6 @@ class Planner:
 
 
 def settle(index: OpIndex, groups: Sequence[Chosen]) -> list[int]:
-    """The check over all groups at once -> a topological order with each group as one."""
+    """Checks all groups at once -> a topological order with each group as one."""
     nodes = index.nodes
     return check_partition(index.preds, [c.members for c in groups], index.offered, lambda v: nodes[v].name)

@@ -1,4 +1,4 @@
-"""A plan: which nodes go together and why, made before the graph is rewritten, and kept as JSON if wanted."""
+"""A plan: groups of nodes and their reasons, made before the graph is rewritten, and optionally stored as JSON."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ class Group:
     """One subgraph."""
 
     name: str
-    """The name of its call, unless the property names it otherwise."""
+    """The name of its call, unless the property chooses another."""
     property: str
     """The property that chose it."""
     index: int
-    """Its number among the property's subgraphs."""
+    """Its index among the property's subgraphs."""
     device: str | None
-    """The affinity that all its nodes have."""
+    """The common affinity of its nodes."""
     nodes: tuple[str, ...]
     """Its ops, in topological order."""
 
 
 @attrs.frozen(slots=True)
 class Border:
-    """An edge that ends at a subgraph's border, and why."""
+    """An edge that ends at a subgraph's border, and the reason."""
 
     producer: str
     """The node that makes the value."""
     consumer: str
     """The node that reads it."""
     inside: str
-    """The subgraph whose border it is: where both ends are in subgraphs, that of the property that chose first."""
+    """The subgraph whose border it is: if both ends are in subgraphs, that of the property that chose first."""
     rule: str
     """The kind of reason: input, call, dead, unsupported, unselected, device, callback, control, filter, size, hook, pattern,
     taken or cycle."""
     text: str
     """The reason in words."""
     bytes: int | None = None
-    """The bytes of what the consumer reads of the producer; None if no static type is known: InferShape finds types."""
+    """The bytes of the values between the two; None without static types, which InferShape infers."""
 
 
 @attrs.frozen(slots=True)
 class Outside:
-    """An op that is in no subgraph, and why."""
+    """An op that is in no subgraph, and the reason."""
 
     node: str
     """The op."""
@@ -67,7 +67,7 @@ class Outside:
 
 
 class Reasons(Protocol):
-    """The source of a plan's reasons: they are worked out when asked for, or read from a file."""
+    """The source of a plan's reasons: computed on demand, or read from a file."""
 
     def borders(self) -> Iterable[Border]: ...
     def outside(self) -> Iterable[Outside]: ...
@@ -91,47 +91,47 @@ class WrittenReasons:
 
 @attrs.frozen(slots=False, eq=False, repr=False)
 class Plan:
-    """What `PartitionGraph` would do. The graph is not changed; `apply` does it."""
+    """The plan of a partition. The graph is not changed until `apply`."""
 
     graph_name: str
     """The graph's name."""
     groups: tuple[Group, ...]
     """The subgraphs in order of their first nodes."""
     notes: tuple[str, ...]
-    """Notes about whatever else happened."""
+    """Further notes."""
     reasons: Reasons
-    """Explains borders, when it is asked to."""
+    """The source of reasons for borders."""
     graph: Graph | None = None
     """The graph, unless the plan was read from a file."""
     properties: tuple[SubgraphProperty, ...] = ()
     """The properties that made it, unless it was read from a file."""
     dedup_inputs: Mapping[str, bool] = attrs.field(factory=dict)
-    """For each call, by name, whether each outer value enters it once."""
+    """By name of the call, whether each outer value enters it only once."""
     infer_types: bool = True
-    """Are the types of a graph without any inferred before the plan is applied, as they were before it was made?"""
+    """True if missing types are inferred before the plan is applied, as they were before it was made."""
     written_fingerprint: str | None = None
-    """The fingerprint that was read from a file."""
+    """The fingerprint from a file."""
 
     @lazy
     def borders(self) -> tuple[Border, ...]:
-        """Every edge that ends at a subgraph's border. Worked out on first use, in linear time."""
+        """All edges that end at a subgraph's border. Computed on first use, in linear time."""
         return tuple(self.reasons.borders())
 
     @lazy
     def outside(self) -> tuple[Outside, ...]:
-        """Every op that is in no subgraph."""
+        """All ops that are in no subgraph."""
         return tuple(self.reasons.outside())
 
     @lazy
     def fingerprint(self) -> str:
-        """Tells whether another graph is the same, node for node."""
+        """A hash that is equal for graphs with the same nodes."""
         if self.written_fingerprint is not None:
             return self.written_fingerprint
         assert self.graph is not None
         return fingerprint(self.graph)
 
     def apply(self, g: Graph, subgraph_property: SubgraphProperty | Sequence[SubgraphProperty] | None = None) -> Graph:
-        """The graph partitioned as planned. The plan is checked again first.
+        """The graph partitioned as planned, after the plan is checked again.
 
         The calls are made by the properties that made the plan, or by those given here, found by name; a plan read from a file,
         applied without properties, makes plain calls."""
@@ -140,7 +140,7 @@ class Plan:
         return apply_plan(self, g, subgraph_property)
 
     def to_json(self) -> str:
-        """The plan as text, the same byte for byte for the same graph and options."""
+        """The plan as JSON, identical byte for byte for the same graph and options."""
         content = {
             "partita_plan": VERSION,
             "graph": self.graph_name,
@@ -155,7 +155,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:
-        """The plan that `to_json` wrote."""
+        """The plan in the output of `to_json`."""
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -201,7 +201,7 @@ class Plan:
         return "\n".join([*lines, *self.notes])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows."""
+        """Rich display in notebooks."""
         from partita.graph.pictures.html import bundle
         from partita.partition.notebook import plan_html
 
@@ -211,14 +211,14 @@ class Plan:
         return f"<Plan for {self.graph_name!r}: {counted(len(self.groups), 'subgraph')}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What pickling writes: the plan as JSON, without the graph and the properties, as `from_json` reads it."""
+        """The pickled form: the plan as JSON, without the graph and the properties, as `from_json` reads it."""
         return Plan.from_json, (self.to_json(),)
 
     def __copy__(self) -> Plan:
         return self
 
     def __deepcopy__(self, memo: Any) -> Plan:
-        return self  # the plan never changes, and says for which graph it was made
+        return self  # the plan is immutable, and refers to the graph it was made for
 
     def __eq__(self, other: object) -> bool:
         return self.to_json() == other.to_json() if isinstance(other, Plan) else NotImplemented

@@ -1,4 +1,4 @@
-"""What a partition did and why, for people: a summary, a table, a dictionary, and one node's story."""
+"""Report of a partition, for people: a summary, a table, a dictionary, and explanations of single nodes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class PartitionReport:
-    """`g.attrs["partition_report"]`. Nothing is worked out before it is asked for."""
+    """`g.attrs["partition_report"]`. Everything is computed on demand."""
 
     plan: Plan
-    """What was done."""
+    """The plan that was applied."""
     calls: tuple[str, ...]
     """The names of the calls in the graph, in the order of `groups`."""
 
@@ -36,21 +36,21 @@ class PartitionReport:
 
     @property
     def borders(self) -> tuple[Border, ...]:
-        """Every edge that ends at a subgraph's border, with its reason."""
+        """All edges that end at a subgraph's border, with reasons."""
         return self.plan.borders
 
     @property
     def outside(self) -> tuple[Outside, ...]:
-        """Every op that is in no subgraph, with its reason."""
+        """All ops that are in no subgraph, with reasons."""
         return self.plan.outside
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes about whatever else happened."""
+        """Further notes."""
         return self.plan.notes
 
     def renamed(self, calls: Sequence[str]) -> PartitionReport:
-        """The same with other names of the calls."""
+        """The same with other call names."""
         groups = tuple([attrs.evolve(group, name=name) for group, name in zip(self.groups, calls, strict=True)])
         reasons = self.plan.reasons
         if isinstance(reasons, Explanation):
@@ -58,10 +58,10 @@ class PartitionReport:
         return PartitionReport(attrs.evolve(self.plan, groups=groups, reasons=reasons), tuple(calls))
 
     def cycle_path(self, border: Border) -> tuple[str, ...] | None:
-        """For a border of rule "cycle": the way that would leave and come back, linear to find.
+        """The path by which a border of rule "cycle" would close a cycle, found in linear time.
 
-        If a walk passed a node over, and its subgraph became smaller later, or the closed node joined it after all, no
-        such way is left; then the result is the way between the node and the closed one. None if the graph has no way
+        If a walk passed a node over, and its subgraph became smaller later, or the closed node joined it after all, there
+        is no such path; then the result is the path between the node and the closed one. None if the graph has no path
         of either kind.
         """
         return self._cycle_path(border, self._finder())
@@ -80,7 +80,7 @@ class PartitionReport:
         return path if path is not None or passed is None else finder.path_between(*passed)
 
     def explain(self, node: str) -> str:
-        """Where the op went, and why each edge from it to a node outside its subgraph ends at a border."""
+        """The subgraph of the op, and the reason for each border between it and a node outside."""
         home = next((g for g in self.groups if node in g.nodes), None)
         out = next((o for o in self.outside if o.node == node), None)
         if home is None and out is None:
@@ -94,8 +94,8 @@ class PartitionReport:
         return "\n".join(lines)
 
     def _shared_constants(self, node: str, home: Group) -> Iterator[str]:
-        """The constants that an op which reads only constants shares with others of its subgraph: they are why it may
-        be there.
+        """The constants that an op which reads only constants shares with others of its subgraph: they are the reason why
+        it is there.
         """
         graph = self.plan.graph
         reads = graph[node].reads if graph is not None else ()
@@ -111,7 +111,7 @@ class PartitionReport:
                 yield f"  it reads only constants, and shares {constant.name!r} with {_some(tuple(others))}"
 
     def to_dict(self, paths: bool = False) -> dict[str, Any]:
-        """Everything as plain data; with `paths` also the way by which each cycle would go (slow on large graphs)."""
+        """Everything as plain data; with `paths` also the path of each cycle (slow on large graphs)."""
         borders = [attrs.asdict(border) for border in self.borders]
         if paths:
             finder = self._finder()
@@ -130,7 +130,7 @@ class PartitionReport:
         }
 
     def to_table(self, most: int = 30) -> Table:
-        """The subgraphs and what stayed outside, for a terminal, by rich."""
+        """The subgraphs and the ops outside, for a terminal, by rich."""
         from rich.table import Table
         from rich.text import Text
 
@@ -150,7 +150,7 @@ class PartitionReport:
         return self.to_table()
 
     def print(self, most: int = 30) -> None:
-        """Print the table, with at most so many of the subgraphs."""
+        """Prints the table, with at most `most` subgraphs."""
         import rich
 
         rich.print(self.to_table(most))
@@ -178,7 +178,7 @@ class PartitionReport:
         return "\n".join([*lines, *self.notes])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows."""
+        """Rich display in notebooks."""
         from partita.graph.pictures.html import bundle
         from partita.partition.notebook import report_html
 

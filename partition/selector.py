@@ -1,4 +1,4 @@
-"""Selectors: which nodes a subgraph may start at, and which edges it may follow."""
+"""Selectors: the nodes at which a subgraph may start, and the edges that it may follow."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from partita.graph.node import Node
 from partita.partition.errors import WrongAnswer, not_a
 
 Labeler = Callable[[Node], Hashable | None]
-"""Gives the label of the subgraphs that a node may be in (True, or a device); None if it may be in none."""
+"""Returns the label of the subgraphs that a node may be in (True, or a device), or None."""
 
 
 QUESTIONS = ("select", "select_input", "select_output")
-"""The methods of a selector that answer yes or no."""
+"""The methods of a selector that return a bool."""
 
 
 class SubgraphSelector:
@@ -26,40 +26,40 @@ class SubgraphSelector:
     """
 
     stateless: bool = False
-    """True promises that the answers depend on the nodes alone. Then one selector serves the whole graph, `select` says which
-    nodes may be in a subgraph at all, and an edge u→v is followed if `select_output(u, v)` and `select_input(v, u)` agree."""
+    """True if the answers depend on the nodes alone. Then one selector serves the whole graph, `select` returns whether a
+    node may be in a subgraph at all, and an edge u→v is followed if `select_output(u, v)` and `select_input(v, u)` are true."""
 
     def select(self, node: Node) -> bool:
-        """May a subgraph start here?"""
+        """True if a subgraph may start at the node."""
         raise NotImplementedError("a selector has to define select(node)")
 
     def select_input(self, cur: Node, new: Node) -> bool:
-        """May `new`, which makes a value that `cur` reads, join the subgraph that `cur` is in?"""
+        """True if `new`, a producer of a value that `cur` reads, may join the subgraph of `cur`."""
         return False
 
     def select_output(self, cur: Node, new: Node) -> bool:
-        """May `new`, which reads a value that `cur` makes, join the subgraph that `cur` is in?"""
+        """True if `new`, a consumer of a value of `cur`, may join the subgraph of `cur`."""
         return False
 
     def filter(self, candidates: list[Node]) -> list[Node]:
-        """The last word: the candidates, in topological order, that are to stay.
+        """The final choice: the candidates, in topological order, that are kept.
 
         It may take the graph too: `filter(self, graph, candidates)`, as in MXNet, or `filter(self, candidates, graph=None)`."""
         return candidates
 
     def why_not(self, node: Node) -> str | None:
-        """Why `select` says no to the node, in words for the report; None: there is nothing to add to that."""
+        """The reason why `select` refuses the node, in words for the report, or None."""
         return None
 
     def reset(self) -> None:
-        """Called before a second growth from the same seed (the first closed a cycle). Forget what was seen since `select`."""
+        """Called before a second growth from the same seed (the first closed a cycle). Drop all state since `select`."""
 
     def op_names(self) -> Iterable[str]:
-        """The names of ops that it looks for, if it does: the report notes those that no op has."""
+        """The names of ops that it selects, if any: the report notes those that no op has."""
         return ()
 
     def labeler(self) -> Labeler | None:
-        """If every answer is "both nodes have the same label", what labels them: then no edge needs to be asked about."""
+        """The labels, if every answer is "both nodes have the same label": then no method has to be called per edge."""
         return None
 
     def __or__(self, other: SubgraphSelector) -> SubgraphSelector:
@@ -79,7 +79,7 @@ class SubgraphSelector:
 
 
 class ContainOpSelector(SubgraphSelector):
-    """Nodes of certain ops, nodes that a predicate likes, or (no argument) nodes whose affinity equals the seed's.
+    """Selects nodes of certain ops, nodes that satisfy a predicate, or (no argument) nodes whose affinity equals the seed's.
 
     A plain op name means ONNX's own op; one of another domain is written "domain::Op".
 
@@ -90,7 +90,7 @@ class ContainOpSelector(SubgraphSelector):
     stateless = True
 
     def __init_subclass__(cls, **keywords: object) -> None:
-        """A subclass that answers in its own way may keep state, unless it says `stateless = True` itself."""
+        """Makes subclasses that override an answer stateful, unless they set `stateless = True`."""
         super().__init_subclass__(**keywords)
         if "stateless" not in cls.__dict__ and not {*QUESTIONS, "reset"}.isdisjoint(cls.__dict__):
             cls.stateless = False
@@ -103,9 +103,9 @@ class ContainOpSelector(SubgraphSelector):
                 remedy=f"Write ContainOpSelector({{{ops!r}}})" if isinstance(ops, str) else "Give names, a predicate or nothing",
             )
         self.predicate: Callable[[Node], bool] | None = ops if callable(ops) else None
-        """The predicate on nodes, if it was given one."""
+        """The predicate on nodes, if given."""
         self.ops: frozenset[tuple[str, str]] | None = None
-        """The (domain, op) pairs, if it was given op names."""
+        """The (domain, op) pairs, if op names were given."""
         if ops is not None and not callable(ops):
             self.ops = frozenset(domain_and_op(name) for name in ops)
 
@@ -114,7 +114,7 @@ class ContainOpSelector(SubgraphSelector):
 
     @property
     def by_affinity(self) -> bool:
-        """Does it go by the seed's affinity?"""
+        """True if it selects by the seed's affinity."""
         return self.ops is None and self.predicate is None
 
     def select(self, node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""Constants connect: an op that reads only constants belongs to whatever else on its device reads one of them."""
+"""Grouping by shared constants: an op that reads only constants joins a group on its device that reads one of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partita.partition import growth
 from partita.partition.op_index import OpIndex
 
 NEAREST = 8
-"""A group is joined with at most this many groups on either side, in the order of their first readers, for one
+"""Maximum number of groups on either side, in the order of their first readers, that a group is joined with for one
 constant.
 """
 
@@ -25,13 +25,13 @@ class Reader:
     name: int
     """Its first op."""
     size: int
-    """How many ops it has."""
+    """Number of its ops."""
     alone: bool = False
-    """Does one of its ops read the constant, and nothing but constants?"""
+    """True if one of its ops reads the constant, and nothing but constants."""
 
 
 def join_at_constants(index: OpIndex, groups: Groups, labels: Sequence[Label], fixed: Groups) -> Groups:
-    """Merge groups of one label that share a constant, if an op of one of them reads it and reads nothing but
+    """Merges groups of one label that share a constant, if an op of one of them reads it and nothing but
     constants, and if that closes no cycle.
 
     Near-linear.
@@ -45,7 +45,7 @@ def join_at_constants(index: OpIndex, groups: Groups, labels: Sequence[Label], f
 
 
 def _bonds(index: OpIndex, groups: Groups, labels: Sequence[Label]) -> list[tuple[int, int]]:
-    """Pairs of ops in different groups to be joined, each named by the first op of its group."""
+    """Pairs of groups to be joined, each named by its first op."""
     constants = index.read_alone()
     if not constants:
         return []
@@ -63,7 +63,7 @@ def _bonds(index: OpIndex, groups: Groups, labels: Sequence[Label]) -> list[tupl
 
 
 def _nearest_pairs(readers: Sequence[Reader]) -> list[tuple[int, int]]:
-    """Each group that has such an op with those near it: larger ones first, then earlier ones."""
+    """Pairs of each group with such an op and those near it: larger ones first, then earlier ones."""
     pairs = []
     for i, reader in enumerate(readers):
         if reader.alone:

@@ -1,4 +1,4 @@
-"""Putting the calls into the graph: one rewriting of the whole, in the order that the checker found."""
+"""Insertion of the calls into the graph: one rewrite of the whole, in the order from the checker."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class _Splicer:
         self.chosen = chosen
         self.adjusted = adjusted
         self.kept: list[Node] = []
-        self.foreign = bool(adjusted)  # may there be nodes that are not known?
+        self.foreign = bool(adjusted)  # True if there may be unknown nodes
         self.nodes: dict[Node, Node] = {}  # the new node for one that changed or that is inside a call
         self.values: dict[tuple[int, int], NodeEntry] = {}  # the new value for one that leaves a call
-        self.value_names: set[str] | None = None  # names in the graph and in what its calls read, when needed
+        self.value_names: set[str] | None = None  # names in the graph and of its calls' inputs, on demand
 
     def value(self, entry: NodeEntry) -> NodeEntry:
         """The new graph's value for a value of the old graph."""
@@ -51,7 +51,7 @@ class _Splicer:
         return self.values.get((id(entry.node), entry.index)) or NodeEntry(node, entry.index)
 
     def keep(self, v: int) -> None:
-        """An op outside: as it was, or reading the new values."""
+        """Keeps an op outside of calls, reading the new values."""
         old = self.index.nodes[v]
         base = self.adjusted.get(v, old)
         changes: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class _Splicer:
         return tuple(dict.fromkeys(self.nodes.get(other, other) for other in nodes))
 
     def put_call(self, chosen: Chosen) -> None:
-        """A group's call, connected."""
+        """Inserts a group's call, connected."""
         assert chosen.built is not None
         nodes = self.index.nodes
         members = [nodes[v] for v in chosen.members]
@@ -90,7 +90,7 @@ class _Splicer:
         changes: dict[str, Any] = {"place": first.place}
         node = built.node
         if node.reads:
-            self.foreign = True  # the node may have brought a constant along
+            self.foreign = True  # the node may have a new constant
             inputs = tuple([None if e is None else self.value(e) for e in node.inputs])
             node = node.evolve(inputs=inputs, captures=tuple(map(self.value, node.captures)))
         if hooks.overrides("connect_subgraph_inputs"):
@@ -124,7 +124,7 @@ class _Splicer:
         return final
 
     def _free(self, name: str) -> str:
-        """The name of an output that stands for no value of the subgraph, or one made of it that no value bears."""
+        """The name of an output that is no value of the subgraph, changed if it is taken."""
         if not name:
             return name
         if self.value_names is None:
@@ -134,7 +134,7 @@ class _Splicer:
         return unique(name, self.value_names)
 
     def _connected(self, chosen: Chosen, created: Node, entries: tuple[NodeEntry, ...], members: list[Node]) -> Node:
-        """The node as `connect_subgraph_inputs` connects it."""
+        """The node, connected by `connect_subgraph_inputs`."""
         hooks, hook, first = chosen.hooks, "connect_subgraph_inputs", members[0]
         node = hooks.call(hook, first, hooks.property.connect_subgraph_inputs, created, entries)
         if not isinstance(node, Node):
@@ -145,7 +145,7 @@ class _Splicer:
         return node
 
     def _check_count(self, chosen: Chosen, node: Node, inputs: Sequence[NodeEntry | None], first: Node) -> None:
-        """A call binds each input of its body, which may be another than the one shown; an op takes what its schema says."""
+        """Checks the number of inputs: a call binds each input of its body, which may be a new one; an op follows its schema."""
         connects = chosen.hooks.overrides("connect_subgraph_inputs")
         hook = "connect_subgraph_inputs" if connects else "create_subgraph_node"
         if node.subgraph is not None:
@@ -162,7 +162,7 @@ class _Splicer:
                 raise chosen.hooks.error(hook, first, cause, remedy)
 
     def _outputs(self, chosen: Chosen, built: BuiltCall, node: Node, first: Node) -> list[int]:
-        """Which of the node's outputs stands for each value that leaves."""
+        """The index among the node's outputs of each value that leaves."""
         hooks, hook, wanted = chosen.hooks, "connect_subgraph_outputs", len(built.draft.exits)
         kind = f"{wanted} values of the node"
         entries = hooks.call_for_list(hook, first, kind, hooks.property.connect_subgraph_outputs, node, built.body.outputs)
@@ -177,7 +177,7 @@ class _Splicer:
         return slots
 
     def finish(self) -> Graph:
-        """The new graph. Constants that only the bodies read are no longer in it; those that nothing ever read are."""
+        """The new graph. Constants that only the bodies read are removed; those that nothing ever read are kept."""
         graph = self.index.graph
         outputs = [self.value(entry) for entry in graph.outputs]
         read = {entry.node for entry in outputs}

@@ -1,4 +1,4 @@
-"""How a watch is shown: as text, as a picture of one step, and in a notebook as a picture to step through."""
+"""Display of a watch: as text, as a picture of one step, and in a notebook as a picture to step through."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from partita.partition.watching import Frame, Watch
 
 MOST_LINES = 300
-"""The number of steps that are printed."""
+"""Maximum number of steps that are printed."""
 
 MOST_STEPS = 200
-"""A picture goes through no more steps than this. A longer watch, and one of more than MOST_OPS, is shown by one growth."""
+"""Maximum number of steps in a picture. Of a longer watch, and one of more than MOST_OPS, one growth is shown."""
 
 PLAIN = "white"
-"""The colour of an op that nothing has happened to."""
+"""The colour of an op without an event."""
 
 SELECTED, REJECTED = "#fdbf6f", "#fb9a99"
-"""Colours of the growing subgraph, and of what it refused."""
+"""Colours of the growing subgraph, and of refused ops."""
 
 FINISHED = ("#a6cee3", "#b2df8a", "#cab2d6", "#8dd3c7", "#d9d9d9", "#fccde5")
 """Colours of complete subgraphs, in turn."""
 
 
 def text(watch: Watch) -> str:
-    """A line for each step, and the two sets."""
+    """One line per step, with both sets."""
     lines = [f"{watch.graph.name}: growth {watch.growth}, {len(watch.frames)} steps"]
     for i, frame in enumerate(watch.frames[:MOST_LINES], 1):
         sets = f"{_set(frame.selected)}" + (f"  rejected {_set(frame.rejected)}" if frame.rejected else "")
@@ -49,7 +49,7 @@ def svg(watch: Watch, step: int) -> str:
 
 
 def _drawn(watch: Watch, classes: dict[str, str], style: str = "") -> str:
-    """The ops that are shown, each with its class."""
+    """The picture of the shown ops, each with its class."""
     return layered_svg(
         watch.graph,
         lambda node: None,
@@ -60,7 +60,7 @@ def _drawn(watch: Watch, classes: dict[str, str], style: str = "") -> str:
 
 
 def mimebundle(watch: Watch) -> dict[str, str]:
-    """Text; and HTML: of a graph or a watch that is too large for one picture, that of its first growth."""
+    """Text, and HTML: of a graph or a watch that is too large for one picture, its first growth."""
     ops = sum(node.is_op for node in watch.graph.nodes)
     if watch.ops is not None or (len(watch.frames) <= MOST_STEPS and ops <= MOST_OPS):
         return {"text/plain": text(watch), "text/html": html(watch)}
@@ -76,7 +76,7 @@ def mimebundle(watch: Watch) -> dict[str, str]:
 
 
 def html(watch: Watch) -> str:
-    """A picture, a button for each step, and what happened in it. Styles alone do the work: there is no program in it."""
+    """A picture, and a button and text per step. Implemented by CSS alone, without scripts."""
     mark = "w" + hashlib.sha256(text(watch).encode()).hexdigest()[:10]
     classes, frames = _classes(watch, mark), watch.frames[:MOST_STEPS]
     inputs, labels, steps, rules = [], [], [], [_layout(mark), _playing(mark, frames, classes)]
@@ -119,8 +119,8 @@ def _layout(mark: str) -> str:
 
 
 def _playing(mark: str, frames: Sequence[Frame], classes: dict[str, str]) -> str:
-    """Styles that show one step after the other while "play" is on, a second each: the texts lie upon each other, and each box
-    has the colours of all steps.
+    """CSS that shows one step after the other while "play" is on, one second each: the texts overlap, and each box
+    is animated through the colours of all steps.
     """
     on, once = f"#{mark}-play:checked~div", f"{len(frames)}s step-end infinite"
     end = f"{100 / len(frames):.4f}%"
@@ -142,7 +142,7 @@ def _playing(mark: str, frames: Sequence[Frame], classes: dict[str, str]) -> str
 
 
 def _changes(frames: Sequence[Frame], classes: dict[str, str]) -> dict[str, list[tuple[int, str]]]:
-    """For each op that has a colour at some step, the steps at which it changes."""
+    """The colour changes of each op, as (step, colour)."""
     changes: dict[str, list[tuple[int, str]]] = {}
     for i, frame in enumerate(frames):
         coloured = _colours(frame, classes)
@@ -161,21 +161,21 @@ def _legend() -> str:
 
 
 def _classes(watch: Watch, mark: str) -> dict[str, str]:
-    """The class of each op that is shown."""
+    """The CSS class of each shown op."""
     ops = None if watch.ops is None else set(watch.ops)
     shown = ((i, node) for i, node in enumerate(watch.graph.nodes) if node.is_op and (ops is None or node.name in ops))
     return {node.name: f"{mark}-n{i}" for i, node in shown}
 
 
 def _colours(frame: Frame, classes: dict[str, str]) -> dict[str, str]:
-    """The colour of each op that has one after a step, of those that are shown."""
+    """The colour of each shown op that has one after a step."""
     coloured = {name: FINISHED[k % len(FINISHED)] for k, group in enumerate(frame.finished) for name in group}
     coloured |= dict.fromkeys(frame.rejected, REJECTED) | dict.fromkeys(frame.selected, SELECTED)
     return {name: colour for name, colour in coloured.items() if name in classes}
 
 
 def _rules(frame: Frame, classes: dict[str, str], within: str) -> str:
-    """Styles that colour the boxes as they are after a step."""
+    """CSS for the colours of the boxes after a step."""
     by_colour: dict[str, list[str]] = {}
     for name, colour in _colours(frame, classes).items():
         by_colour.setdefault(colour, []).append(f"{within} .{classes[name]} rect")

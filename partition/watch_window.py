@@ -1,4 +1,4 @@
-"""One growth out of a watch of a large graph: its steps, and the part of the graph around the op that it began at."""
+"""One growth of a watch of a large graph: its steps, and the part of the graph around its seed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from partita.partition.watching import Frame, Watch
 
 MOST_OPS = 80
-"""A picture of a growth shows no more ops than this: first those that the growth came to, then those nearest to its seed."""
+"""Maximum number of ops in a picture of a growth: first those that the growth met, then those nearest to its seed."""
 
 REACH = 2
-"""So many edges from an op that the growth came to lies what is shown around it."""
+"""Distance in edges from the ops that the growth met up to which others are shown."""
 
 
 def around(watch: Watch, name: str | None = None) -> Watch:
-    """The growth that began at this op, or else the first that took it or refused it; without a name, the first of all.
+    """The growth that began at this op, or else the first that accepted or refused it; without a name, the first of all.
 
     Linear in the graph and in the steps."""
     run = _run(watch, name)
@@ -38,7 +38,7 @@ def seeds(frames: Sequence[Frame]) -> list[str]:
 
 
 def _run(watch: Watch, name: str | None) -> list[Frame]:
-    """The steps of one growth, which follow each other."""
+    """The consecutive steps of one growth."""
     runs = [(seed, list(run)) for seed, run in groupby(watch.frames, key=lambda frame: frame.seed) if seed]
     if name is None and runs:
         return runs[0][1]
@@ -61,12 +61,12 @@ def _not_met(watch: Watch, name: str | None, begun: Sequence[str]) -> PartitionE
 
 
 def _came_to(run: Sequence[Frame]) -> list[str]:
-    """The ops that a growth took or refused, in the order in which it met them."""
+    """The ops that a growth accepted or refused, in order."""
     return list(dict.fromkeys(chain.from_iterable(chain((frame.seed,), frame.selected, frame.rejected) for frame in run)))
 
 
 def _window(graph: Graph, names: Sequence[str]) -> Iterator[str]:
-    """These ops and those around them, as many as a picture shows."""
+    """These ops and those around them, up to the limit of a picture."""
     shown = dict.fromkeys(names[:MOST_OPS])
     rim: list[Node] = [graph[name] for name in shown]
     for _ in range(REACH):
@@ -76,7 +76,7 @@ def _window(graph: Graph, names: Sequence[str]) -> Iterator[str]:
 
 
 def _beside(graph: Graph, nodes: Iterable[Node]) -> list[Node]:
-    """The ops that these read from, and those that read from them; each once."""
+    """The producers and consumers of these ops, each once."""
     beside: dict[Node, None] = {}
     for node in nodes:
         beside |= dict.fromkeys(entry.node for entry in node.reads if entry.node.is_op)

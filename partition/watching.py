@@ -1,4 +1,4 @@
-"""Watching a selector at work: every step of a growth, with what is selected and what is rejected so far."""
+"""Watching a selector: every step of a growth, with the ops selected and rejected so far."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partita.partition.selector import SubgraphSelector
 from partita.partition.with_types import with_types
 
 Watched = SubgraphSelector | SubgraphProperty | Callable[[], SubgraphSelector]
-"""A selector without state, a selector's class (or a function that makes one), or a property."""
+"""A stateless selector, a selector's class (or a function that makes one), or a property."""
 
 
 @attrs.frozen(slots=True)
@@ -27,20 +27,20 @@ class Frame:
     """One step."""
 
     text: str
-    """What happened."""
+    """The event."""
     selected: tuple[str, ...]
     """The ops in the growing subgraph, in the order of joining."""
     rejected: tuple[str, ...]
-    """The ops that this growth refused, or may not have any more."""
+    """The ops that this growth refused, or that are excluded from it."""
     finished: tuple[tuple[str, ...], ...]
-    """The subgraphs that are complete."""
+    """The complete subgraphs."""
     seed: str = ""
-    """The op that the growing subgraph began at; empty between two growths."""
+    """The seed of the growing subgraph; empty between two growths."""
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class Watch:
-    """All steps. Print it, or let a notebook show it: there one goes from step to step on a picture of the graph."""
+    """All steps. Print it, or display it in a notebook, which steps through a picture of the graph."""
 
     graph: Graph
     """The graph that was watched."""
@@ -49,9 +49,9 @@ class Watch:
     frames: tuple[Frame, ...]
     """The steps in order."""
     groups: tuple[tuple[str, ...], ...]
-    """The subgraphs that came of it, by first op."""
+    """The resulting subgraphs, by first op."""
     ops: tuple[str, ...] | None = None
-    """The ops that a picture shows; None: all."""
+    """The ops shown in a picture; None for all."""
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -60,14 +60,14 @@ class Watch:
         return self.frames[step]
 
     def around(self, name: str | None = None) -> Watch:
-        """One growth alone, with the part of the graph around it: the growth that began at this op, or else the first that came
-        to it; without a name, the first. A notebook shows a large graph so."""
+        """One growth, with the part of the graph around it: the growth that began at this op, or else the first that
+        met it; without a name, the first. Notebooks display large graphs this way."""
         from partita.partition.watch_window import around
 
         return around(self, name)
 
     def svg(self, step: int = -1) -> str:
-        """The graph as it was after one step, as SVG."""
+        """The graph after one step, as SVG."""
         from partita.partition.watch_view import svg
 
         return svg(self, step)
@@ -78,7 +78,7 @@ class Watch:
         return text(self)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, str]:
-        """What a notebook shows."""
+        """Rich display in notebooks."""
         from partita.partition.watch_view import mimebundle
 
         return mimebundle(self)
@@ -88,10 +88,10 @@ class Watch:
 
 
 def watch(graph: Graph, selector: Watched, growth: str | None = None) -> Watch:
-    """Let subgraphs grow and write down every step; the graph is not changed.
+    """Grows subgraphs and records every step; the graph is not changed.
 
-    `growth` is "walk" (edge by edge, as the selector is asked) or "seed" (candidates with a rejected list and rollback); by
-    default "seed" for a selector without state, else "walk". The faster growths have no such steps."""
+    `growth` is "walk" (edge by edge, by calls of the selector) or "seed" (candidates with a rejected list and rollback); by
+    default "seed" for a stateless selector, else "walk". The faster growths have no such steps."""
     subject = _property(selector)
     typed = with_types(require_graph(graph))
     index = build_op_index(typed.graph)
@@ -144,7 +144,7 @@ class _Made(SubgraphProperty):
 
 
 class _Steps:
-    """The frames so far, and the sets that the next one shows."""
+    """The frames so far, and the sets of the next one."""
 
     def __init__(self, index: OpIndex) -> None:
         self._nodes = index.nodes

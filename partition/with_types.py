@@ -1,4 +1,4 @@
-"""The types of a graph that has none, found once: so that selectors, properties and devices see shapes and element types."""
+"""Inference of missing types, done once per graph, so that selectors, properties and devices see shapes and element types."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Notes = tuple[str, ...]
 
 @attrs.frozen(slots=True, eq=False)
 class Typed:
-    """The typed graph that is partitioned, and what it came from."""
+    """The typed graph that is partitioned, and its source."""
 
     graph: Graph
     """The graph with types."""
     source: Graph
-    """The graph that was given: the same object where there was nothing to infer."""
+    """The original graph: the same object if there was nothing to infer."""
     notes: Notes = ()
     """Notes on what could not be inferred."""
     inferred: bool = True
-    """Were types asked for?"""
+    """True if types were requested."""
 
 
 def with_types(g: Graph, infer_types: bool = True, properties: Sequence[SubgraphProperty] | None = None) -> Typed:
-    """The graph as InferType leaves it; the graph itself where its values have types already, or none are asked for,
-    or none of the properties looks at any.
+    """The graph with types as by InferType; the graph itself if it has types already, none are requested,
+    or no property uses them.
 
-    The nodes are copies where a type is new. The inference runs once for each graph object, which keeps the result; affinities
-    are those that the graph's nodes have now. Linear."""
+    Nodes are copied if a type is new. The inference runs once per graph object, which caches the result; affinities
+    are the current ones of the graph's nodes. Linear."""
     looked_at = properties is None or any(map(looks_at_types, properties))
     if not (infer_types and looked_at and _lacks_types(g)):
         return Typed(g, g, inferred=infer_types)
@@ -53,7 +53,7 @@ def with_types(g: Graph, infer_types: bool = True, properties: Sequence[Subgraph
 
 
 class TypedBodies:
-    """The graphs inside a graph, with their types."""
+    """The graphs inside a graph, with types."""
 
     def __init__(self, typed: Typed) -> None:
         self._typed = typed
@@ -67,7 +67,7 @@ class TypedBodies:
                 waiting += [(own, other) for pairs in bodies for (_, own), (_, other) in pairs]
 
     def of(self, body: Graph, changed: Graph) -> Typed:
-        """A graph inside, after its own bodies changed, with the types that it has."""
+        """A graph inside, after its own bodies changed, with its types."""
         copy = self._copies.get(body)
         shown = changed if copy is None else _with_types_of(changed, copy)
         return attrs.evolve(self._typed, graph=shown, source=changed)
@@ -78,7 +78,7 @@ def _same_names(a: Graph, b: Graph) -> bool:
 
 
 def _with_types_of(g: Graph, typed: Graph) -> Graph:
-    """The graph with the types of another, whose nodes are the same."""
+    """The graph with the types of another with the same nodes."""
     known = {node.name: node.output_types for node in typed.nodes}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -89,7 +89,7 @@ def _with_types_of(g: Graph, typed: Graph) -> Graph:
 
 
 def _lacks_types(g: Graph) -> bool:
-    """Is there an op's value without a type, in a graph that was not inferred yet and has any type to begin with?"""
+    """True if an op's value lacks a type, in a graph that was not inferred yet and has some type to begin with."""
     if any(isinstance(g.attrs.get(key), TypeView) for key in ("shape", "dtype")):
         return False
     ops_lack = any(
@@ -100,7 +100,7 @@ def _lacks_types(g: Graph) -> bool:
 
 
 def _inferred(g: Graph) -> tuple[Graph, Notes]:
-    """The graph with all the types that can be found. One that contradicts itself is partitioned all the same."""
+    """The graph with all types that can be inferred. A graph with contradictions is partitioned nevertheless."""
     bare = g.evolve(attrs={})
     try:
         return apply_pass(bare, "InferType", verify=False), ()
@@ -113,7 +113,7 @@ def _inferred(g: Graph) -> tuple[Graph, Notes]:
 
 
 def _with_affinities(twin: Graph, g: Graph) -> Graph:
-    """The typed graph anew, with the affinities that the graph's nodes have: nodes that others may hold are left alone."""
+    """A copy of the typed graph with the current affinities of the graph's nodes: shared nodes are not changed."""
     wanted = {typed: node.affinity for typed, node in zip(twin.nodes, g.nodes, strict=True)}
 
     def visit(node: Node, rewriter: Rewriter) -> None:

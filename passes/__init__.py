@@ -1,4 +1,4 @@
-"""The pass manager, and the passes that are not partitioning: one file each, named by a verb."""
+"""The pass manager, and all passes other than partitioning: one file each, named by a verb."""
 
 from partita.passes import (  # noqa: F401  importing a pass registers it
     convert_opset,
@@ -14,7 +14,7 @@ from partita.passes import (  # noqa: F401  importing a pass registers it
     save_json,
     simplify_identities,
 )
-from partita.passes.manager import apply_pass
+from partita.passes.manager import apply_pass, watch_passes
 from partita.passes.pipeline import DEFAULT, optimize
 from partita.passes.plan_memory import MemoryPlan
 from partita.passes.registry import (
@@ -45,4 +45,5 @@ __all__ = [
     "register_pipeline",
     "settings",
     "unregister_pass",
+    "watch_passes",
 ]

@@ -1,4 +1,4 @@
-"""A change of one graph, carried into all graphs inside it."""
+"""Application of a change to a graph and all graphs inside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 
 
 def everywhere(g: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """`change` applied to every body, innermost first, and to the graph itself; a body that several nodes share, once."""
+    """Applies `change` to every body, innermost first, and to the graph itself; a shared body is changed once."""
     done: dict[int, Graph] = {}
 
     def once(graph: Graph) -> Graph:
@@ -22,29 +22,29 @@ def everywhere(g: Graph, change: Callable[[Graph], Graph]) -> Graph:
         rewriter.keep(node, map_bodies(rewriter.rebuilt(node), once))
 
     changed = once(g)
-    done.clear()  # The two functions hold each other, and with them what they know, until the collector comes by.
+    done.clear()  # The two functions form a reference cycle, which keeps this alive until garbage collection.
     return changed
 
 
 def has_bodies(g: Graph) -> bool:
-    """Is there a graph inside this one?"""
+    """True if there is a graph inside this one."""
     return any(node.subgraph is not None or holds_body(node) for node in g.nodes)
 
 
 def holds_body(node: Node) -> bool:
-    """Has the node a body among its attributes, as If, Loop and Scan have?"""
+    """True if the node has a body among its attributes, as If, Loop and Scan have."""
     return bool(node.attrs) and any(isinstance(value, Body) for value in node.attrs.values())
 
 
 def control_targets(g: Graph) -> frozenset[Node]:
-    """The nodes that some other has to come after: they stay what they are."""
+    """The nodes with control dependents, which must not be changed."""
     return frozenset(target for node in g.nodes if node.after for target in node.after)
 
 
 def without_captures(node: Node, gone: Mapping[int, Node | None]) -> Node:
-    """The node without the captures of these numbers.
+    """The node without the captures with these indices.
 
-    In its bodies the given constant stands for each; None for a capture that nothing reads.
+    In its bodies each is replaced by the given constant; None is for a capture that nothing reads.
     """
     count = len(node.captures)
 

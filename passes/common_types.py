@@ -1,4 +1,4 @@
-"""One body for calls with inputs of several types: it states what is true in all of them."""
+"""One body for calls with inputs of several types: its types are those that hold for all calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partita.graph.types import SparseTensorType, TensorType, Type
 
 
 def with_bodies(g: Graph, variants: Mapping[Graph, Sequence[Graph]]) -> Graph:
-    """The graph whose calls have typed bodies: for each body one, made of its variants, which differ in types alone."""
+    """The graph with typed bodies of calls: one per body, merged from its variants, which differ in types only."""
     done: dict[Graph, Graph] = {}
 
     def settled(body: Graph) -> Graph:
@@ -49,7 +49,7 @@ def with_bodies(g: Graph, variants: Mapping[Graph, Sequence[Graph]]) -> Graph:
 
 
 def _common(known: Type | None, others: Sequence[Type | None]) -> Type | None:
-    """The type that says what all these types agree on."""
+    """The most specific type that all these types agree on."""
     for other in others:
         if known != other:
             known = _common_of_two(known, other)

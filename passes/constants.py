@@ -1,4 +1,4 @@
-"""What several passes ask of constants, and how they make new ones."""
+"""Helpers for constants that several passes share."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from partita.graph.node import Node, NodeEntry
 
 
 def as_constant(entry: NodeEntry | None) -> np.ndarray[Any, Any] | None:
-    """The array, if the value is a constant."""
+    """The array of a constant; None for other values."""
     return None if entry is None else entry.node.value
 
 
 def ints(node: Node, i: int, attribute: str) -> list[int] | None:
-    """The integers that old opsets give as an attribute and new ones as input `i`; None if they are absent or not
+    """Integers that are an attribute in old opsets and input `i` in new ones; None if they are absent or not
     constant.
     """
     if attribute in node.attrs:
@@ -29,7 +29,7 @@ def ints(node: Node, i: int, attribute: str) -> list[int] | None:
 
 
 class Namer:
-    """Names for new nodes and their values that nothing in the graph bears yet."""
+    """Makes names for new nodes and values that are unused in the graph."""
 
     def __init__(self, g: Graph) -> None:
         self._taken = _all_names(g)
@@ -39,12 +39,12 @@ class Namer:
 
 
 def made_constant(array: np.ndarray[Any, Any], name: str, like: Node) -> Node:
-    """A constant with the place of a node in the order, and with its affinity."""
+    """A constant with the place and affinity of a node."""
     return constant(array, name=name).evolve(place=like.place, affinity=like.affinity)
 
 
 def _all_names(g: Graph) -> set[str]:
-    """The names of nodes and values, in the bodies too (those of nodes are unique over all of them)."""
+    """The names of nodes and values, including those in bodies (those of nodes are unique over all of them)."""
     return {
         name for graph in graphs_in(g) for node in graph.nodes for name in (node.name, *node.output_names)
     }

@@ -1,5 +1,5 @@
-"""Picks the contradictions among the complaints of ONNX's strict inference, which also complains where a type is
-unknown.
+"""Finds the contradictions among the errors of ONNX's strict inference, which also reports unknown
+types.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DECLARED = "Correct the declared type, or leave it out: it follows by itself. In
 
 
 def contradiction(complaints: str, graph: Any) -> TypeMismatch | None:
-    """The first complaint that contradicts what is known, as an error; None if there is none.
+    """The first error that contradicts known types, or None.
 
     `graph` is the GraphProto as far as it could be inferred. A node that reads a value of unknown type contradicts nothing."""
     silent = set(_untold(graph, set()))
@@ -32,30 +32,30 @@ def contradiction(complaints: str, graph: Any) -> TypeMismatch | None:
 
 
 class DeclaredMismatch(TypeMismatch):
-    """What a graph declares of a value is not what follows."""
+    """A declared type differs from the inferred one."""
 
 
 def refuted(complaints: str) -> frozenset[str] | None:
-    """The names of the nodes for which ONNX says that a declared type is not the inferred one; None if its text names
-    no such node.
+    """The names of the nodes for which ONNX reports that a declared type differs from the inferred one; None if its text
+    names no such node.
     """
     lines = [line for line in complaints.splitlines() if _CLAIM.search(line)]
     return frozenset(name for line in lines for name in _NODE.findall(line)) if lines else None
 
 
 _CLAIM = re.compile(r"differs? (in .* )?from existing|and existing shape differ|existing=|existing output type")
-"""The text that ONNX writes where it infers another type than the one that was there."""
+"""ONNX's messages for a declared type that differs from the inferred one."""
 
 _UNCOUNTED = re.compile(r"Number of elements of input '(sizes|scales)' \(0\)|Integer overflow in .* during data propagation")
-"""What ONNX writes of a Resize whose sizes are a vector of unknown length, which it takes for zero, and of an overflow of whole
-numbers, which count on from the other end."""
+"""ONNX's messages for a Resize whose sizes are a vector of unknown length, which it takes for zero, and for an integer
+overflow, which is to wrap around."""
 
-# A Constant without a name stands in a function body of ONNX's own: that of MeanVarianceNormalization has an error.
+# A Constant without a name is in a function body of ONNX's own: that of MeanVarianceNormalization has an error.
 _NODE = re.compile(r"\(op_type:[^,()]*, node name: (.*?)\): ")
 
 
 def _untold(graph: Any, outer: set[str]) -> Iterator[str]:
-    """The names of the nodes that read values of unknown type, in bodies too."""
+    """The names of the nodes that read values of unknown type, including those in bodies."""
     known = outer | {item.name for item in graph.initializer}
     known.update(
         item.name
@@ -77,7 +77,7 @@ def _is_told(proto: Any) -> bool:
 
 
 def _mismatch(text: str) -> TypeMismatch:
-    """ONNX's message as an error whose `where` is the first node that the message names."""
+    """ONNX's message as an error whose `where` is the first node in the message."""
     match = re.search(r"\(op_type:\s*([^,)]*)(?:, node name: (.*?))?\): *(.*)", text)
     if match is None:
         return TypeMismatch(f"types contradict each other: {text.strip()}", remedy=REMEDY)

@@ -1,4 +1,4 @@
-"""ConvertOpset: the same graph in the ops of another version of ONNX's own domain."""
+"""ConvertOpset: converts a graph to another version of ONNX's own domain."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
 from partita.graph.ops import spec_of
 from partita.graph.ops.fragile import is_fragile
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
 from partita.passes.bodies import control_targets
@@ -23,13 +24,13 @@ from partita.passes.opaque import OPAQUE_DOMAIN, hide
 from partita.passes.registry import REQUESTS, register_pass
 
 SHOWN = 1 << 16
-"""Constants of at most this many bytes are shown to the converter: some of its steps read them."""
+"""Maximum bytes of a constant that is passed to the converter: some of its steps read them."""
 
 
 @register_pass("ConvertOpset", keeps=REQUESTS)
 def convert_opset(g: Graph, *, opset: int) -> Graph:
-    """ONNX's version converter, graph by graph: it drops functions and leaves bodies as they are, so that each body is
-    converted by itself. Names, inputs and outputs stay; what has no conversion is an error that says why."""
+    """Runs ONNX's version converter, graph by graph: it drops functions and leaves bodies unchanged, so each body is
+    converted separately. Names, inputs and outputs are kept; an op without a conversion is an error with its reason."""
     if g.opsets.get("") == opset:
         return g
     _check(g, opset)
@@ -53,16 +54,16 @@ def _check(g: Graph, opset: int) -> None:
 
 @attrs.frozen(slots=True)
 class _Conversion:
-    """One run over a graph and the graphs inside it."""
+    """One run over a graph and all graphs inside it."""
 
     old: int
-    """The version that there is."""
+    """The current version."""
     opset: int
-    """The version wanted."""
+    """The target version."""
     namer: Namer
     """Names for the nodes that the converter adds."""
     done: dict[int, Graph] = attrs.Factory(dict)
-    """The bodies converted so far: one that several calls share stays one."""
+    """The bodies converted so far: a shared body remains shared."""
 
     def run(self, g: Graph) -> Graph:
         """The graph converted."""
@@ -91,8 +92,8 @@ class _Conversion:
         )
 
     def _restored(self, old: Graph, new: Graph, hidden: list[Node]) -> Any:
-        """The converter's nodes on the old inputs and constants, with the old names and all that it dropped; and a
-        function that finds what stands for an old value."""
+        """The converter's nodes on the old inputs and constants, with the old names and everything that it dropped; and a
+        function that maps old values to new ones."""
         given = {node.output_names[0]: node for node in old.nodes if not node.is_op}
         ops = {node.name: node for node in old.nodes if node.is_op}
         names = {name for node in old.nodes for name in node.output_names}
@@ -115,7 +116,7 @@ class _Conversion:
         return kept, entry
 
     def _node(self, converted: Node, ops: dict[str, Node], names: set[str], hidden: list[Node]) -> Node:
-        """One node: a hidden one again, an old one with what ONNX does not carry, or one that the converter added."""
+        """One node: a hidden one restored, an old one with the fields that ONNX lacks, or one that the converter added."""
         if converted.domain == OPAQUE_DOMAIN:
             return self._shown(converted, hidden[converted.attrs["key"]])
         if converted.op == "Resize" and not converted.domain and self.old < RESIZES_SAY_HOW <= self.opset:
@@ -129,7 +130,7 @@ class _Conversion:
         return converted.evolve(name=name, output_names=tuple(values))
 
     def _positions(self, resize: Node) -> Mapping[str, str]:
-        """The attributes by which a resize of older days finds positions, which the converter does not write."""
+        """Attributes for the coordinate transformation of an older Resize, which the converter does not write."""
         factors = resize.inputs[2].node.value if len(resize.inputs) > 2 and resize.inputs[2] is not None else None
         try:
             return older_positions(str(resize.attrs.get("mode", "nearest")), factors)
@@ -138,7 +139,7 @@ class _Conversion:
             raise PassError(cause, where=f"node {resize.name!r} (Resize)") from error
 
     def _shown(self, call_node: Node, node: Node) -> Node:
-        """A hidden node again, its bodies converted."""
+        """Restores a hidden node, with its bodies converted."""
         self._check_op(node)
         count = len(node.inputs)
         attributes = {k: self.run(v) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
@@ -152,7 +153,7 @@ class _Conversion:
         )
 
     def _check_op(self, node: Node) -> None:
-        """A hidden op is itself the same in all versions that have it, save Scan, which lost its batch in opset 9."""
+        """Raises if a hidden op differs between versions. They are all the same but Scan, which lost its batch in opset 9."""
         if node.subgraph is not None or node.domain:
             return
         if spec_of(node.op or "", "", self.opset) is None or (
@@ -169,12 +170,12 @@ def _is_hidden(node: Node) -> bool:
 
 
 def _refuse_wrong(g: Graph, opset: int) -> None:
-    """Up to opset 12 Softmax and its kin normalize over all axes from the given one on; the converter ignores that on the
-    way down, which is right for the last axis only."""
+    """Up to opset 12 Softmax and its kin normalize over all axes from the given one on; the converter ignores that when it
+    converts downwards, which is right for the last axis only."""
     if opset >= 13 or g.opsets[""] < 13:
         return
     for node in g.nodes:
-        if node.op in ("Softmax", "LogSoftmax", "Hardmax") and not node.domain:
+        if node.op in ops("softmax") and not node.domain:
             known = node[0].type
             rank = known.rank if isinstance(known, TensorType) else None
             if node.attrs.get("axis", -1) not in (-1, None if rank is None else rank - 1):
@@ -186,7 +187,7 @@ def _refuse_wrong(g: Graph, opset: int) -> None:
 
 
 def _converted(model: Any, opset: int, g: Graph) -> Any:
-    """ONNX's converter; whatever it raises becomes one error."""
+    """The result of ONNX's converter, whose errors all become PassError."""
     from onnx.shape_inference import InferenceError
     try:
         return convert_version(model, opset)

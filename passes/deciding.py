@@ -1,4 +1,4 @@
-"""Which values decide on the sizes of an op's results, and whether such a value is known once the sizes of the inputs are."""
+"""Values that determine the sizes of an op's results, and whether such a value follows from the sizes of the inputs."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from partita.graph.ops import is_random
 from partita.graph.ops.traits import ops
 
 MOST_STEPS = 64
-"""Ops that are looked at to find what a value is computed from."""
+"""Maximum number of ops that are traced back from a value."""
 
 SHAPED_BY: Mapping[str, tuple[int, ...]] = {
-    "ConstantOfShape": (0,), "CumSum": (1,), "Expand": (1,), "OneHot": (1,), "Pad": (1, 3), "Range": (0, 1, 2), "Reshape": (1,),
-    "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,),
-    "Unsqueeze": (1,), "Upsample": (1,),
+    "AffineGrid": (1,), "BlackmanWindow": (0,), "CenterCropPad": (1,), "Col2Im": (1, 2), "ConstantOfShape": (0,), "CumSum": (1,),
+    "DFT": (1, 2), "Expand": (1,), "HammingWindow": (0,), "HannWindow": (0,), "MaxUnpool": (2,), "MelWeightMatrix": (0, 1),
+    "OneHot": (1,), "Pad": (1, 3), "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "STFT": (1, 3),
+    "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,), "Unsqueeze": (1,),
+    "Upsample": (1,),
 }
-"""For each op, the inputs whose values a kernel has to know when it is made."""
+"""Per op the inputs whose values a kernel needs at compile time."""
 
 INDEXED: Mapping[str, int] = {
     "Gather": 1, "GatherElements": 1, "GatherND": 1, "ScatterElements": 1, "Scatter": 1, "ScatterND": 1,
     "MaxUnpool": 1, "RoiAlign": 2,
 }
-"""For each op, the number of the input that holds indices."""
-
-COUNTING = ops("counting")
-"""Ops whose results are as many as the values say."""
+"""Per op the position of the input that holds indices."""
 
 
 def deciding(node: Node) -> list[NodeEntry]:
-    """The inputs whose values decide on the sizes of the op's results."""
+    """The inputs whose values determine the sizes of the op's results."""
     if node.domain:
         return []
     op = node.op or ""
@@ -40,7 +39,7 @@ def deciding(node: Node) -> list[NodeEntry]:
 
 
 def deciding_inputs(body: Graph) -> list[Node]:
-    """The graph's inputs whose values decide on sizes, by themselves or through its ops."""
+    """The graph's inputs whose values determine sizes, directly or through its ops."""
     wanted: set[NodeEntry] = set()
     for node in reversed(body.nodes):
         if node.is_op:
@@ -52,8 +51,8 @@ def deciding_inputs(body: Graph) -> list[Node]:
 
 
 def follows_from_sizes(value: NodeEntry | None) -> bool:
-    """Is it computed from constants and sizes alone? Any other value may contradict the sizes that a file states, and the op
-    that reads it is then an error while the model runs. Values of many steps count as others."""
+    """True if the value is computed from constants and sizes alone. Any other value may contradict the sizes in a file, and
+    the op that reads it then fails at run time. Values of many steps count as others."""
     seen, left = set[Node](), [] if value is None else [value.node]
     while left and len(seen) < MOST_STEPS:
         node = left.pop()

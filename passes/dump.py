@@ -1,4 +1,4 @@
-"""Text forms of the graph between passes, for those who want to see what each did."""
+"""Dumps of the graph in text form between passes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from partita.graph.errors import PassError
 from partita.graph.graph import Graph
 
 DumpTarget = Callable[[str, str], None]
-"""Gets a title ("01-FoldConstants") and the text form."""
+"""Receives a title ("01-FoldConstants") and the text form."""
 
 
 def dumper(target: str | PathLike[str] | DumpTarget | None) -> Callable[[str, Graph], None]:
-    """A function that writes one numbered dump for each stage; it does nothing where nobody asked."""
+    """A function that writes one numbered dump for each stage; it does nothing where nobody asked. An input that the stage before
+    made is not written again."""
     if target is None:
         return _nothing
     write = target if callable(target) else folder_target(Path(target))
-    numbers = itertools.count()
+    numbers, last = itertools.count(), list[Graph]()
 
     def dump(stage: str, graph: Graph) -> None:
-        write(f"{next(numbers):02d}-{stage}", str(graph))
+        if stage != "input" or not any(graph is one for one in last):
+            write(f"{next(numbers):02d}-{stage}", str(graph))
+        last[:] = [graph]
 
     return dump
 
 
 def folder_target(folder: Path) -> DumpTarget:
-    """One file for each title, never half-written; the folder is made if it is not there."""
+    """Writes one file per title, atomically; creates the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -52,4 +55,4 @@ def folder_target(folder: Path) -> DumpTarget:
 
 
 def _nothing(stage: str, graph: Graph) -> None:
-    """Write nothing, because nobody asked for dumps."""
+    """The dumper without a target."""

@@ -1,4 +1,4 @@
-"""EliminateDead: leave out the nodes that no output needs."""
+"""EliminateDead: removes the nodes that no output needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partita.passes.registry import REQUESTS, register_pass
 
 @register_pass("EliminateDead", keeps=("shape", "dtype", *REQUESTS))
 def eliminate_dead(g: Graph) -> Graph:
-    """The graph, and each body in it, without nodes that no output needs. Graph inputs stay, used or not. Linear."""
+    """The graph, and each body in it, without nodes that no output needs. Graph inputs are kept. Linear."""
     return everywhere(g, _eliminate)
 
 
@@ -23,7 +23,7 @@ def _eliminate(g: Graph) -> Graph:
 
 
 def _without_idle_captures(g: Graph) -> Graph:
-    """The graph without the captures that no body of the capturing node reads."""
+    """The graph without captures that no body of the capturing node reads."""
     if not any(node.captures for node in g.nodes):
         return g
     return rewrite(g, _release)
@@ -39,7 +39,7 @@ def _release(node: Node, rewriter: Rewriter) -> None:
 
 
 def _idle(body: Graph, count: int) -> set[int]:
-    """The numbers of those among the last `count` inputs that nothing reads."""
+    """Indices of those among the last `count` inputs that nothing reads."""
     bound = body.inputs[len(body.inputs) - count :]
     read = {e.node for node in body.nodes for e in node.reads} | {e.node for e in body.outputs}
     return {i for i, node in enumerate(bound) if node not in read}

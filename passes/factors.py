@@ -1,5 +1,5 @@
-"""The sizes of resizes by factors whose products are rounded, where ONNX's inference is wrong: it multiplies in double precision,
-and the op in single. Ten times 0.7 is 7, and not a little less."""
+"""Sizes of resizes by factors whose products are rounded, for which ONNX's inference is wrong: it multiplies in double
+precision, and the op in single. Ten times 0.7 is 7, and not a little less."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import numpy as np
 from partita.graph.errors import TypeMismatch
 from partita.graph.node import Node
 from partita.graph.numerics.resize import scaled_size
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, Type
 
 EXACT = 1 << 8
-"""Factors that are fractions of smaller numbers are multiplied without rounding, whatever a size is."""
+"""Factors that are fractions of integers up to this are multiplied without rounding, for any size."""
 
 
 def is_rounded(node: Node) -> bool:
-    """Is the node a resize by constant factors, one of which is no fraction of small numbers?"""
-    if node.domain or node.op not in ("Resize", "Upsample"):
+    """True for a resize by constant factors, of which one is no fraction of small integers."""
+    if node.domain or node.op not in ops("resizing"):
         return False
     if len(node.inputs) > 3 and node.inputs[3] is not None:
         return False
@@ -32,7 +33,7 @@ def is_rounded(node: Node) -> bool:
 
 
 def resized_types(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-    """The type of the node's output; of a dimension whose size is unknown nothing is said."""
+    """The type of the node's output; unknown sizes give unknown dimensions."""
     given = inputs[0] if inputs else None
     if not isinstance(given, TensorType) or given.shape is None:
         return (given,)
@@ -46,7 +47,7 @@ def resized_types(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | 
 
 
 def _factors(node: Node) -> list[float]:
-    """What the sizes are multiplied by; nothing where that is not known. Resizes of opset 10 have no second input of regions."""
+    """The factors of the sizes; empty if unknown. Resizes of opset 10 have no second input for regions."""
     entry = (node.inputs[2] if len(node.inputs) > 2 else node.inputs[1]) if len(node.inputs) > 1 else None
     if entry is None:
         return [float(np.float32(factor)) for factor in node.attrs.get("scales") or ()]

@@ -1,4 +1,4 @@
-"""FoldBatchNorm: work a batch norm at inference into the weights of the op before it."""
+"""FoldBatchNorm: folds a batch norm at inference into the weights of the op before it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from partita.graph.graph import Graph
 from partita.graph.new_array import new_array
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType
 from partita.passes.bodies import control_targets, everywhere
@@ -33,10 +34,10 @@ class _Fold:
 
 @register_pass("FoldBatchNorm", keeps=("shape", "dtype", *REQUESTS))
 def fold_batch_norm(g: Graph, *, scale_weights: bool = True) -> Graph:
-    """Conv, ConvTranspose, Gemm or MatMul with constant weights, read by a BatchNormalization alone, becomes one op.
+    """Conv, ConvTranspose, Gemm or MatMul with constant weights and a BatchNormalization as only reader become one op.
 
-    It keeps its name, the value keeps the batch norm's. New weights are computed in float64. Without `scale_weights` they are the
-    old ones: the graph then has the right ops and types for no memory, and must not be run. Linear."""
+    The op's name and the batch norm's value name are kept. New weights are computed in float64. Without `scale_weights` they
+    are the old ones: the graph then has the right ops and types without extra memory, but must not be run. Linear."""
     namer = Namer(g)
     return everywhere(g, lambda body: _fold_all(body, namer, scale_weights))
 
@@ -63,7 +64,7 @@ def _fold_all(g: Graph, namer: Namer, scale_weights: bool) -> Graph:
 
 
 def _fold(norm: Node, g: Graph, scale_weights: bool) -> _Fold | None:
-    """The new weights that take the batch norm into the op before it; None if that cannot be done."""
+    """The scaled weights that absorb the batch norm; None if that is impossible."""
     x = norm.inputs[0]
     if x is None or not is_inference(norm, g) or norm.after or not is_only_reader(x, g):
         return None
@@ -76,9 +77,9 @@ def _fold(norm: Node, g: Graph, scale_weights: bool) -> _Fold | None:
     bias = as_constant(op.inputs[2]) if len(op.inputs) > 2 else None
     if len(op.inputs) > 2 and op.inputs[2] is not None and bias is None:
         return None
-    if op.op in ("Conv", "ConvTranspose"):
+    if op.op in ops("convolution"):
         factors = convolution_factors(op, weight, bias, scale, shift)
-    elif op.op in ("Gemm", "MatMul") and g.opsets.get("", 1) >= 7:
+    elif op.op in ops("matmul") and g.opsets.get("", 1) >= 7:
         factors = _gemm_factors(op, weight, bias, scale, shift)
     else:
         return None
@@ -88,7 +89,7 @@ def _fold(norm: Node, g: Graph, scale_weights: bool) -> _Fold | None:
 
 
 def is_inference(norm: Node, g: Graph) -> bool:
-    """Does it use the given mean and variance, for each channel, and return nothing else?"""
+    """True if it uses the given mean and variance, per channel, and has no other outputs."""
     version = g.opsets.get("", 1)
     if norm.domain or any(norm.output_names[1:]) or len(norm.inputs) < 5:
         return False
@@ -116,22 +117,22 @@ def scale_and_shift(norm: Node) -> tuple[Array, Array] | None:
 
 @attrs.frozen(slots=True)
 class Factors:
-    """What scales an op's weights, and its new bias."""
+    """Scale factors of an op's weights, and its new bias."""
 
     by_channel: Array
-    """In float64, with as many dimensions as the weights."""
+    """In float64, with the rank of the weights."""
     bias: Array
     """Scaled and shifted, in the type of the weights."""
 
     def are_finite(self, weight: Array) -> bool:
-        """Are the bias and all scaled weights numbers? The largest and the smallest of each channel tell."""
+        """True if the bias and all scaled weights are finite. Checks only the largest and smallest weight of each channel."""
         same = tuple([axis for axis, size in enumerate(self.by_channel.shape) if size == 1])
         with np.errstate(invalid="ignore"):
             ends = [end(weight, axis=same, keepdims=True, initial=0) for end in (np.max, np.min)]
         return all(np.isfinite(part).all() for part in (self.bias, *map(self.scaled, ends)))
 
     def scaled(self, weight: Array) -> Array:
-        """The products in float64, rounded once to the weight's type, without a copy in float64 of the whole."""
+        """The products in float64, rounded once to the weight's type, without a copy of the whole in float64."""
         scaled = new_array(weight.shape, weight.dtype)
         with np.errstate(all="ignore"):
             np.multiply(weight, self.by_channel, out=scaled, dtype=np.float64, casting="same_kind")
@@ -157,7 +158,7 @@ def convolution_factors(op: Node, weight: Array, bias: Array | None, scale: Arra
 
 
 def _gemm_factors(op: Node, weight: Array, bias: Array | None, scale: Array, shift: Array) -> Factors | None:
-    """The columns of the product are the channels; the bias is scaled so that it is beta·C again."""
+    """The columns of the product are the channels; the bias is scaled such that it is beta·C again."""
     x = op.inputs[0]
     if op.op == "MatMul" and (x is None or not isinstance(x.type, TensorType) or x.type.rank != 2):
         return None

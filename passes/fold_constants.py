@@ -1,4 +1,4 @@
-"""FoldConstants: compute now what depends on constants alone."""
+"""FoldConstants: evaluates nodes that depend on constants alone."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from partita.passes.registry import REQUESTS, register_pass
 from partita.passes.shape_values import ShapeValues
 
 LIMIT = 16 << 20
-"""No node is folded whose outputs take more bytes than this."""
+"""Maximum bytes of the outputs of a folded node."""
 
 GROWTH = 1 << 20
-"""A node is not folded either if its outputs take more bytes than its inputs and this number: a file should not swell
-by what is cheap to compute.
+"""Maximum bytes of a folded node's outputs beyond those of its inputs: a file should not swell by values that are
+cheap to compute.
 """
 
 MOST = 1 << 28
-"""A node for which numpy would look at more numbers than this is left to a device."""
+"""Maximum number of elements that numpy touches for a node; a larger one is left to a device."""
 
 
 @register_pass("FoldConstants", keeps=("shape", "dtype", *REQUESTS))
@@ -49,14 +49,14 @@ def fold_constants(
     shapes: bool = True,
     only: Container[str] | None = None,
 ) -> Graph:
-    """Replace nodes whose inputs are all constant by their values, shape arithmetic on known sizes by its results, and an If
-    whose condition is constant by its branch. Constants that bodies capture become constants inside them.
+    """Replaces nodes whose inputs are all constant by their values, shape arithmetic on static sizes by its results, and an If
+    with a constant condition by its branch. Constants that bodies capture become constants inside them.
 
     A node stays if it is random, has a body, cannot be computed in numpy or gives no tensors, or if it would take seconds
     (see `labour.py`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than
-    `factor` times what it reads. Sizes are known before anything is computed: from the types, or else by inference on the node
-    alone. With `shapes=False` shape arithmetic and conditions stay. `only` names the nodes that may be replaced. Linear in
-    nodes, plus the computing.
+    `factor` times its inputs. Sizes are determined before anything is computed: from the types, or else by inference on the
+    single node. With `shapes=False` shape arithmetic and conditions stay. `only` has the names of nodes that may be replaced.
+    Linear in nodes, plus the computing.
     """
     options = _Options(limit, growth, factor, shapes, only)
     while True:
@@ -77,7 +77,7 @@ class _Options:
     only: Container[str] | None
 
     def may_replace(self, node: Node) -> bool:
-        """True if the node is one of those that were named."""
+        """True if `only` allows the node."""
         return self.only is None or node.name in self.only
 
 
@@ -115,7 +115,7 @@ def _may_go(node: Node) -> bool:
 
 
 def ops_of_constants(g: Graph) -> dict[Node, None]:
-    """The ops that read constants, or each other, alone, in order. Random ones and those with bodies are none. Linear."""
+    """The ops that read only constants or each other, in order, except random ones and those with bodies. Linear."""
     pinned = control_targets(g)
     ops: dict[Node, None] = {}
     for node in g.nodes:
@@ -132,11 +132,11 @@ def ops_of_constants(g: Graph) -> dict[Node, None]:
 
 
 _BRANCH = "Branch"
-"""The op of a call that stands for the chosen branch of an If until it is inlined."""
+"""The op of a call of an If's chosen branch, until it is inlined."""
 
 
 def _decided(node: Node) -> Node:
-    """A call of the branch that a constant condition chooses; any other node as it is."""
+    """A call of the branch that a constant condition chooses; any other node unchanged."""
     condition = (
         as_constant(node.inputs[0]) if node.op == "If" and not node.domain and not node.after else None
     )
@@ -155,7 +155,7 @@ def _is_branch(node: Node) -> bool:
 def _folded(
     node: Node, g: Graph, shapes: ShapeValues | None, options: _Options
 ) -> list[np.ndarray[Any, Any]] | None:
-    """The node's outputs, if they are known now."""
+    """The node's outputs, or None if they are not folded."""
     known = None if shapes is None else shapes.learn(node, g.opsets.get("", 1))
     if known is not None:
         return [known]
@@ -176,7 +176,7 @@ def _folded(
 
 
 def _computed(node: Node, g: Graph) -> list[np.ndarray[Any, Any]] | None:
-    """The outputs as numpy computes them; None if it cannot, or if they are not what the types say."""
+    """The outputs computed by numpy; None if it cannot, or if they contradict the types."""
     try:
         results = evaluate_node(node, [as_constant(entry) for entry in node.inputs], g.opsets)
     except PartitaError:
@@ -203,7 +203,7 @@ def _agrees(entry: NodeEntry, array: np.ndarray[Any, Any]) -> bool:
 
 
 def _constant(entry: NodeEntry, array: np.ndarray[Any, Any], names: set[str]) -> Node:
-    """A constant in the node's stead: it has its place, and the value's name."""
+    """A constant that replaces the node: it has its place, and the value's name."""
     node = entry.node
     alone = sum(map(bool, node.output_names)) == 1
     if not (array.flags.owndata and array.flags.c_contiguous):
@@ -213,7 +213,7 @@ def _constant(entry: NodeEntry, array: np.ndarray[Any, Any], names: set[str]) ->
 
 
 def _output_bytes(node: Node, g: Graph) -> int | None:
-    """The bytes that the outputs will take, found without computing them."""
+    """Bytes of the outputs, without computing them; None if unknown."""
     if not _all_static(node):
         node = _inferred(node, g)
     if _all_static(node):
@@ -229,8 +229,8 @@ def _output_bytes(node: Node, g: Graph) -> int | None:
 
 
 def _bytes_of_range(node: Node) -> int | None:
-    """The bytes of a Range of constants, which may be tensors of one element: ONNX's function of AffineGrid reads such, and
-    its inference types scalars alone."""
+    """Bytes of a Range of constants, which may be tensors of one element: ONNX's function of AffineGrid has these, but
+    its inference only types scalars."""
     values = [as_constant(entry) for entry in node.inputs]
     if any(value is None or value.size != 1 for value in values):
         return None
@@ -240,11 +240,11 @@ def _bytes_of_range(node: Node) -> int | None:
 
 
 _BOUNDED = ops("counting") - {"StringSplit"}
-"""Ops whose output sizes depend on the data and are bounded by the input's size times its rank."""
+"""Ops with data-dependent output sizes, which are bounded by the input's size times its rank."""
 
 
 def _rank(entry: NodeEntry | None) -> int:
-    """The number of dimensions of a constant."""
+    """The rank of a constant."""
     value = as_constant(entry)
     return 0 if value is None else value.ndim
 
@@ -258,7 +258,7 @@ def _bytes(known: Any) -> int:
 
 
 def _inferred(node: Node, g: Graph) -> Node:
-    """The node typed by inference on it and its constants alone."""
+    """The node with types inferred from it and its constants alone."""
     alone = Graph([entry for entry in node.outputs if entry.name], opsets=g.opsets)
     try:
         return next(n for n in infer(alone).nodes if n.name == node.name)

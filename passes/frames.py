@@ -1,4 +1,4 @@
-"""Messages between this process and the one that infers types: a letter, and some bytes. Nothing is pickled."""
+"""Messages between this process and the one that infers types: one letter, and some bytes. Nothing is pickled."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 INFER, CONVERT, ANSWER, ABORT = b"I", b"V", b"A", b"X"
-"""What the parent sends: a model whose types are to be inferred, one that is to have another opset, the types of a hidden
-node's outputs, or that it cannot tell them.
+"""Messages of the parent: a model for type inference, one to convert to another opset, the types of a hidden
+node's outputs, or that these are unknown.
 """
 
 READY, RESULT, COMPLAINT, FAILURE, QUESTION = b"B", b"R", b"C", b"F", b"Q"
-"""What the child sends: that it is there, the model with types, what ONNX's strict inference says, any other error, or
-the types of a hidden node's inputs, to be answered.
+"""Messages of the child: ready, the model with types, an error of ONNX's strict inference, any other error, or
+a question with the types of a hidden node's inputs.
 """
 
 _HEAD = struct.Struct("<cQ")
@@ -21,14 +21,14 @@ _SIZE = struct.Struct("<q")
 
 
 def send(stream: BinaryIO, kind: bytes, *parts: bytes | None) -> None:
-    """Write one message; a part may be absent."""
+    """Writes one message; a part may be absent."""
     body = b"".join(_SIZE.pack(-1) if part is None else _SIZE.pack(len(part)) + part for part in parts)
     stream.write(_HEAD.pack(kind, len(body)) + body)
     stream.flush()
 
 
 def receive(stream: BinaryIO) -> tuple[bytes, Sequence[bytes | None]]:
-    """Read one message; EOFError where the other process is gone."""
+    """Reads one message; EOFError if the other process is gone."""
     kind, length = _HEAD.unpack(_exactly(stream, _HEAD.size))
     body = _exactly(stream, length)
     parts: list[bytes | None] = []

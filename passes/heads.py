@@ -1,4 +1,4 @@
-"""The types of an Attention some of whose sizes are not static: ONNX's inference takes a size of heads, or of keys, for zero."""
+"""Types of an Attention with dynamic sizes: ONNX's inference takes an unknown size of heads, or number of keys, for zero."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from partita.graph.node import Node
 from partita.graph.types import Dim, TensorType, Type
 
 SCORES = 3
-"""The number of the output that holds the products of queries and keys."""
+"""The index of the output with the products of queries and keys."""
 
 
 def is_uncounted(node: Node) -> bool:
@@ -23,7 +23,7 @@ def is_uncounted(node: Node) -> bool:
 
 
 def attention_types(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-    """The types of the result, the present keys and values, and the scores, as far as they follow."""
+    """The types of the result, the present keys and values, and the scores, as far as known."""
     queries, keys, values = inputs[:3]
     if not (isinstance(queries, TensorType) and isinstance(keys, TensorType) and isinstance(values, TensorType)):
         return ()
@@ -44,7 +44,7 @@ def attention_types(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type 
 
 
 def _total(keys: tuple[Dim, ...], inputs: Sequence[Type | None]) -> Dim:
-    """The number of keys, the past ones among them."""
+    """The number of keys, including the past ones."""
     if len(inputs) < 5 or inputs[4] is None:
         return keys[2]
     past = inputs[4].shape if isinstance(inputs[4], TensorType) else None
@@ -53,7 +53,7 @@ def _total(keys: tuple[Dim, ...], inputs: Sequence[Type | None]) -> Dim:
 
 
 def _with_heads(kind: Type | None, node: Node, attribute: str) -> tuple[Dim, Dim, Dim, Dim]:
-    """The batch, the heads, the length, and the size of a head, as far as they follow."""
+    """Batch, number of heads, length, and size of a head, as far as known."""
     shape = (isinstance(kind, TensorType) and kind.shape) or ()
     heads = int(node.attrs.get(attribute, 0)) or None
     if len(shape) == 4:
@@ -65,6 +65,6 @@ def _with_heads(kind: Type | None, node: Node, attribute: str) -> tuple[Dim, Dim
 
 
 def _packed_size(kind: Type | None) -> Dim:
-    """The size of the axis that holds the heads; None where heads have an axis of their own."""
+    """The size of the axis with packed heads; None if heads have a separate axis."""
     shape = (isinstance(kind, TensorType) and kind.shape) or ()
     return shape[2] if len(shape) == 3 else None

@@ -1,4 +1,4 @@
-"""InferShape: find the types of all values, and show their shapes as g.attrs["shape"]."""
+"""InferShape: infers the types of all values, and stores their shapes as g.attrs["shape"]."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def infer_shape(
     check_fits: bool | None = None,
     trust_numbers: bool = True,
 ) -> Graph:
-    """ONNX's inference with data propagation. `shapes` gives shapes of inputs by name; without `strict` a contradiction is no
-    error and leaves types unknown. With `check_declared`, by default as `strict`, a declared type that is not the inferred one
-    is an error; otherwise the inferred type replaces it, and `g.attrs["notes"]` says so. With `check_fits`, by default as
-    `check_declared`, it is an error that sizes of an op's inputs do not go together. Without `trust_numbers` a number that is
-    declared for a size of an op's result, and that does not follow, gives way to what follows, a symbol of an input, say. Linear.
+    """Runs ONNX's inference with data propagation. `shapes` are shapes of inputs by name; without `strict` a contradiction is no
+    error and leaves types unknown. With `check_declared`, by default as `strict`, a declared type that differs from the inferred
+    one is an error; otherwise the inferred type replaces it, with a note in `g.attrs["notes"]`. With `check_fits`, by default as
+    `check_declared`, it is an error if sizes of an op's inputs contradict each other. Without `trust_numbers` a declared
+    integer size of an op's result that cannot be inferred is replaced by the inferred one, as a symbol of an input. Linear.
     """
     g = g if trust_numbers else without_traced_numbers(g)
     typed = infer(g, shapes, strict, check_declared, check_fits)

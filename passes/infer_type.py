@@ -1,4 +1,4 @@
-"""InferType: find the types of all values, and show their element types as g.attrs["dtype"]."""
+"""InferType: infers the types of all values, and stores their element types as g.attrs["dtype"]."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from partita.passes.views import dtype_view
 
 @register_pass("InferType", provides=("dtype",), keeps=("shape", REPORT, *REQUESTS))
 def infer_type(g: Graph, *, strict: bool = True) -> Graph:
-    """Attach the dtypes of all values.
+    """Attaches the dtypes of all values.
 
-    The inference is that of InferShape, which finds shapes and dtypes; it does not run twice. Linear.
+    The inference is that of InferShape, which infers shapes and dtypes; it is not run twice. Linear.
     """
     typed = g if "shape" in g.attrs else infer(g, strict=strict)
     return typed.evolve(attrs={**typed.attrs, "dtype": dtype_view(typed)})

@@ -1,8 +1,8 @@
-"""ONNX's inference of types, and its converter of versions: in this process, or in a child where a crash of them is survived.
+"""ONNX's inference of types, and its version converter: in this process, or in a child process that may crash.
 
-ONNX's inference assumes much about a file, and ends the process where an assumption is wrong. Files that are known to
-do so are refused before (`partita.graph.ops.fragile`). For files that strangers made `settings.isolate_inference` has all
-of it run in one child process, started once, and again after a crash.
+ONNX's inference relies on assumptions about a file, and crashes the process if one is wrong. Files known to do
+so are rejected before (`partita.graph.ops.fragile`). For untrusted files `settings.isolate_inference` runs all
+of it in one child process, started once, and again after a crash.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from partita.passes.python_child import environment, module_command
 from partita.passes.settings import settings
 
 STARTING = 60.0
-"""Seconds that the child has to import ONNX."""
+"""Time limit in seconds for the child to import ONNX."""
 
 LONGEST = 120.0
-"""Seconds that it may take until it answers or asks."""
+"""Time limit in seconds for an answer or question of the child."""
 
 REMEDY = "The model is damaged, or shows a mistake of the onnx package; without InferShape it can be looked at all the same"
 
@@ -35,8 +35,8 @@ COMMAND = module_command("partita.passes.inference_child")
 
 
 def infer_shapes(model: Any, *, data_prop: bool = False, strict_mode: bool = False) -> Any:
-    """The ModelProto with types; in strict mode `InferenceError` if ONNX complains. With `settings.isolate_inference` a crash
-    is an error like another."""
+    """The ModelProto with types; in strict mode `InferenceError` if ONNX reports one. With `settings.isolate_inference` a crash
+    becomes an exception."""
     if not settings.isolate_inference:
         return _infer_here(model, data_prop, strict_mode)
     with _held.lock:
@@ -44,7 +44,7 @@ def infer_shapes(model: Any, *, data_prop: bool = False, strict_mode: bool = Fal
 
 
 def convert_version(model: Any, opset: int) -> Any:
-    """The ModelProto in the ops of that version, by ONNX's converter, which trusts a file as its inference does."""
+    """The ModelProto converted to that version by ONNX's converter, which trusts files as much as its inference does."""
     if not settings.isolate_inference:
         from onnx.version_converter import convert_version as convert_here
 
@@ -63,13 +63,13 @@ def _infer_here(model: Any, data_prop: bool, strict_mode: bool) -> Any:
 
 
 def stop_isolation() -> None:
-    """End the child, if there is one; the next model starts another."""
+    """Ends the child process, if any; the next model starts another."""
     with _held.lock:
         _held.end()
 
 
 class _Child:
-    """The process, as this one sees it."""
+    """The child process, seen from this one."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -78,10 +78,10 @@ class _Child:
         self.reader = TypeReader()
         self.started = False
         self.tool = "inference"
-        """Which tool of ONNX's is at work."""
+        """The tool of ONNX's that is running."""
 
     def asked(self, tool: str, kind: bytes, *question: bytes) -> Any:
-        """The model that comes of a question. An interrupt ends the child: its answer would be taken for another's."""
+        """The resulting model. An interrupt ends the child, whose pending answer would be taken for the next one."""
         before, self.tool = self.tool, tool
         try:
             return self._answered(kind, question)
@@ -92,7 +92,7 @@ class _Child:
             self.tool = before
 
     def _answered(self, kind: bytes, question: Sequence[bytes]) -> Any:
-        """What the child asks meanwhile is answered, which may need a further model."""
+        """The resulting model. Questions of the child are answered meanwhile, which may need the inference of another model."""
         import onnx
         from onnx.shape_inference import InferenceError
 
@@ -116,7 +116,7 @@ class _Child:
             raise TypeMismatch(f"ONNX's {self.tool} failed: {said}")
 
     def answer(self, parts: Sequence[bytes | None]) -> Exception | None:
-        """Answer a question; what went wrong with that is raised once the child has heard of it."""
+        """Answers a question; an error is returned, to be raised after the child was told to abort."""
         key, *inputs = parts
         try:
             types = answer_hidden(int(key or b"0"), [type_of(part, self.reader) for part in inputs])
@@ -159,7 +159,7 @@ class _Child:
                 stream.close()
 
     def forget(self) -> None:
-        """Close a forked process's copies of the pipes. What their buffers hold is the parent's to send."""
+        """Closes a forked process's copies of the pipes. Their buffered data is the parent's to send."""
         self.process.returncode = 0
         for stream in (self.process.stdin, self.process.stdout):
             cast(Any, stream).raw.close()
@@ -170,23 +170,23 @@ class _Held:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """Held while it is spoken with: what it asks may need a further model."""
+        """Held while communicating; reentrant, since a question may need another model."""
         self._child: _Child | None = None
 
     def ready(self) -> _Child:
-        """The child; a new one where there is none."""
+        """The child process, started if necessary."""
         if self._child is None:
             self._child = _Child()
         return self._child
 
     def end(self) -> None:
-        """Let it end; a forked process only forgets that of its parent."""
+        """Ends the child process; a forked process only drops that of its parent."""
         child, self._child = self._child, None
         if child is not None:
             child.end()
 
     def renew(self) -> None:
-        """In a forked process, whose parent speaks with the child."""
+        """Resets the state in a forked process, whose parent communicates with the child."""
         child, self.lock, self._child = self._child, threading.RLock(), None
         if child is not None:
             child.forget()

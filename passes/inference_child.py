@@ -1,7 +1,7 @@
 """The child process in which ONNX infers types: python -m partita.passes.inference_child
 
-It reads a model and answers with the model with types, or with what is wrong. If ONNX crashes or hangs, only this process does.
-About a node that is hidden from ONNX it asks its parent, which may have a further model inferred before it answers."""
+It reads a model and answers with the typed model, or an error. If ONNX crashes or hangs, only this process does.
+For nodes that are hidden from ONNX it asks its parent, which may have another model inferred before it answers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from partita.passes.opaque import answering
 
 
 class _Aborted(Exception):
-    """The parent could not answer; it knows why."""
+    """The parent could not answer, and has the reason."""
 
 
 def main() -> None:
-    """Serve until the input ends. What ONNX prints goes to the error stream, so that messages stay readable."""
+    """Serves until the input ends. ONNX's own output goes to the error stream, to keep messages intact."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     import onnx.shape_inference  # noqa: F401  the first question need not wait for it
@@ -43,7 +43,7 @@ class _Server:
         self.reader = TypeReader()
 
     def infer(self, parts: Sequence[bytes | None]) -> None:
-        """One model, in answer to INFER."""
+        """Handles INFER for one model."""
         import onnx
         from onnx.shape_inference import InferenceError, infer_shapes
 
@@ -59,7 +59,7 @@ class _Server:
             frames.send(self.answers, frames.FAILURE, f"{type(error).__name__}: {error}".encode())
 
     def convert(self, parts: Sequence[bytes | None]) -> None:
-        """One model, in answer to CONVERT; whatever the converter raises is its complaint."""
+        """Handles CONVERT for one model; errors of the converter become COMPLAINT."""
         import onnx
         from onnx.version_converter import convert_version
 
@@ -72,7 +72,7 @@ class _Server:
             frames.send(self.answers, frames.COMPLAINT, str(error).encode())
 
     def ask(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-        """The output types of a hidden node, which the parent knows."""
+        """The output types of a hidden node, from the parent."""
         frames.send(self.answers, frames.QUESTION, str(key).encode(), *map(type_bytes, inputs))
         while True:
             kind, parts = frames.receive(self.questions)
@@ -84,7 +84,7 @@ class _Server:
 
 
 def type_bytes(value_type: Type | None) -> bytes | None:
-    """The type as ONNX writes it."""
+    """The type as a serialized TypeProto."""
     import onnx
 
     if value_type is None:
@@ -95,7 +95,7 @@ def type_bytes(value_type: Type | None) -> bytes | None:
 
 
 def type_of(data: bytes | None, reader: TypeReader) -> Type | None:
-    """The type that was written so."""
+    """The inverse of `type_bytes`."""
     import onnx
 
     return None if data is None else reader.read(onnx.TypeProto.FromString(data), "a hidden node")

@@ -1,4 +1,4 @@
-"""InlineFunctions: put the bodies of calls in the place of the calls."""
+"""InlineFunctions: inlines calls."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from partita.passes.registry import REQUESTS, register_pass
 
 @register_pass("InlineFunctions", keeps=REQUESTS)
 def inline_functions(g: Graph) -> Graph:
-    """Every call, those inside bodies too, replaced by what it calls."""
+    """Inlines every call, including those inside bodies."""
     return inline_calls(g)

@@ -1,6 +1,6 @@
-"""How much work it would be to compute a node of constants by numpy, where that is more than its sizes tell.
+"""Cost of computing a node of constants by numpy, if it is larger than the sizes suggest.
 
-A file of a hundred bytes may state a pool whose window is larger than any image, or trees that go round in circles."""
+A file of a hundred bytes may declare a pool whose window is larger than any image, or trees with cycles."""
 
 from __future__ import annotations
 
@@ -8,37 +8,28 @@ import math
 
 from partita.graph.flops import einsum_products
 from partita.graph.node import Node
-from partita.graph.ops.traits import ops
+from partita.graph.ops.traits import FILTERS, ops, traits
 from partita.graph.types import TensorType
 
-ENDLESS = frozenset(
-    "NonMaxSuppression RegexFullMatch RoiAlign TfIdfVectorizer TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor".split()
-)
-"""Ops that may take for ever on little data, by the values of it: numbers of samples, patterns, trees, all pairs of boxes."""
-
-
-_CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
-"""For each op the input that holds its weights."""
-
 STEP = 1000
-"""A step of Python's takes as long as numpy takes for so many numbers."""
+"""Elements that numpy processes in the time of one Python step."""
 
 GATES = 50
-"""The steps of Python's, about, that one step of a recurrent op takes."""
+"""Approximate number of Python steps per step of a recurrent op."""
 
 
 def labour(node: Node) -> float:
-    """The numbers that are looked at, about; as many as there are where nobody can tell before."""
-    if node.op in ENDLESS:
+    """Estimated number of elements touched; infinity if it has no static bound."""
+    if "endless" in traits(str(node.op), node.domain):
         return math.inf
     if node.op == "Einsum" and not node.domain:
         products = einsum_products(node)
         return math.inf if products is None else products
     if node.op == "LRN" and not node.domain:
         return int(node.attrs["size"]) * (_elements(node, 0) + STEP)
-    if node.op in ("GRU", "LSTM", "RNN") and not node.domain:
+    if node.op in ops("recurrent") and not node.domain:
         return GATES * STEP * math.prod(_sizes(node, 0)[:2])
-    weights = _CONVOLUTIONS.get(str(node.op))
+    weights = FILTERS.get(str(node.op))
     if node.domain or (weights is None and node.op not in ops("pool")):
         return 0
     kernel = node.attrs.get("kernel_shape", ()) if weights is None else _sizes(node, weights)[2:]
@@ -46,7 +37,7 @@ def labour(node: Node) -> float:
 
 
 def _padded(node: Node, kernel: tuple[int, ...]) -> float:
-    """The elements of the first input within its padding, and of what a dilated window covers."""
+    """The elements of the first input including padding and the span of a dilated window."""
     sizes, rank = _sizes(node, 0), len(kernel)
     pads = [abs(int(pad)) for pad in node.attrs.get("pads", ()) or (0,) * (2 * rank)]
     dilations = [int(d) for d in node.attrs.get("dilations", ()) or (1,) * rank]

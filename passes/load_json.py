@@ -1,4 +1,4 @@
-"""LoadJSON: the graph that a text in NNVM's JSON form describes."""
+"""LoadJSON: reads a graph from NNVM's JSON form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partita.passes.registry import register_pass
 
 @register_pass("LoadJSON")
 def load_json(g: Graph, *, json: str | None = None) -> Graph:
-    """The graph of the text in `json`, or in g.attrs["json"]; as in NNVM, the graph given only carries it."""
+    """The graph in the text `json`, or in g.attrs["json"]; as in NNVM, the given graph only carries the text."""
     text = g.attrs.get("json") if json is None else json
     if not isinstance(text, str):
         raise PassError(

@@ -1,11 +1,15 @@
-"""Applying passes: what each needs is checked before it runs, and what it returns afterwards."""
+"""Application of passes, with checks of their prerequisites and results."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
+
+import attrs
 
 from partita.graph.errors import PartitaError, PassError, did_you_mean
 from partita.graph.graph import Graph
@@ -21,6 +25,75 @@ OnPass = Callable[[PassRecord, Graph, Graph], None]
 
 _log = logger("passes")
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@attrs.frozen(slots=True)
+class _Observer:
+    """Gets each pass that is applied, with the graph before and after."""
+
+    trace: PassTrace | None
+    on_pass: OnPass | None
+    write: Callable[[str, Graph], None]
+    verify: bool | None
+
+    def began(self, g: Graph) -> None:
+        self.write("input", g)
+
+    def ran(self, record: PassRecord, before: Graph, after: Graph) -> None:
+        self.write(record.name, after)
+        if self.trace is not None:
+            self.trace.records.append(record)
+        if self.on_pass is not None:
+            self.on_pass(record, before, after)
+
+
+_around: ContextVar[_Observer | None] = ContextVar("watched passes", default=None)
+"""The watch of `watch_passes`; None inside of a pass, whose own passes belong to it."""
+
+
+@contextmanager
+def watch_passes(
+    *,
+    verify: bool | None = None,
+    trace: PassTrace | None = None,
+    on_pass: OnPass | None = None,
+    dump: str | PathLike[str] | DumpTarget | None = None,
+) -> Iterator[PassTrace]:
+    """Watch all passes that are applied inside, those of devices that compile included; yields the trace.
+
+    The options are those of `apply_pass`; `verify` overrules what each call says. Passes that a device applies to answer a query
+    are not watched."""
+    trace = PassTrace() if trace is None else trace
+    with _watching(_Observer(trace, on_pass, dumper(dump), verify)):
+        yield trace
+
+
+def unwatched() -> Any:
+    """A context whose passes no `watch_passes` around it sees."""
+    return _watching(None)
+
+
+def watched_as_here(work: Callable[[Item], Result]) -> Callable[[Item], Result]:
+    """The function for another thread, whose passes are watched as this thread's."""
+    observer = _around.get()
+
+    def do(item: Item) -> Result:
+        with _watching(observer):
+            return work(item)
+
+    return do
+
+
+@contextmanager
+def _watching(watch: _Observer | None) -> Iterator[None]:
+    token = _around.set(watch)
+    try:
+        yield
+    finally:
+        _around.reset(token)
+
 
 def apply_pass(
     g: Graph,
@@ -30,6 +103,8 @@ def apply_pass(
     trace: PassTrace | None = None,
     on_pass: OnPass | None = None,
     dump: str | PathLike[str] | DumpTarget | None = None,
+    without: Collection[str] = (),
+    family: str = "",
     **options: Any,
 ) -> Graph:
     """The graph after one pass, or after several in order; a pipeline's name stands for the passes in it.
@@ -37,41 +112,61 @@ def apply_pass(
     `options` go to the passes that take them; `FoldConstants={"limit": 0}` gives options to that pass alone.
     `verify` (by default `settings.verify`) checks the graph after each pass; `trace` is filled with what ran and how long
     it took; `on_pass` is called after each pass; `dump`, a folder or a function of a title and a text, gets the text form
-    before the first pass and after each."""
+    before the first pass and after each. `without` names passes to leave out, as to find the one at fault. `family` is the
+    compiler among whose passes names are looked up first."""
     if not isinstance(g, Graph):
         raise PassError(
             f"passes are applied to a Graph, not to {type(g).__name__}",
             remedy="Load the model first: pt.load(...)",
         )
-    infos = [pass_info(name) for name in pass_names(passes)]
-    given = _options_by_pass(infos, options)
-    checked = settings.verify if verify is None else verify
-    write = dumper(dump)
-    write("input", g)
+    named = [pass_info(name) for name in pass_names(passes, family)]
+    given = _options_by_pass(named, options)
+    infos = _without(named, without)
+    around = _around.get()
+    watches = [_Observer(trace, on_pass, dumper(dump), verify), *filter(None, (around,))]
+    asked = verify if around is None or around.verify is None else around.verify
+    for watch in watches:
+        watch.began(g)
     done: list[str] = []
     for info in infos:
-        result, record = _run(g, info, given[info.name], done, checked)
+        with unwatched():
+            result, record = _run(g, info, given[info.name], done, settings.verify if asked is None else asked)
         done.append(info.name)
         _log.debug("%s: %d nodes to %d, %.4f s", info.name, record.nodes_before, record.nodes_after, record.seconds)
-        write(info.name, result)
-        if trace is not None:
-            trace.records.append(record)
-        if on_pass is not None:
-            on_pass(record, g, result)
+        for watch in watches:
+            watch.ran(record, g, result)
         g = result
     return g
+
+
+def _without(infos: Sequence[PassInfo], without: Collection[str]) -> Sequence[PassInfo]:
+    """The passes except those of these names."""
+    if not without:
+        return infos
+    names = {info.name for info in infos}
+    for name in [without] if isinstance(without, str) else without:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"There are {', '.join(sorted(names))}"
+            raise PassError(f"there is no pass {name!r} to leave out", remedy=hint)
+        if any(info.essential for info in infos if info.name == name):
+            raise PassError(f"pass {name!r} cannot be left out: what comes after it relies on it")
+    return [info for info in infos if info.name not in without]
 
 
 def _run(
     g: Graph, info: PassInfo, options: Mapping[str, Any], done: Sequence[str], verified: bool
 ) -> tuple[Graph, PassRecord]:
-    """One pass, with all that is checked around it."""
+    """Runs one pass, with all checks."""
     _check_needs(g, info, done)
+    _check_options(info, options, done)
     before = dict(g.attrs)
     start = time.perf_counter()
     try:
         result = info.run(g, **options)
     except Exception as error:
+        if info.family:  # Its class decides whether another device takes over.
+            _blame(error, info)
+            raise
         raise _failure(info, done, error) from error
     seconds = time.perf_counter() - start
     _check_result(g, result, info, before, done)
@@ -89,12 +184,13 @@ def _run(
         len(result),
         changed,
         dropped,
+        g.name,
     )
     return result, record
 
 
 def is_changed(before: Graph, after: Graph) -> bool:
-    """Do the two differ in more than what passes leave for each other?"""
+    """True if the graphs differ in more than the attributes of passes."""
     if before is after:
         return False
     return (
@@ -108,7 +204,7 @@ def is_changed(before: Graph, after: Graph) -> bool:
 
 
 def _options_by_pass(infos: Sequence[PassInfo], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """To each pass the options that it takes; one that no pass takes is an error."""
+    """The options of each pass; raises for an option that no pass takes."""
     given: dict[str, dict[str, Any]] = {info.name: {} for info in infos}
     for option, value in options.items():
         if option in given and isinstance(value, Mapping):
@@ -153,6 +249,13 @@ def _check_needs(g: Graph, info: PassInfo, done: Sequence[str]) -> None:
         )
 
 
+def _check_options(info: PassInfo, options: Mapping[str, Any], done: Sequence[str]) -> None:
+    """PassError where an option without a default is not given, as by a caller who is no device."""
+    for name in sorted(info.required - options.keys()):
+        given = f"Only a device of the family {info.family!r} runs it, and gives {name}" if info.family else f"Give {name}=..."
+        raise PassError(f"the pass needs the option {name!r}, which is not given", where=_where(info, done), remedy=given)
+
+
 def _check_result(
     g: Graph, result: Any, info: PassInfo, before: Mapping[str, Any], done: Sequence[str]
 ) -> None:
@@ -175,7 +278,7 @@ def _check_result(
 def _with_true_attributes(
     g: Graph, result: Graph, info: PassInfo, changed: bool
 ) -> tuple[Graph, tuple[str, ...]]:
-    """The graph without those attributes that were true of the one before and may not be any more."""
+    """The graph without attributes that were true of the previous graph and may be stale."""
     stale = {
         k
         for k, v in result.attrs.items()
@@ -211,13 +314,13 @@ def _verify(result: Graph, info: PassInfo, done: Sequence[str]) -> None:
     from partita.graph.verify import verify
 
     try:
-        verify(result)
+        verify(result, schemas=not info.family)
     except PartitaError as error:
         raise _failure(info, done, error, "the pass returned a graph that is not well formed: ") from error
 
 
 def _failure(info: PassInfo, done: Sequence[str], error: Exception, said: str = "") -> PassError:
-    """The pass's error anew, with the pass and those that ran before it."""
+    """The pass's error as PassError, with the pass and those that ran before it."""
     at = [note for note in getattr(error, "__notes__", ()) if note.startswith("node ")]
     mine = error if isinstance(error, PartitaError) else PartitaError(f"{type(error).__name__}: {error}")
     inner = mine.where or (at[0] if at else None)
@@ -225,5 +328,13 @@ def _failure(info: PassInfo, done: Sequence[str], error: Exception, said: str = 
     return PassError(said + mine.cause, where=where, remedy=mine.remedy)
 
 
+def _blame(error: Exception, info: PassInfo) -> None:
+    """Name the pass in an error that keeps its class."""
+    if isinstance(error, PartitaError):
+        error.within(f"pass {info.full_name!r}")
+    else:
+        error.add_note(f"pass {info.full_name!r}")
+
+
 def _where(info: PassInfo, done: Sequence[str]) -> str:
-    return f"pass {info.name!r}" + (f" (after {', '.join(done)})" if done else "")
+    return f"pass {info.full_name!r}" + (f" (after {', '.join(done)})" if done else "")

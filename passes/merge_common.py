@@ -1,4 +1,4 @@
-"""MergeCommon: compute once what is computed twice from the same values."""
+"""MergeCommon: merges nodes that compute the same from the same values."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from partita.passes.bodies import control_targets, everywhere
 from partita.passes.registry import REQUESTS, register_pass
 
 _SAMPLE = 64
-"""How many elements of an array go into its hash; arrays that agree in them are compared in full."""
+"""Number of sampled elements in an array's hash; arrays with equal samples are compared in full."""
 
 
 @register_pass("MergeCommon", keeps=("shape", "dtype", *REQUESTS))
 def merge_common(g: Graph) -> Graph:
-    """Nodes of the same op, attributes, inputs and affinity become one, and so do equal constants; the first stays.
+    """Merges nodes with the same op, attributes, inputs and affinity, and equal constants, into the first.
 
-    Random ops, ops that nobody has declared (they may keep state) and nodes with control dependencies are never merged.
-    Calls are merged if they share one body object. Linear in nodes, and in the bytes of constants that look alike."""
+    Random ops, undeclared ops (they may keep state) and nodes with control dependencies are never merged.
+    Calls are merged if they share one body object. Linear in nodes, and in the bytes of constants with equal samples."""
     return everywhere(g, _merge)
 
 
@@ -52,7 +52,7 @@ def _merge(g: Graph) -> Graph:
 
 
 def _equal_constant(node: Node, arrays: dict[Hashable, list[Node]]) -> Node:
-    """The first constant that is equal to this one, bit for bit; this one if there is none."""
+    """The first constant that is bitwise equal to this one, or this one."""
     array = node.value
     assert array is not None
     same_sample = arrays.setdefault((node.affinity, node.output_types, _sample(array)), [])
@@ -82,7 +82,7 @@ def _same_bits(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
 
 
 def _is_repeatable(node: Node, g: Graph) -> bool:
-    """Does the node make the same values each time it runs?"""
+    """True if the node computes the same values each time it runs."""
     if node.subgraph is None and spec_of(node.op or "", node.domain, g.opsets.get(node.domain, 1)) is None:
         return False
     return not is_random(node) and all(
@@ -104,7 +104,7 @@ def _key(node: Node) -> Hashable:
 
 
 def _canonical(value: Any) -> tuple[str, Hashable]:
-    """An attribute by type and content: 1 differs from 1.0, and 0.0 from -0.0."""
+    """An attribute as type and content: 1 differs from 1.0, and 0.0 from -0.0."""
     if isinstance(value, float):
         return ("float", struct.pack("<d", value))
     if isinstance(value, np.ndarray):

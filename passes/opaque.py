@@ -1,7 +1,7 @@
-"""Nodes that ONNX's own tools know nothing of, hidden behind an op that they pass by.
+"""Opaque ops, which hide nodes from ONNX's own tools.
 
-ONNX's converter drops model-local functions, and its inference tells nothing of what is inside them. Behind an opaque op a call
-is one node of which only its inputs and outputs show."""
+ONNX's converter drops model-local functions, and its inference returns nothing about their insides. As an opaque op a call
+is one node of which only inputs and outputs are visible."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ Answer = Callable[[int, Sequence[Type | None]], Sequence[Type | None]]
 """(key of a hidden node, types of its inputs) -> types of its outputs."""
 
 OPAQUE = "Opaque"
-"""The op that stands for a hidden node; its attribute `key` numbers them."""
+"""The op of a hidden node; its attribute `key` numbers them."""
 
 OPAQUE_DOMAIN = "partita.opaque"
 """Its domain."""
 
 
 def hide(g: Graph, is_hidden: Callable[[Node], bool], hidden: list[Node]) -> Graph:
-    """The graph with each such node, also in the bodies of those that stay, as an opaque op; they are appended to `hidden`.
+    """The graph with each such node, including in bodies of other nodes, as an opaque op; they are appended to `hidden`.
 
-    The values that a hidden node captures become further inputs. Where nothing is to be hidden, the graph itself is
+    The captures of a hidden node become further inputs. If nothing is hidden, the graph itself is
     returned.
     """
     return _Hiding(g, is_hidden, hidden).inside(g) if any(map(is_hidden, g.nodes)) or has_bodies(g) else g
 
 
 class _Hiding:
-    """How graphs get opaque nodes. Its methods call each other; functions that did so would hold each other, and the nodes with
-    their weights, until the collector comes by."""
+    """Replaces nodes by opaque ops. Its methods call each other; closures that did so would form a reference cycle, which keeps
+    the nodes and their weights alive until garbage collection."""
 
     def __init__(self, g: Graph, is_hidden: Callable[[Node], bool], hidden: list[Node]) -> None:
         self._is_hidden = is_hidden
@@ -48,7 +48,7 @@ class _Hiding:
         self._opsets = {**g.opsets, OPAQUE_DOMAIN: 1}
 
     def inside(self, graph: Graph) -> Graph:
-        """The graph, or a body, with its opaque nodes."""
+        """The graph, or a body, with opaque nodes."""
         rewritten = rewrite(graph, self._visit)
         return graph if rewritten is graph else rewritten.evolve(opsets=self._opsets)
 
@@ -71,7 +71,7 @@ class _Hiding:
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[None]:
-    """Inside the block ONNX's inference asks `answer` about opaque nodes; blocks nest."""
+    """Inside the block ONNX's inference calls `answer` for opaque nodes; blocks nest."""
     _declare()
     _asked.stack.append((answer, TypeReader()))
     try:
@@ -81,12 +81,12 @@ def answering(answer: Answer) -> Iterator[None]:
 
 
 def answer_hidden(key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-    """The output types that the innermost block of `answering` gives for a hidden node."""
+    """The output types of a hidden node, from the innermost block of `answering`."""
     return _asked.stack[-1][0](key, inputs) if _asked.stack else ()
 
 
 class _Asked(threading.local):
-    """Who is asked, for each thread: the last of the stack."""
+    """The stack of `answering` blocks, per thread."""
 
     def __init__(self) -> None:
         self.stack: list[tuple[Answer, TypeReader]] = []
@@ -97,9 +97,9 @@ _asked = _Asked()
 
 @lru_cache(maxsize=1)
 def _declare() -> None:
-    """Tell ONNX of the opaque op, once.
+    """Registers the opaque op with ONNX, once.
 
-    ONNX has to forget it before the interpreter ends: up to 1.19 it takes the op's Python function apart when the process exits,
+    It has to be deregistered before the interpreter ends: up to 1.19 ONNX frees the op's Python function when the process exits,
     waits for the interpreter's lock, and hangs."""
     from onnx.defs import OpSchema, deregister_schema, register_schema
 
@@ -121,7 +121,7 @@ def _declare() -> None:
 
 
 def _infer(context: Any) -> None:
-    """ONNX asks for an opaque node's output types; outside of a block, as in its version converter, nothing is known."""
+    """Infers an opaque node's output types for ONNX; outside of a block, as in its version converter, they are unknown."""
     import onnx
 
     if not _asked.stack:

@@ -1,4 +1,4 @@
-"""The passes to run when nobody says which."""
+"""The default pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PlanMemory: give values that are never alive at the same time the same memory."""
+"""PlanMemory: assigns the same memory to values that are never alive at the same time."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from partita.graph.types import TensorType, Type, numpy_dtype
 from partita.passes.registry import register_pass
 
 _PACKED = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
-"""Bits of the element types that take less than a byte."""
+"""Bits of the element types narrower than a byte."""
 
 
 @attrs.frozen(slots=True)
 class MemoryPlan:
-    """Where in one block of memory each value that the graph computes lies."""
+    """Offsets of all computed values in one block of memory."""
 
     peak: int
     """The size of the block."""
     naive: int
-    """The size that the block would have if every value had memory of its own."""
+    """The size of the block if every value had separate memory."""
     at_once: int
-    """The most bytes alive at the same time: no plan can have a lower peak."""
+    """Maximum bytes alive at the same time: a lower bound of any plan's peak."""
     offsets: Mapping[str, int] = attrs.field(repr=False)
-    """The first byte of each value by name."""
+    """The offset of each value by name."""
     sizes: Mapping[str, int] = attrs.field(repr=False)
     """The bytes of each value, rounded up to the alignment."""
     workspaces: Mapping[str, tuple[int, int]] = attrs.field(repr=False)
-    """The first byte and the size of what the bodies of a node need while it runs, by node name."""
+    """Offset and size of the memory for the bodies of a node while it runs, by node name."""
     unknown: tuple[str, ...]
-    """The values whose size is not known: not planned."""
+    """The values of unknown size, which are not planned."""
 
     def __str__(self) -> str:
         share = f" ({self.peak / self.naive:.0%})" if self.naive else ""
@@ -45,17 +45,17 @@ class MemoryPlan:
 
 @register_pass("PlanMemory", needs=("shape",), provides=("memory_plan",))
 def plan_memory(g: Graph, *, alignment: int = 64) -> Graph:
-    """Attach a `MemoryPlan` as g.attrs["memory_plan"].
+    """Attaches a `MemoryPlan` as g.attrs["memory_plan"].
 
-    Values live from the node that makes them to the last that reads them; outputs live to the end. Graph inputs and
-    constants belong to others and are not planned."""
+    Values live from the node that computes them to the last that reads them; outputs live to the end. Graph inputs and
+    constants are owned by others and not planned."""
     if alignment < 1:
         raise PassError(f"the alignment is a positive number of bytes, not {alignment}")
     return g.evolve(attrs={**g.attrs, "memory_plan": plan(g, alignment)})
 
 
 def plan(g: Graph, alignment: int = 64, known: dict[int, MemoryPlan] | None = None) -> MemoryPlan:
-    """Best fit in the order of execution, O(n log n); a body that several nodes share is planned once."""
+    """Best fit in the order of execution, O(n log n); a shared body is planned once."""
     known = {} if known is None else known
     last = _last_uses(g)
     arena = Arena()
@@ -89,14 +89,14 @@ def plan(g: Graph, alignment: int = 64, known: dict[int, MemoryPlan] | None = No
 
 
 def _last_uses(g: Graph) -> dict[NodeEntry, int]:
-    """The number of the last node that reads each value; an output's lies after all nodes."""
+    """The index of the last node that reads each value; for an output, the number of nodes."""
     last = {entry: i for i, node in enumerate(g.nodes) for entry in node.reads}
     last.update(dict.fromkeys(g.outputs, len(g.nodes)))
     return last
 
 
 def _workspace(node: Node, alignment: int, known: dict[int, MemoryPlan]) -> int:
-    """The memory that the bodies of the node need while it runs; only one of several bodies runs at a time."""
+    """The memory for the bodies of the node while it runs; only one of several bodies runs at a time."""
     most = 0
     for _, body in node.bodies:
         if id(body) not in known:
@@ -114,7 +114,7 @@ def _bytes(known: Type | None, alignment: int) -> int | None:
 
 
 class Arena:
-    """Free blocks by size and by place; neighbours grow together."""
+    """Free blocks by size and by offset; adjacent ones are merged."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -146,7 +146,7 @@ class Arena:
         return offset
 
     def give(self, offset: int, size: int) -> None:
-        """Free a block."""
+        """Frees a block."""
         if not size:
             return
         self.taken -= size

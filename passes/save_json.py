@@ -1,4 +1,4 @@
-"""SaveJSON: the graph in NNVM's JSON form, as g.attrs["json"]."""
+"""SaveJSON: writes the graph in NNVM's JSON form to g.attrs["json"]."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from partita.passes.registry import register_pass
 
 @register_pass("SaveJSON", provides=("json",))
 def save_json(g: Graph) -> Graph:
-    """Attach the graph's JSON text."""
+    """Attaches the graph's JSON text."""
     return g.evolve(attrs={**g.attrs, "json": to_nnvm_json(g)})

@@ -1,4 +1,4 @@
-"""Settings for every run of passes that does not say otherwise."""
+"""Default settings of passes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class Settings:
     """The settings; those of `settings` may be changed at any time."""
 
     verify: bool = True
-    """Is the graph verified after each pass? False saves the time."""
+    """True if the graph is verified after each pass. False saves the time."""
     isolate_inference: bool = False
-    """Does ONNX's inference of types run in a child process, where a crash of it is survived? For models of strangers."""
+    """True if ONNX's type inference runs in a child process, whose crash is survived. For untrusted models."""
 
 
 settings = Settings()
-"""The one set of settings there is."""
+"""The settings in effect."""

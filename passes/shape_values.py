@@ -1,4 +1,4 @@
-"""Shape arithmetic: integer vectors of which some elements are known because they are sizes of values of known type."""
+"""Shape arithmetic: integer vectors of which some elements are known as sizes of values of known type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partita.graph.types import TensorType
 from partita.passes.constants import as_constant, ints
 
 Vector = np.ndarray[Any, Any]
-"""An object array of at most one dimension: integers where an element is known, None where it is not."""
+"""An object array of rank 0 or 1: integers, or None for unknown elements."""
 
 
 _LEAST = -(1 << 63)
@@ -20,13 +20,13 @@ _LEAST = -(1 << 63)
 
 
 class ShapeValues:
-    """The known elements of the integer vectors met so far. The nodes must be given to it in order."""
+    """The known elements of integer vectors so far. Nodes must be passed in order."""
 
     def __init__(self) -> None:
         self._known: dict[NodeEntry, Vector] = {}
 
     def learn(self, node: Node, version: int) -> np.ndarray[Any, Any] | None:
-        """Look at the next node; its output, if that is fully known now."""
+        """Processes the next node; returns its output if that is fully known."""
         rule = _RULES.get(node.op or "")
         if rule is None or node.domain or not node.inputs:
             return None
@@ -49,7 +49,7 @@ class ShapeValues:
         return None if entry is None else self._known.get(entry)
 
     def all_of(self, node: Node) -> list[Vector] | None:
-        """The same for all inputs, if something is known of one and the rank of each."""
+        """Like `of`, for all inputs; None if it is None for one."""
         vectors = [self.of(entry) for entry in node.inputs]
         return None if any(vector is None for vector in vectors) else [v for v in vectors if v is not None]
 
@@ -112,8 +112,8 @@ def _slice(values: ShapeValues, node: Node, version: int) -> Vector | None:
         return None
     if not steps[0]:
         return None
-    # ONNX clamps as Python does, save that a range that runs backwards begins at the first element at the least, and that an end
-    # before the first element cannot be said by a negative number.
+    # ONNX clamps as Python does, except that a range with a negative step starts at the first element or after it, and
+    # that an end before the first element cannot be expressed by a negative number.
     start = max(starts[0], -len(vector)) if steps[0] < 0 else starts[0]
     end = None if steps[0] < 0 and ends[0] < -len(vector) else ends[0]
     return vector[start : end : steps[0]]

@@ -1,4 +1,4 @@
-"""SimplifyIdentities: leave out what only hands its input on."""
+"""SimplifyIdentities: removes ops that only pass their input on."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from partita.passes.deciding import follows_from_sizes
 from partita.passes.registry import REQUESTS, register_pass
 
 Rule = Callable[[Node, Graph], "NodeEntry | None"]
-"""(node, graph) -> the value that its first output equals, if it only hands it on."""
+"""(node, graph) -> the value that the node's first output equals, or None."""
 
 
 @register_pass("SimplifyIdentities", keeps=("shape", "dtype", *REQUESTS))
 def simplify_identities(g: Graph) -> Graph:
-    """Leave out Identity, Dropout at inference, and every Cast, Reshape, Transpose, Slice, Pad, Concat and the like that
-    changes nothing; make one of two Transposes or Reshapes in a row. What the types say is used, so it pays to run
+    """Removes Identity, Dropout at inference, and every Cast, Reshape, Transpose, Slice, Pad, Concat and the like that
+    changes nothing; merges two successive Transposes or Reshapes. It uses the types, so run
     InferShape before. Linear."""
     return everywhere(g, _simplify)
 
@@ -66,7 +66,7 @@ def _only_one(node: Node, g: Graph) -> NodeEntry | None:
 
 
 def _dropout(node: Node, g: Graph) -> NodeEntry | None:
-    """Dropout drops something only in training: up to opset 6 unless is_test is set, from 12 on if an input says so."""
+    """The input of a Dropout at inference: up to opset 6 with is_test, from 12 on unless training_mode is set."""
     version = g.opsets.get("", 1)
     if version < 7:
         return node.inputs[0] if node.attrs.get("is_test", 0) else None
@@ -78,7 +78,7 @@ def _dropout(node: Node, g: Graph) -> NodeEntry | None:
 
 
 def _cast(node: Node, g: Graph) -> NodeEntry | None:
-    """A Cast to the type that the value has."""
+    """The input of a Cast to the type that it has."""
     x, y = node.inputs[0], node[0]
     if x is None or not isinstance(x.type, TensorType):
         return None
@@ -90,7 +90,7 @@ def _cast(node: Node, g: Graph) -> NodeEntry | None:
 
 
 def _same_shape(node: Node, g: Graph) -> NodeEntry | None:
-    """An op that keeps the elements in order and gives the shape that the value has, symbols counting as sizes."""
+    """The input of an op that keeps the order of elements and results in the same shape, symbols included."""
     x = node.inputs[0]
     return x if x is not None and _equal_shapes(x, node[0]) and follows_from_sizes(_input(node, 1)) else None
 
@@ -113,7 +113,7 @@ def _tile(node: Node, g: Graph) -> NodeEntry | None:
 
 
 def _slice(node: Node, g: Graph) -> NodeEntry | None:
-    """A Slice that gives all elements, forwards."""
+    """The input of a Slice that returns all elements, forwards."""
     x, steps = node.inputs[0], _input(node, 4)
     if x is None or not (isinstance(x.type, TensorType) and x.type.is_static and _equal_shapes(x, node[0])):
         return None
@@ -124,7 +124,7 @@ def _slice(node: Node, g: Graph) -> NodeEntry | None:
 
 
 def _where(node: Node, g: Graph) -> NodeEntry | None:
-    """The value of which a Where by a constant takes every number, if the other value and the condition do not make it larger."""
+    """The branch that a constant Where always selects, if broadcasting does not change its shape."""
     condition = as_constant(node.inputs[0])
     if condition is None or not condition.size or condition.any() != condition.all():
         return None
@@ -133,7 +133,7 @@ def _where(node: Node, g: Graph) -> NodeEntry | None:
 
 
 def _is_spread_over(entry: NodeEntry | None, whole: NodeEntry) -> bool:
-    """Is each size of the value that of the whole one, symbols counting as sizes, or 1?"""
+    """True if each size of the value equals that of `whole`, symbols included, or is 1."""
     own, known = None if entry is None else entry.type, whole.type
     if not isinstance(own, TensorType) or not isinstance(known, TensorType) or own.shape is None or known.shape is None:
         return False
@@ -143,7 +143,7 @@ def _is_spread_over(entry: NodeEntry | None, whole: NodeEntry) -> bool:
 
 
 def _pad(node: Node, g: Graph) -> NodeEntry | None:
-    """The input of a Pad that adds nothing."""
+    """The input of a Pad by zero elements."""
     pads = ints(node, 1, "pads" if g.opsets.get("", 1) > 1 else "paddings")
     return node.inputs[0] if pads is not None and not any(pads) else None
 
@@ -154,7 +154,7 @@ def _transpose(node: Node, g: Graph) -> NodeEntry | None:
 
 
 def _permutation(node: Node) -> list[int] | None:
-    """The order of the axes; by default they are reversed, which needs the rank."""
+    """The order of the axes; by default it is reversed, which requires the rank."""
     if "perm" in node.attrs:
         return list(node.attrs["perm"])
     x = node.inputs[0]
@@ -163,14 +163,14 @@ def _permutation(node: Node) -> list[int] | None:
 
 
 def _back_again(node: Node, g: Graph) -> NodeEntry | None:
-    """The second of two ops that only change the shape, where it restores the shape before the first."""
+    """The input of the first of two reshaping ops, if the second restores its shape."""
     first = _origin(node)
     x = None if first is None else first.inputs[0]
     return x if x is not None and _equal_shapes(x, node[0]) and follows_from_sizes(_input(node, 1)) else None
 
 
 def _origin(node: Node) -> Node | None:
-    """The op before it, if that only changes the shape, and does so whatever values come."""
+    """The op before it, if that only changes the shape, whatever the values are."""
     x = node.inputs[0]
     if x is None or x.node.op not in ops("reshape") or x.node.domain:
         return None
@@ -178,7 +178,7 @@ def _origin(node: Node) -> Node | None:
 
 
 def _joined(node: Node) -> Node:
-    """The node doing the work of the one before it too, where it can."""
+    """The node merged with the one before it, if possible."""
     x = node.inputs[0] if node.inputs else None
     if x is None or x.node.domain or x.node.after:
         return node
@@ -192,7 +192,7 @@ def _joined(node: Node) -> Node:
 
 
 def _says_all(node: Node) -> bool:
-    """Does the Reshape take no size from its input by position?"""
+    """True if the Reshape copies no dimension of its input by a 0."""
     shape = ints(node, 1, "shape")
     return shape is not None and (0 not in shape or bool(node.attrs.get("allowzero", 0)))
 

@@ -1,4 +1,4 @@
-"""What ONNX's inference does not know or misreads is said plainly in the nodes that it is shown."""
+"""Attributes made explicit that ONNX's inference misreads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 
 
 def with_defaults_stated(g: Graph) -> Graph:
-    """The graph with the attributes of some nodes as the inference reads them rightly.
+    """The graph with attributes of some nodes changed so that inference reads them correctly.
 
-    An STFT that does not say otherwise is one-sided: inference takes it for two-sided. The axes of a Squeeze are in order:
-    inference overlooks those that stand behind a larger one, below opset 11, where none is counted from the end."""
+    An STFT is one-sided by default: inference takes it for two-sided. The axes of a Squeeze are sorted:
+    inference skips those that follow a larger one, below opset 11, where none is negative."""
     if not any(_plainer(node) or node.bodies for node in g.nodes):
         return g
 
@@ -27,7 +27,7 @@ def with_defaults_stated(g: Graph) -> Graph:
 
 
 def _plainer(node: Node) -> Mapping[str, Any]:
-    """The attributes to be said otherwise."""
+    """The attributes to change."""
     if node.domain or node.op not in ("STFT", "Squeeze"):
         return {}
     if node.op == "STFT":

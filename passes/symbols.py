@@ -1,4 +1,4 @@
-"""Symbolic sizes: putting sizes in for them, and joining what two sources say of a type."""
+"""Symbolic sizes: substitution, and merging of two types of a value."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 _GENERATED = re.compile(r"unk__\d+")
-"""How ONNX's inference names a size that it cannot tell."""
+"""The symbols that ONNX's inference generates for unknown sizes."""
 
 
 def merged(a: Type | None, b: Type | None) -> Type | None:
-    """The type that joins two.
+    """Two types of a value merged.
 
-    A size wins over a symbol, and the first type's symbol over the second's; a contradiction is an error.
+    A static size takes precedence over a symbol, and the first type's symbol over the second's; a contradiction is an error.
     """
     if a is None or b is None or a == b:
         return a if b is None else b
@@ -58,7 +58,7 @@ def _merged_dim(m: Dim, n: Dim, a: Type, b: Type) -> Dim:
 
 
 def bound(node: Node, shape: Sequence[Dim], symbols: dict[str, Dim]) -> TensorType:
-    """The input's type with this shape; what its symbols stand for is added to `symbols`."""
+    """The input's type with this shape; the values of its symbols are added to `symbols`."""
     declared = node[0].type
     if not isinstance(declared, TensorType):
         raise TypeMismatch(f"a shape is given for a value of type {declared}", where=f"input {node.name!r}")
@@ -80,7 +80,7 @@ def bound(node: Node, shape: Sequence[Dim], symbols: dict[str, Dim]) -> TensorTy
 
 
 def map_types(g: Graph, symbols: Mapping[str, Dim]) -> Graph:
-    """The graph with these symbols replaced in all types, in its bodies too."""
+    """The graph with these symbols replaced in all types, including those in bodies."""
     if not symbols:
         return g
 
@@ -112,14 +112,14 @@ def _substituted(known: Type | None, symbols: Mapping[str, Dim]) -> Type | None:
 
 
 def all_symbols(g: Graph) -> list[str]:
-    """The symbols among all types of a graph and its bodies, in the order of their first use."""
+    """The symbols in all types of a graph and its bodies, in order of first use."""
     nodes = [node for graph in graphs_in(g) for node in graph.nodes]
     types = [known for node in nodes for known in (*node.output_types, *node.attrs.values()) if isinstance(known, Type)]
     return list(dict.fromkeys(symbol for known in types for symbol in symbols_in(known)))
 
 
 def generated(g: Graph, given: Iterable[Type | None]) -> set[str]:
-    """The symbols that ONNX made up in this graph: outside it they would say what is not so."""
+    """The symbols that ONNX generated in this graph, which are meaningless outside of it."""
     symbols = {
         s
         for node in g.nodes
@@ -131,7 +131,7 @@ def generated(g: Graph, given: Iterable[Type | None]) -> set[str]:
 
 
 def symbols_in(known: Type | None) -> Iterable[str]:
-    """The symbols among the sizes of a type, and of what it holds."""
+    """The symbols in a type, including nested types."""
     if isinstance(known, (TensorType, SparseTensorType)):
         return [size for size in known.shape or () if isinstance(size, str)]
     if isinstance(known, (SequenceType, OptionalType)):

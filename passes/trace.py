@@ -1,4 +1,4 @@
-"""What a run of passes did: which, in what time, and how the graph's size changed."""
+"""Record of a run of passes: names, times, and sizes of the graph."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ class PassRecord:
     name: str
     """The pass."""
     seconds: float
-    """The time it took."""
+    """Time of the pass."""
     verify_seconds: float
-    """The time it took to verify what it returned; 0 if that is turned off."""
+    """Time to verify its result; 0 if that is turned off."""
     nodes_before: int
-    """How many nodes the graph had."""
+    """Number of nodes before."""
     nodes_after: int
-    """How many it has."""
+    """Number of nodes after."""
     changed: bool
-    """Is the graph another one?"""
+    """True if the graph changed."""
     dropped: tuple[str, ...]
-    """Graph attributes that no longer hold and were dropped."""
+    """Stale graph attributes that were dropped."""
+    graph: str = ""
+    """The name of the graph."""
 
 
 @attrs.define(slots=True)
 class PassTrace:
-    """The passes that ran, in order; give one as `trace=` to have it filled."""
+    """The passes that ran, in order; pass one as `trace=` to have it filled."""
 
     records: list[PassRecord] = attrs.Factory(list)
-    """One for each pass."""
+    """One record per pass."""
 
     @property
     def seconds(self) -> float:
@@ -56,7 +58,7 @@ class PassTrace:
         )
 
     def table(self) -> Table:
-        """The passes as a table for a terminal, which rich draws."""
+        """The passes as a table for a terminal, by rich."""
         from rich.table import Table
 
         table = Table("pass", "ms", "verify ms", "nodes before", "after", "dropped")
@@ -69,7 +71,7 @@ class PassTrace:
         return table
 
     def print(self) -> None:
-        """Print the table."""
+        """Prints the table."""
         import rich
 
         rich.print(self.table())

@@ -1,5 +1,5 @@
-"""Numbers that a file states for sizes although they follow from the sizes of inputs, which are symbols: those of an example that
-an exporter traced the model with."""
+"""Integers that a file declares for sizes although these depend on symbolic sizes of inputs: they come from the example with
+which an exporter traced the model."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ REMEDY = (
     "A number that a file states for a size holds for every call. If it is that of an example which the model was exported with, "
     "compile pt.apply_pass(graph, 'InferShape', trust_numbers=False)"
 )
-"""What to do where such a number keeps a model from other sizes."""
+"""Remedy for such an integer that restricts a model to one size."""
 
 
 def without_traced_numbers(graph: Graph) -> Graph:
-    """The graph in which numbers that are stated for sizes of ops' results stay only where they follow, or where nothing is known
-    of the value but what is stated. Two inferences more."""
+    """The graph without declared integer sizes of ops' results that cannot be inferred; they are kept if nothing is known
+    of the value otherwise. Runs inference twice."""
     followed = infer(without_declared(graph, frozenset()), strict=False)
     followed = map_types(followed, dict.fromkeys(generated(followed, [node[0].type for node in followed.inputs])))
     types = {node.name: node.output_types for node in followed.nodes}
@@ -35,7 +35,7 @@ def without_traced_numbers(graph: Graph) -> Graph:
 
 
 def without_claims(graph: Graph) -> Graph:
-    """The graph with the types that follow from its inputs alone; where none does, with the element types that are declared."""
+    """The graph with types inferred from its inputs alone; if there is none, with the declared element type."""
     followed = infer(without_declared(graph, frozenset()), strict=False)
     followed = map_types(followed, dict.fromkeys(generated(followed, [node[0].type for node in followed.inputs])))
     stated = {node.name: node.output_types for node in graph.nodes}
@@ -53,7 +53,7 @@ def _of_unknown_sizes(stated: Type | None) -> Type | None:
 
 
 def _followed(stated: Type | None, follows: Type | None) -> Type | None:
-    """The stated type with what follows in the place of numbers that do not follow."""
+    """The declared type with inferred sizes in place of integers that cannot be inferred."""
     if not isinstance(stated, TensorType) or not isinstance(follows, TensorType) or stated.shape is None:
         return stated
     if follows.shape is None or len(follows.shape) != len(stated.shape):

@@ -1,4 +1,4 @@
-"""`g.attrs["shape"]` and `g.attrs["dtype"]`: the types of a graph's values, looked up, never copied."""
+"""`g.attrs["shape"]` and `g.attrs["dtype"]`: views of the types of a graph's values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from partita.graph.types import Dim, SparseTensorType, TensorType, Type
 
 
 class TypeView(Mapping[str, Any]):
-    """One aspect of the types of a graph's values, by value name or by entry; None where it is unknown.
+    """One aspect of the types of a graph's values, by value name or by entry; None if unknown.
 
-    The graph holds its views, and they hold its nodes, not the graph: so it is freed, with its weights, when its last user
-    drops it."""
+    The graph holds its views, and they hold its nodes but not the graph: so it is freed, with its weights, when its last
+    user drops it."""
 
     __slots__ = ("aspect", "name", "nodes", "_of", "_by_name")
 
     def __init__(self, aspect: str, of: Callable[[Type | None], Any], name: str, nodes: tuple[Node, ...]) -> None:
         self.aspect = aspect
-        """What is shown: "shape" or "dtype"."""
+        """The aspect: "shape" or "dtype"."""
         self.name = name
-        """The name of the graph whose values these are."""
+        """The name of the graph."""
         self.nodes = nodes
         """Its nodes."""
         self._of = of
@@ -33,7 +33,7 @@ class TypeView(Mapping[str, Any]):
         return TypeView, (self.aspect, self._of, self.name, self.nodes)
 
     def is_of(self, graph: Graph) -> bool:
-        """Does it show the values of this graph?"""
+        """True if it is a view of this graph."""
         return self.nodes == graph.nodes and self.name == graph.name
 
     def seen_on(self, graph: Graph) -> TypeView:

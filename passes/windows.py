@@ -1,8 +1,8 @@
-"""The sizes of windowed ops where ONNX's inference is wrong, because the op computes other ones.
+"""Sizes of windowed ops for which ONNX's inference is wrong.
 
-In ceil mode ONNX counts a window of a pool that would begin in the padding, and it rounds up where the padding is
-automatic. For a transposed convolution with automatic padding it adds the output padding, which is part of what the
-padding takes away. For one with an output_shape it leaves out the last axes where the result is smaller than the data.
+In ceil mode ONNX counts a window of a pool that would begin in the padding, and it rounds up if the padding is
+automatic. For a transposed convolution with automatic padding it adds the output padding, which the
+padding already includes. For one with an output_shape it drops the last axes if the result is smaller than the data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from partita.graph.types import Dim, TensorType, Type
 
 
 def is_miscounted(node: Node) -> bool:
-    """Is the node one whose windows ONNX's inference may count wrongly?"""
+    """True if ONNX's inference may compute wrong sizes for the node."""
     if node.domain or not node.attrs:
         return False
     if node.op in ops("pool"):
@@ -46,7 +46,7 @@ def _pooled(node: Node, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     rest = _geometry(node, shape, len(kernel))
     if min(kernel) < 1:
         raise TypeMismatch(f"a kernel of {list(kernel)} has no places")
-    # Each axis is counted by itself; of one whose size is unknown nothing is said.
+    # Each axis is computed separately; one of unknown size remains unknown.
     sizes = [size if isinstance(size, int) else 1 for size in shape[2:]]
     counted = window(sizes, kernel, rest["strides"], rest["dilations"], rest["pads"], _auto_pad(node), 1).outputs
     return (*shape[:2], *[count if isinstance(size, int) else None for size, count in zip(shape[2:], counted)])
@@ -78,7 +78,7 @@ def _spread(node: Node, given: Sequence[TensorType | None]) -> tuple[Dim, ...] |
 
 
 def _geometry(node: Node, shape: tuple[Dim, ...], n: int) -> Mapping[str, Any]:
-    """Strides, dilations and padding, which have to fit the axes."""
+    """Strides, dilations and padding, checked against the axes."""
     geometry = {key: node.attrs.get(key) for key in ("strides", "dilations", "pads")}
     if len(shape) != n + 2 or any(value and len(value) != n * (1 + (key == "pads")) for key, value in geometry.items()):
         raise TypeMismatch(f"the shape {list(shape)} does not fit a kernel of {n} axes and {geometry}")

@@ -90,28 +90,43 @@ def strings_in(node: ast.AST) -> Iterator[str]:
 
 def op_sets() -> Iterator[str]:
     """Module-level collections in which at least two of the strings, and half of them, are names of ops. Tables, which have a
-    value for each name, are none."""
-    for path in sources(*STOREYS):
+    value or a row for each name, are none; nor is that of traits, whose names do not count in queries."""
+    from partita.graph.ops.traits import TRAITS
+
+    for path in sorted(set(sources(*STOREYS)) - {ROOT / "graph" / "ops" / "traits.py"}):
         for node in tree_of(path).body:
             value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
             if not isinstance(node, (ast.Assign, ast.AnnAssign)) or value is None or isinstance(value, (ast.Dict, ast.DictComp)):
                 continue
-            strings = set(strings_in(value))
+            if isinstance(value, ast.Tuple) and all(isinstance(row, (ast.Call, ast.Starred)) for row in value.elts):
+                continue
+            strings = set(strings_in(value)) - TRAITS.keys()
             named = strings & op_names()
             if len(named) >= 2 and 2 * len(named) >= len(strings):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 yield f"{place(path, node.lineno)} {ast.unparse(targets[0])}"
 
 
+def is_docstring(node: ast.AST) -> bool:
+    """True for a string that stands alone."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
 def files_naming(op: str) -> Callable[[], Iterator[str]]:
-    """The files with a string that is, or lists, the name of an op."""
+    """The files with a string that is, or lists, the name of an op; docstrings do not count."""
 
     def listed() -> Iterator[str]:
         for path in sources(*STOREYS):
-            if op in path.read_text("utf-8") and op in strings_in(tree_of(path)):
+            if op in path.read_text("utf-8") and named_in(tree_of(path), op):
                 yield path.relative_to(ROOT).as_posix()
 
     return listed
+
+
+def named_in(tree: ast.Module, op: str) -> bool:
+    """True if a string of the code is, or lists, the name of an op."""
+    told = {id(node.value) for node in ast.walk(tree) if is_docstring(node)}
+    return any(op in strings_in(node) for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in told)
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -169,11 +184,44 @@ def asking_docstrings() -> Iterator[str]:
     for path in sources(*STOREYS):
         for node in ast.walk(tree_of(path)):
             for one in getattr(node, "body", []) if isinstance(getattr(node, "body", None), list) else []:
-                if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                if is_docstring(one):
                     first = re.split(r"(?<=[.?])\s", one.value.value.strip(), maxsplit=1)[0]
                     if re.match(r"(What|How|Where|Which)\b", first) or (first.endswith("?") and ASKING.match(first)):
                         yield f"{place(path, one.lineno)} {first[:80]}"
 
+
+def rewrites_outside(*folders: str) -> Callable[[], Iterator[str]]:
+    """Functions that take a graph first and return a graph, perhaps beside other things, and are no passes. The private ones of a
+    file with a pass are parts of that pass, and so is what lies in `passes/` and `partition/`; `graph/` has no passes."""
+
+    def listed() -> Iterator[str]:
+        for path in sources(*folders):
+            functions = [node for node in tree_of(path).body if isinstance(node, ast.FunctionDef)]
+            passes = [one for one in functions if any("register_pass" in ast.unparse(name) for name in one.decorator_list)]
+            for one in functions:
+                first = [ast.unparse(argument.annotation) for argument in one.args.args[:1] if argument.annotation is not None]
+                returned = "" if one.returns is None else ast.unparse(one.returns)
+                is_rewrite = first == ["Graph"] and re.match(r"(Graph|tuple\[Graph)\b", returned) is not None
+                name = f"{path.relative_to(ROOT).as_posix()}:{one.name}"
+                if is_rewrite and one not in passes and not (passes and one.name.startswith("_")) and name not in NO_REWRITES:
+                    yield f"{place(path, one.lineno)} {one.name}"
+
+    return listed
+
+
+def rewrites_elsewhere() -> Iterator[str]:
+    """The same of the engines, HETERO and the front door."""
+    return (item for item in rewrites_outside("partita", "accelerators")() if not item.startswith("accelerators/tvm/"))
+
+
+NO_REWRITES = {
+    "accelerators/tvm/bodies/body.py:_plain": "one kernel's body under plain names: the key of what is compiled",
+    "accelerators/tvm/bodies/lifting.py:_without_large": "one kernel's body with variables for its large constants",
+    "accelerators/tvm/lower/open_sizes.py:_retyped": "one kernel's body with other types",
+    "accelerators/tvm/lower/open_sizes.py:_with_symbols": "one kernel's body as TVM's importer wants its types",
+    "accelerators/tvm/prepare/expanding.py:_marked": "one op's body, before DecomposeUnsupported inlines it",
+}
+"""Views and helpers from graph to graph that rewrite no model, each with the reason."""
 
 COUNTS: dict[str, Callable[[], Iterator[str]]] = {
     "product files": product_files,
@@ -184,6 +232,8 @@ COUNTS: dict[str, Callable[[], Iterator[str]]] = {
     **{f"arrows in {folder}": arrows_in(folder) for folder in FOLDERS},
     "duplicate class names": duplicate_classes,
     "asking docstrings": asking_docstrings,
+    "rewrites outside the manager": rewrites_outside("accelerators/tvm"),
+    "rewrites outside the manager elsewhere": rewrites_elsewhere,
 }
 """The counts by name, each with the function that lists its items."""
 
@@ -202,12 +252,13 @@ def kept() -> dict[str, int]:
 def main(asked: list[str]) -> None:
     """Print the table, or what one row counts; with --write keep it."""
     if asked and asked[0] != "--write":
+        if asked[0] not in COUNTS:
+            sys.exit(f"nothing is counted as {asked[0]!r}; the counts: {', '.join(COUNTS)}")
         print(*COUNTS[asked[0]](), sep="\n")
         return
-    counts = counted()
+    counts, before = counted(), kept()
     if asked:
         KEPT.write_text("".join(f"{name:<40} {number:>7}\n" for name, number in counts.items()), "utf-8")
-    before = kept()
     for name, number in counts.items():
         print(f"{name:<40} {before.get(name, number):>7} -> {number:>7}")
 

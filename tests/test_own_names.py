@@ -101,6 +101,67 @@ def test_no_process_that_we_start_looks_in_the_folder_it_starts_in(tmp_path: Pat
     assert b"nobody asked for it" not in done.stdout and b"No module named" not in done.stderr
 
 
+DEVICE = """
+import numpy as np
+import partita as pt
+from partita.accelerators import CompiledSubgraph
+
+class Mine(pt.Accelerator):
+    name = "mine"
+    travels_as_body = True
+
+    def supports(self, node, graph):
+        return node.op == "Relu"
+
+    def compile(self, graph, config):
+        return Compiled()
+
+class Compiled(CompiledSubgraph):
+    def run(self, inputs, out=None):
+        return [np.maximum(inputs[0], 0)]
+"""
+"""A module with a device that runs Relu."""
+
+ISOLATED = """
+import numpy as np
+import partita as pt
+
+x = pt.variable("x", "float32", (2, 3))
+g, ones = pt.Graph([pt.op("Relu", x)]), np.ones((2, 3), "float32")
+print(pt.compile(g, "mine", {"ISOLATE": True})(ones)[0].sum())
+"""
+
+MAPPED = """
+[answer] = pt.map_batches([ones], pt.compile(g, "mine"), workers=1)
+print(*[array.sum() for array in answer.values()])
+"""
+
+
+@NAMES
+@pytest.mark.thinned(4)
+def test_a_device_may_lie_in_a_module_of_such_a_name(tmp_path: Path, name: str) -> None:
+    """Our folder comes after it on the path, as after an editable install; in the processes that we start too."""
+    theirs = tmp_path / "theirs"
+    (theirs / "mine.dist-info").mkdir(parents=True)
+    (theirs / f"{name}.py").write_text(DEVICE)
+    (theirs / "mine.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (theirs / "mine.dist-info/entry_points.txt").write_text(f"[partita.accelerators]\nmine = {name}:Mine\n")
+    (tmp_path / "main.py").write_text(ISOLATED + MAPPED)
+    search = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{theirs}:{ROOT}", "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, env=search, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "6.0\n6.0\n"), done.stderr
+
+
+@NAMES
+@pytest.mark.thinned(4)
+def test_a_device_beside_the_script_may_lie_in_a_module_of_such_a_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.py").write_text(DEVICE)
+    (tmp_path / "main.py").write_text(f"import {name}, partita\npartita.register_accelerator({name}.Mine)\n{ISOLATED}")
+    search = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, env=search, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "6.0\n"), done.stderr
+
+
 def infer() -> None:
     settings.isolate_inference = True
     try:

@@ -68,6 +68,19 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+def test_a_zip_file_of_the_repository_installs(tmp_path: Path) -> None:
+    """As a forge makes one, and pip unpacks it: links become files that hold their targets."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("these sources are a distribution already")
+    folder = copied(tmp_path / "source")
+    for link in LINKS:
+        (folder / "partita" / link.name).unlink()
+        (folder / "partita" / link.name).write_text(str(link.readlink()))
+    (tmp_path / "wheel").mkdir()
+    with zipfile.ZipFile(build("wheel", folder, tmp_path / "wheel")) as archive:
+        assert {f"partita/{link.name}/__init__.py" for link in LINKS} < set(archive.namelist())
+
+
 @pytest.fixture(scope="module")
 def metadata(wheel: Path) -> Message:
     return email.message_from_string(next(wheel.glob("*.dist-info/METADATA")).read_text("utf-8"))

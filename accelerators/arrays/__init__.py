@@ -1,1 +1,1 @@
-"""Arrays in memory: how they lie, who owns them, and equal weights held once."""
+"""Arrays in memory: layout, ownership, and sharing of equal weights."""

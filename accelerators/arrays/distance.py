@@ -1,4 +1,4 @@
-"""How far two answers are from each other."""
+"""The error between two lists of outputs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from partita.graph.types import Array
 
 MASK = 1000.0
-"""Numbers below minus this are a mask where all others are as many times nearer to zero: they stand for minus infinity."""
+"""Elements below minus this count as a mask (minus infinity) if all others are smaller by this factor."""
 
 
 def distance(answer: Sequence[Any], wanted: Sequence[Any]) -> float:
-    """The largest error of any output: |a - b| over the largest |b|, masks apart; infinite where a number is one in only one."""
+    """The largest error of any output: |a - b| over the largest |b|, masks aside; infinite if an element is NaN in only one."""
     return max((array_distance(np.asarray(a), np.asarray(b)) for a, b in zip(answer, wanted, strict=True)), default=0.0)
 
 
 def array_distance(array: Array, wanted: Array) -> float:
-    """The same of one output."""
+    """The error of one output."""
     if array.shape != wanted.shape:
         return np.inf
     if not wanted.size:
@@ -34,8 +34,8 @@ def array_distance(array: Array, wanted: Array) -> float:
 
 
 def scales(wanted: Array) -> Array:
-    """What the error of each number is held against: the largest finite one. The numbers of a mask are held against the largest
-    of the mask, and the others against the largest of the others, which the mask would hide otherwise. Linear."""
+    """The scale of each element's error: the largest finite element. Elements of a mask are scaled by the largest of the mask,
+    and the others by the largest of the others, which the mask would hide otherwise. Linear."""
     finite = np.isfinite(wanted)
     sizes = np.where(finite, np.abs(wanted), 0.0)
     masked = finite & (wanted <= -MASK)

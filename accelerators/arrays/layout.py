@@ -1,4 +1,4 @@
-"""Lays arrays out in memory: contiguous, and at addresses that a device can take."""
+"""Memory layout of arrays: contiguous, and aligned for a device."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ HOST = "host"
 
 
 def is_laid_out(array: np.ndarray[Any, Any], alignment: int) -> bool:
-    """Is it C-contiguous, and its address a multiple of the alignment? A device that wants more than numpy allots shares memory
-    with others, by DLPack or the like, which read-only arrays do not."""
+    """True if the array is C-contiguous and aligned. A device with a larger alignment than numpy's exchanges memory through
+    DLPack or the like, which rejects read-only arrays."""
     flags = array.flags
     if not flags.c_contiguous:
         return False
@@ -28,11 +28,11 @@ def is_laid_out(array: np.ndarray[Any, Any], alignment: int) -> bool:
 
 
 ALLOCATED = 16
-"""Memory that numpy allots itself begins at multiples of this, as malloc's does; to ask for an address costs a microsecond."""
+"""numpy's own allocations are multiples of this, as malloc's are. Reading an address takes a microsecond."""
 
 
 def laid_out(value: Any, alignment: int) -> Any:
-    """The value, copied if it is an array that the device cannot take as it is."""
+    """The value, copied if it is an array that the device cannot read in place."""
     if not isinstance(value, np.ndarray) or is_laid_out(value, alignment):
         return value
     if alignment <= 1 or value.dtype.hasobject:
@@ -43,19 +43,19 @@ def laid_out(value: Any, alignment: int) -> Any:
 
 
 def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any], alignment: int) -> np.ndarray[Any, Any]:
-    """An array with no content yet, at an address that is a multiple of the alignment."""
+    """An uninitialized array at an aligned address."""
     size = math.prod(shape) * dtype.itemsize
     return aligned_block(size, alignment)[:size].view(dtype).reshape(shape)
 
 
 def aligned_zeros(shape: Sequence[int], dtype: np.dtype[Any], alignment: int) -> np.ndarray[Any, Any]:
-    """An array of zeros at such an address. Memory of a large one that nothing is written to is not taken."""
+    """An array of zeros at an aligned address. Pages of a large one take no memory until they are written to."""
     size = math.prod(shape) * dtype.itemsize
     return _aligned(np.zeros(size + alignment, np.uint8), size, alignment).view(dtype).reshape(shape)
 
 
 def aligned_block(size: int, alignment: int) -> np.ndarray[Any, Any]:
-    """At least so many bytes from an address that is a multiple of the alignment."""
+    """At least `size` bytes at an aligned address."""
     return _aligned(np.empty(size + alignment, np.uint8), size, alignment)
 
 
@@ -65,7 +65,7 @@ def _aligned(raw: np.ndarray[Any, Any], size: int, alignment: int) -> np.ndarray
 
 
 def array_layout(kind: Type | None) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Dtype and sizes of the arrays of a type, where they are known and take a fixed number of bytes."""
+    """Dtype and sizes of the arrays of a type, if they are static and of fixed size in bytes."""
     if not isinstance(kind, TensorType) or not kind.is_static or kind.dtype == "string":
         return None
     return numpy_dtype(kind.dtype), tuple(int(d) for d in kind.shape or ())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Arrays that lie in a device's memory. A model on that device reads them, and writes results to them, where they are."""
+"""Arrays in a device's memory. A model on that device reads and writes them in place."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from partita.graph.types import Array
 
 
 class DeviceArray(ABC):
-    """An array in a device's memory. All else that reads it (`np.asarray`, another device) gets a copy of it."""
+    """An array in a device's memory. Other readers (`np.asarray`, another device) get a copy."""
 
     shape: tuple[int, ...]
     """Its sizes."""
     dtype: np.dtype[Any]
     """The type of its elements."""
     given: Any = None
-    """The array of a library's own that it stands for."""
+    """The library's own array that it wraps."""
 
     @abstractmethod
     def numpy(self) -> Array:
         """A copy in the host's memory."""
 
     def fill(self, array: Array) -> None:
-        """Copy an array of the host's to it, of the same sizes and type; ValueError for any other."""
+        """Copies a host array of the same sizes and dtype to it; ValueError for any other."""
         if array.shape != self.shape or array.dtype != self.dtype:
             given, own = (f"{a.dtype.name}{list(a.shape)}" for a in (array, self))
             raise ValueError(f"an array {own} in a device's memory takes no {given}")
@@ -42,11 +42,11 @@ class DeviceArray(ABC):
 
     @abstractmethod
     def shares(self, other: Any) -> bool:
-        """May the other value lie in the same memory?"""
+        """True if the other value may share its memory."""
 
     @property
     def known_as(self) -> Any:
-        """The object that the caller has of it."""
+        """The object that the caller passed for it."""
         return self if self.given is None else self.given
 
     @property
@@ -56,7 +56,7 @@ class DeviceArray(ABC):
 
     @property
     def nbytes(self) -> int:
-        """The bytes that its elements take."""
+        """Size of its elements in bytes."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -69,10 +69,10 @@ class DeviceArray(ABC):
 
 
 class Destination(Enum):
-    """Where an output is to be that has no array yet."""
+    """The place of an output for which no array was passed."""
 
     ON_DEVICE = "device"
-    """In the memory of the device that computes it, in a new array."""
+    """In a new array in the memory of the device that computes it."""
 
 
 ON_DEVICE = Destination.ON_DEVICE
@@ -81,26 +81,26 @@ Target = Array | DeviceArray
 """An array that an output is written to."""
 
 Wanted = Target | Destination
-"""What a caller asks for an output: an array that it is written to, or where it is to be."""
+"""The caller's request for an output: an array to write to, or a place."""
 
 Reader = Callable[[Any], "DeviceArray | Array | None"]
-"""Makes an array of a library's own: one on the device, or a copy where kernels cannot read it as it lies; None for others."""
+"""Converts a library's own array: to a device array, or a copy if kernels cannot read its layout; None for other values."""
 
 _readers: list[Reader] = []
 
 
 def read_by(reader: Reader) -> None:
-    """From now on models take what the reader knows."""
+    """Registers a reader of a library's arrays."""
     _readers.append(reader)
 
 
 def on_device(value: Any) -> DeviceArray | Array | None:
-    """The value where it is an array on a device; None where it is none that is known."""
+    """The value as a device array (or a copy, see Reader); None if it is of no known kind."""
     if isinstance(value, DeviceArray):
         return value
     return next((array for reader in _readers if (array := reader(value)) is not None), None)
 
 
 def at_home(values: Sequence[Any]) -> list[Any]:
-    """The values, those on devices copied to the host."""
+    """The values, with device arrays copied to the host."""
     return [value.numpy() if isinstance(value, DeviceArray) else value for value in values]

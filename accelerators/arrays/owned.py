@@ -1,4 +1,4 @@
-"""Arrays that belong to whoever gets them."""
+"""Arrays that belong to their receiver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def array_ids(values: Iterable[Any]) -> set[int]:
-    """The identities of these arrays, those inside sequences too."""
+    """The identities of these arrays, including those inside sequences."""
     ids: set[int] = set()
     for value in values:
         ids |= array_ids(value) if isinstance(value, list) else {id(value)}
@@ -17,10 +17,10 @@ def array_ids(values: Iterable[Any]) -> set[int]:
 
 
 def owned(values: Sequence[Any], foreign: set[int], out: Sequence[Any] | None = None) -> list[Any]:
-    """The values in memory that nothing else uses: in `out` where it fits, else their own where they have some, else copies.
+    """The values in memory that nothing else uses: in `out` if it fits, else in place if they own their memory, else copied.
 
-    `foreign` are the identities of arrays that somebody else holds. Each array given out joins them, so that no two of the
-    values are one array."""
+    `foreign` are the identities of arrays that have another owner. Each returned array is added, so that no two of the
+    values are the same array."""
     targets = out if out is not None else (None,) * len(values)
     return [_owned(value, target, foreign) for value, target in zip(values, targets, strict=True)]
 

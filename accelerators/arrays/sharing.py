@@ -1,4 +1,4 @@
-"""Weights that are equal are held once, however many compiled subgraphs, or sizes of one subgraph, read them."""
+"""Shares equal weights: they are held once for all compiled subgraphs, and all sizes of a subgraph, that read them."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from partita.graph.new_array import LARGE, new_array
 from partita.graph.types import Array
 
 ALIGNMENT = 64
-"""The memory of each array begins at a multiple of this number of bytes."""
+"""Alignment of each array in bytes."""
 
 _held: WeakValueDictionary[tuple[str, str, tuple[int, ...]], Array] = WeakValueDictionary()
 _final: WeakValueDictionary[int, Array] = WeakValueDictionary()
-"""The arrays that are shared already, by their identity."""
+"""The arrays that are shared already, by identity."""
 
 _digests: dict[int, str] = {}
-"""The digests of the arrays that are held, by identity: whoever stores such an array need not read it again."""
+"""The digests of shared arrays, by identity, so that writers of such an array need not read it again."""
 
 _guard = Guard()
 
 Keeper = Callable[[Array, str], "Array | None"]
-"""Gives an array of the same content in other memory, by its digest; None where it has no room for it."""
+"""Returns an array of the same content in other memory, by its digest; None if it has no room for it."""
 
 _keeper: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
 
 
 @contextmanager
 def kept_by(keeper: Keeper) -> Iterator[None]:
-    """What `held_once` holds first inside lies where the keeper puts it."""
+    """Inside, new arrays of `held_once` are placed by the keeper."""
     token = _keeper.set(keeper)
     try:
         yield
@@ -49,9 +49,9 @@ def kept_by(keeper: Keeper) -> Iterator[None]:
 
 
 def held_once(array: Array, *, is_ours: bool = False) -> Array:
-    """An aligned array of the same content: one that is held already, a copy, or this one if it `is_ours`: nobody else has it.
+    """An aligned array of the same content: one that is held already, a copy, or this one if it `is_ours`: nobody else uses it.
 
-    It is freed with its last holder, and nobody may write to it. A user may write to what a graph's constants hold.
+    It is freed with its last holder, and nobody may write to it. A user, however, may write to a graph's constants.
     """
     if _final.get(id(array)) is array:
         return array
@@ -69,7 +69,7 @@ def held_once(array: Array, *, is_ours: bool = False) -> Array:
 
 
 def mapped(array: Array, digest: str | None = None) -> Array:
-    """An aligned array that lies in a file, with its digest where it is known: `held_once` need not look at it again."""
+    """Registers an aligned array mapped from a file, with its digest if known, so that `held_once` need not read it again."""
     with _guard.lock:
         if digest is None:
             return _kept(array, "")
@@ -77,7 +77,7 @@ def mapped(array: Array, digest: str | None = None) -> Array:
 
 
 def _kept(array: Array, digest: str) -> Array:
-    """Known from now on as final. Called with the lock held; the digest goes with the array."""
+    """Registers the array as final. Called with the lock held; the digest is dropped with the array."""
     if id(array) not in _final:
         _final[id(array)] = array
         if digest:
@@ -87,7 +87,7 @@ def _kept(array: Array, digest: str) -> Array:
 
 
 def is_fixed(array: Array) -> bool:
-    """Can nobody write to the array's memory by any numpy array that it is a view of? Arrays read from a file are so."""
+    """True if no numpy array that it is a view of is writable. That holds for arrays read from a file."""
     memory: object = array
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:
@@ -97,27 +97,27 @@ def is_fixed(array: Array) -> bool:
 
 
 def _copied(array: Array) -> Array:
-    """Devices that are handed memory want to be allowed to write to it, even if they do not."""
+    """A writable copy: devices require writable memory, even if they do not write to it."""
     copied = new_weight(array.shape, array.dtype)
     copied[...] = array
     return copied
 
 
 def new_weight(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """An array to fill, in memory that `held_once` need not copy: each page that is touched first costs as much as copying it."""
+    """An array to fill, in memory that `held_once` need not copy: the first write to a page costs as much as copying it."""
     size = math.prod(shape) * dtype.itemsize
     return new_array(shape, dtype) if size >= LARGE else aligned_empty(shape, dtype, ALIGNMENT)
 
 
 Known = dict[tuple[int, int, int], tuple["weakref.ref[Array]", str]]
-"""Digests by the array whose memory it is, the address and the bytes, while that array lives."""
+"""Digests by owner of the memory, address and size, as long as the owner lives."""
 
 _known: ContextVar[Known | None] = ContextVar("known", default=None)
 
 
 @contextmanager
 def each_read_once() -> Iterator[None]:
-    """Inside, `array_digests` reads memory that nobody can write to once, whatever shape is given to it."""
+    """Inside, `array_digests` reads memory that is not writable only once, for any number of shapes."""
     token = _known.set({})
     try:
         yield
@@ -126,7 +126,7 @@ def each_read_once() -> Iterator[None]:
 
 
 def array_digests(arrays: Sequence[Array]) -> list[str]:
-    """The digest of each, several at a time."""
+    """The digest of each array, computed in parallel."""
     known = _known.get()
     with Pool(hands()) as pool:
         return list(pool.map(lambda array: _digest(array, known), arrays))
@@ -147,7 +147,7 @@ def _digest(array: Array, known: Known | None) -> str:
 
 
 def array_digest(array: Array) -> str:
-    """The SHA-256 of its elements in C order; it is known already of an array that is held."""
+    """The SHA-256 of its elements in C order; cached for shared arrays."""
     if _final.get(id(array)) is array and (known := _digests.get(id(array))):
         return known
     return hashlib.sha256(byte_view(array)).hexdigest()

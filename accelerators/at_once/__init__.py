@@ -1,1 +1,1 @@
-"""Models of files that answer before they are read. These modules import little: that is what makes the answer early."""
+"""Models of files that answer before they are read. These modules import little, so that the first answer comes early."""

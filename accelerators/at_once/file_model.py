@@ -1,4 +1,4 @@
-"""A model of a file that onnxruntime has as it stands, and answers from, before Partita reads it."""
+"""A model of an unchanged file that onnxruntime has loaded, and that answers before Partita reads it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from partita.accelerators.starting import Beginning
 
 HELD_BACK = 1.0
-"""Seconds that reading the file waits for the first answer, so as not to take time from it."""
+"""Seconds that reading the file waits for the first answer, so as not to slow it down."""
 
 
 class FileModel:
-    """A CompiledModel to its users. Calls that fit are answered by the session until the model's own devices are ready; whatever
-    else is asked for before is done by a model that starts, which is made then, and takes all calls from there on. A file that no
-    model can be made of has its error raised by what comes next."""
+    """A CompiledModel to its users. Until the model's own devices are ready, the session answers the calls that fit; for anything
+    else a StartingModel is made, which takes all later calls. If the file is invalid, the next access raises its
+    error."""
 
     def __init__(self, session: WholeSession, making: Making) -> None:
         self._session: WholeSession | None = session
@@ -66,7 +66,7 @@ class FileModel:
         return self._made()(*args, out=out, **named)
 
     def _made(self) -> CompiledModel:
-        """The model itself, made now unless it is there."""
+        """The model itself, made now unless it exists."""
         with self._guard.lock:
             if self._model is None:
                 try:
@@ -80,7 +80,7 @@ class FileModel:
             return self._model
 
     def owned(self, beginning: Beginning, seconds: float) -> CompiledModel:
-        """The model, which is on its own devices unless one that starts was needed before they were ready, or they failed."""
+        """The model, which is on its own devices unless a StartingModel was needed before they were ready, or they failed."""
         session = None
         with self._guard.lock:
             if self._making.is_given_up:
@@ -104,18 +104,18 @@ class FileModel:
         return self._ready or self._ended_future()
 
     def _ended_future(self) -> Future[FileModel]:
-        """A future that has ended. It holds the model, which does not hold it, so that both go with whoever has them."""
+        """A finished future. It references the model but not vice versa, so that both are freed with their last user."""
         ready: Future[FileModel] = Future()
         ready.set_result(self)
         return ready
 
     def end(self, ready: Future[FileModel]) -> None:
-        """Tell whoever has the future that the model's own devices are ready."""
+        """Settles the future: the model's own devices are ready."""
         ready.set_result(self)
         self._ready = None
 
     def wait(self, timeout: float | None = None) -> FileModel:
-        """This model, once its own devices are ready; the error if they cannot compile it, TimeoutError if it takes longer."""
+        """This model, once its own devices are ready; their error if they cannot compile it, TimeoutError if it takes longer."""
         start = time.monotonic()
         self._may_begin.set()
         self._thread.join(None if timeout is None else max(timeout, 0.0))
@@ -125,7 +125,7 @@ class FileModel:
         return self
 
     def close(self) -> None:
-        """Close the model, and give up what is not ready."""
+        """Close the model, and stop the background work."""
         self._making.give_up()
         self._may_begin.set()
         with self._guard.lock:
@@ -134,22 +134,22 @@ class FileModel:
             self._session = None
 
     def renew(self) -> None:
-        """A forked process has none of the session's threads: there the model is made when it is next asked for anything. The
-        session stays, since its end would wait for its threads."""
+        """A forked process has none of the session's threads: there the model is made on the next access. The session is kept
+        alive, since its destructor would wait for its threads."""
         self._is_forked, self._may_begin = True, threading.Event()
         if self._session is not None:
             _of_parents.append(self._session)
             self._session = None
 
     def give_up(self) -> None:
-        """Let the thread that makes the model end after the step that it is at."""
+        """Stops the background thread after its current step."""
         if self._model is None:
             self._making.give_up()
             self._may_begin.set()
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """Its users ask whether it is a CompiledModel."""
+        """The class of the model, since users check if it is a CompiledModel."""
         from partita.accelerators.running.starting_model import StartingModel
 
         return StartingModel
@@ -171,8 +171,8 @@ class FileModel:
 
 
 def _make(reference: weakref.ref[FileModel], making: Making, may_begin: threading.Event, ready: Future[FileModel]) -> None:
-    """Make the model once it may begin, and have its own devices compiled. Its error is for whoever asks next. Nobody holds the
-    model for that: one that is gone is given up."""
+    """Makes the model once it may begin, and compiles it for its own devices. The next access raises an error of this. The thread
+    does not keep the model alive: it ends when the model is dropped."""
     may_begin.wait(HELD_BACK)
     start, final = time.perf_counter(), None
     try:
@@ -180,20 +180,20 @@ def _make(reference: weakref.ref[FileModel], making: Making, may_begin: threadin
         try:
             with making.open():
                 final = beginning.own()
-        except Exception as error:  # noqa: BLE001  what it is shows when somebody asks for it
+        except Exception as error:  # noqa: BLE001  the next access of the model raises it
             if making.is_given_up:
                 forget_frames(error)
         theirs = _held(reference).owned(beginning, time.perf_counter() - start).ready
     except BaseException as error:  # noqa: BLE001  the model keeps it
         if final is not None:
             final.close()
-        ready.set_exception(error.with_traceback(None))  # which would hold the model
+        ready.set_exception(error.with_traceback(None))  # the traceback would keep the model alive
         return
     theirs.add_done_callback(lambda future: _hand_on(future, reference, ready))
 
 
 def _held(reference: weakref.ref[FileModel]) -> FileModel:
-    """The model, unless nobody will call it any more."""
+    """The model; raises if it was dropped."""
     model = reference()
     if model is None:
         raise closed()
@@ -201,7 +201,7 @@ def _held(reference: weakref.ref[FileModel]) -> FileModel:
 
 
 def _hand_on(theirs: Future[CompiledModel], reference: weakref.ref[FileModel], ready: Future[FileModel]) -> None:
-    """What became of the model that was made is what becomes of the file's."""
+    """Passes the result of the model's own future on to the file model's."""
     error, model = theirs.exception(), reference()
     if error is None and model is not None:
         model.end(ready)
@@ -210,10 +210,10 @@ def _hand_on(theirs: Future[CompiledModel], reference: weakref.ref[FileModel], r
 
 
 _of_parents: list[WholeSession] = []
-"""The sessions that were there when this process was forked."""
+"""The sessions that existed when this process was forked."""
 
 _waiting: weakref.WeakSet[FileModel] = weakref.WeakSet()
-"""The models that a thread may be making."""
+"""The models whose background thread may be running."""
 
 
 def _end_of_interpreter() -> None:

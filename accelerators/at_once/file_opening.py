@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def opened(path: str, device: Any, config: Any, threads: int) -> FileModel | None:
-    """The model; None where onnxruntime may not have the file as it stands."""
+    """The model; None if onnxruntime must not run the unchanged file."""
     file = _open(path)
     if file is None:
         return None
@@ -37,7 +37,7 @@ def opened(path: str, device: Any, config: Any, threads: int) -> FileModel | Non
 
 
 def opened_graph(graph: Graph, device: Any, config: Any, threads: int) -> FileModel | None:
-    """The same of a graph that was read from a file; None too where it may not be just what the file holds."""
+    """The same for a graph that was read from a file; None also if it may differ from the file."""
     state = graph.file
     if state is None or graph.attrs or any(_differs(node) for node in graph.nodes):
         return None
@@ -52,22 +52,22 @@ def opened_graph(graph: Graph, device: Any, config: Any, threads: int) -> FileMo
 
 
 def _differs(node: Any) -> bool:
-    """May the node be another than the file's? An affinity can be set, and an array that lets itself be written."""
+    """True if the node may differ from the file's: affinities and writable arrays can be changed."""
     return node.affinity is not None or (node.value is not None and node.value.flags.writeable)
 
 
 def _open(path: str) -> BinaryIO | None:
-    """The file, if it is one."""
+    """The open file; None if it is not a regular file."""
     try:
         if stat.S_ISREG(os.stat(path).st_mode):
-            return open(path, "rb")  # the model's file is read behind the first answer, though it may be gone by then
+            return open(path, "rb")  # the model's file is read after the first answer, though it may be deleted by then
     except (OSError, ValueError):
         pass
     return None
 
 
 def _session(file: BinaryIO, state: FileState, threads: int) -> WholeSession | None:
-    """The session of the file; None where onnxruntime may not have it as it stands, or it was changed meanwhile."""
+    """The session of the file; None if onnxruntime must not run it unchanged, or it was changed meanwhile."""
     session = whole_session(state.path, threads) if is_plain(file) else None
     return session if file_state(state.path) == state else None
 
@@ -78,7 +78,7 @@ def _imported(_: Any) -> None:
 
 
 def _read(held: BinaryIO, state: FileState) -> Any:
-    """The graph of the file, which is what it was when the session read it, though it may be gone by now."""
+    """The graph of the file in the state that the session read, even if the file was replaced or deleted since."""
     from partita.graph.errors import ReadError
     from partita.graph.readers.onnx import load_onnx
 
@@ -93,20 +93,20 @@ def _read(held: BinaryIO, state: FileState) -> Any:
 
 
 def _closed_behind(graph: Any, held: BinaryIO) -> Any:
-    """The graph of the file, now closed. This is a step of its own: where a fork comes before its end, the child reads again."""
+    """Closes the file. This is a step of its own: if a fork happens before it ends, the child can read again."""
     held.close()
     return graph
 
 
 def _as_read(graph: Graph) -> Graph:
-    """The graph, though attributes and affinities were set since it was looked at."""
+    """The graph without attributes and affinities that were set since it was checked."""
     from partita.accelerators.starting import without_affinities
 
     return without_affinities(graph.evolve(attrs={}) if graph.attrs else graph)
 
 
 def _beginner(device: Any, config: Any) -> Callable[[Any], Any]:
-    """The step that lets the model of a graph begin, as the configuration and the process's folder are now."""
+    """The step that begins the compilation, with the configuration and working directory of now."""
     asked, home = deepcopy(config), working_folder()
     return lambda graph: _begun(graph, device, asked, home)
 

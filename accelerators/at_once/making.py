@@ -1,4 +1,4 @@
-"""What is done to make the model of a file, step by step, behind the answers of the session that has the file."""
+"""The steps that make the model of a file, while the session with the file answers."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     from partita.accelerators.starting import Beginning
 
 Steps = Sequence[Callable[[Any], Any]]
-"""What makes the model: each step is given what the one before returned, the first None. The last one returns a Beginning."""
+"""The steps: each takes the result of the one before, the first None. The last one returns a Beginning."""
 
 
 class Making:
-    """The steps, each done once. The model is not held: while one is done, whoever drops the model frees it at once."""
+    """Runs each step once. It does not reference the model, so that dropping the model frees it at once."""
 
     def __init__(self, steps: Steps) -> None:
         self._left: tuple[Steps, Any] = (steps, None)
-        """The steps that are left, and what the one before them returned."""
+        """The remaining steps, and the result of the one before them."""
         self._guard = Guard(threading.RLock)
         self._beginning: Beginning | None = None
         self.error: Exception | None = None
-        """Why no model can be made of the file."""
+        """The error, if no model can be made of the file."""
         self.is_given_up = False
-        """Has the model been closed, or dropped?"""
+        """True if the model was closed, or dropped."""
 
     @property
     def is_over(self) -> bool:
-        """Will there be no model?"""
+        """True if there will be no model."""
         return self.is_given_up or self.error is not None
 
     def begun(self, *, answers_meanwhile: bool = False) -> Beginning:
-        """What the file's model begins with, made now unless it is there. Calls that are answered meanwhile go first."""
+        """The Beginning of the file's model, made now unless it exists. With `answers_meanwhile`, calls take precedence."""
         with self._guard.lock:
             if self.error is not None:
-                raise self.error.with_traceback(None)  # else it would grow with each call
+                raise self.error.with_traceback(None)  # else the traceback would grow with each call
             if self._beginning is None:
                 try:
                     self._beginning = self._through_all_steps(answers_meanwhile)
@@ -54,7 +54,7 @@ class Making:
             return self._beginning
 
     def _through_all_steps(self, answers_meanwhile: bool) -> Any:
-        """What the last step returns, by those that are left: none is done twice, though Ctrl-C or a fork came between two."""
+        """Runs the remaining steps, and returns the last result: none runs twice, even if Ctrl-C or a fork interrupts."""
         while self._left[0]:
             (step, *others), before = self._left
             with self.open():
@@ -64,21 +64,21 @@ class Making:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Inside, the end of the interpreter waits; the model was not given up before."""
+        """A context that delays the end of the interpreter; raises if the model was given up."""
         if self.is_given_up:
             raise closed()
         with at_a_device():
             yield
 
     def give_up(self) -> None:
-        """Do no further step, and end what is being compiled."""
+        """Starts no further step, and stops a running compilation."""
         self.is_given_up = True
         if self._beginning is not None:
             self._beginning.give_up()
 
 
 def closed() -> Exception:
-    """The error of a model that was given up."""
+    """The error for a model that was given up."""
     from partita.accelerators.errors import RunError
 
     return RunError("the model is closed", where="a model that starts", remedy="Compile it again")

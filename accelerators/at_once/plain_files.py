@@ -1,8 +1,8 @@
-"""ONNX files that onnxruntime may have as they stand: it computes all of what is in them as the device `onnxruntime` would.
+"""ONNX files that onnxruntime may run unchanged: it computes everything in them as the device `onnxruntime` would.
 
-The file is looked at in protobuf's wire format, without its weights and without the package onnx. Whatever is not surely plain
-is left to those who read the file: ops that onnxruntime computes wrongly for some attributes, functions, data in other files,
-tensors without elements, symbols of values between, which onnxruntime would believe, and what Partita notes of nodes."""
+The file is checked in protobuf's wire format, without its weights and without the package onnx. Anything that is not known to
+be safe is left to the full reader: ops that onnxruntime computes wrongly for some attributes, functions, external data,
+empty tensors, symbols of intermediate values, which onnxruntime would trust, and Partita's metadata of nodes."""
 
 from __future__ import annotations
 
@@ -11,62 +11,50 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-_OPS = (
-    "Abs Add And AveragePool BatchNormalization Cast Ceil Clip Concat Constant Conv ConvTranspose Cos Div Dropout Elu"
-    " Equal Erf Exp Flatten Floor Gather GatherND Gelu Gemm GlobalAveragePool Greater GreaterOrEqual HardSigmoid"
-    " HardSwish Identity IsNaN LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax MatMul MaxPool Mul Neg Not"
-    " Or PRelu Pow ReduceMean Relu Reshape Round Selu Shape Sigmoid Sin Softmax Softplus Softsign Sqrt Squeeze Sub Sum"
-    " Tanh Transpose Unsqueeze Where"
-).split()
-
 _WINDOW = "dilations kernel_shape pads strides"
 
-_ATTRIBUTES = {
-    "AveragePool": f"{_WINDOW} count_include_pad",
-    "BatchNormalization": "epsilon momentum",
-    "Cast": "to",
-    "Clip": "min max",
-    "Concat": "axis",
-    "Constant": "value",
-    "Conv": f"{_WINDOW} group",
-    "ConvTranspose": f"{_WINDOW} group",
-    "Dropout": "ratio seed",
-    "Elu": "alpha",
-    "Flatten": "axis",
-    "Gather": "axis",
-    "Gelu": "approximate",
-    "Gemm": "alpha beta transA transB",
-    "HardSigmoid": "alpha beta",
-    "LayerNormalization": "axis epsilon stash_type",
-    "LeakyRelu": "alpha",
-    "LogSoftmax": "axis",
-    "MaxPool": _WINDOW,
-    "ReduceMean": "axes keepdims",
-    "Reshape": "allowzero",
-    "Selu": "alpha gamma",
-    "Softmax": "axis",
-    "Squeeze": "axes",
-    "Transpose": "perm",
-    "Unsqueeze": "axes",
+_BY_ATTRIBUTES = {
+    "": "Abs Add And Ceil Cos Div Equal Erf Exp Floor GatherND GlobalAveragePool Greater GreaterOrEqual HardSwish Identity"
+    " IsNaN Less LessOrEqual Log MatMul Mul Neg Not Or PRelu Pow Relu Round Shape Sigmoid Sin Softplus Softsign Sqrt Sub Sum"
+    " Tanh Where",
+    _WINDOW: "MaxPool",
+    f"{_WINDOW} count_include_pad": "AveragePool",
+    f"{_WINDOW} group": "Conv ConvTranspose",
+    "allowzero": "Reshape",
+    "alpha": "Elu LeakyRelu",
+    "alpha beta": "HardSigmoid",
+    "alpha beta transA transB": "Gemm",
+    "alpha gamma": "Selu",
+    "approximate": "Gelu",
+    "axes": "Squeeze Unsqueeze",
+    "axes keepdims": "ReduceMean",
+    "axis": "Concat Flatten Gather LogSoftmax Softmax",
+    "axis epsilon stash_type": "LayerNormalization",
+    "epsilon momentum": "BatchNormalization",
+    "min max": "Clip",
+    "perm": "Transpose",
+    "ratio seed": "Dropout",
+    "to": "Cast",
+    "value": "Constant",
 }
 
-PLAIN = {op: frozenset(_ATTRIBUTES.get(op, "").encode().split()) for op in _OPS}
-"""The ops of ONNX's own domain that are plain, with the attributes that they may have. None makes a value without elements of
-values with elements, and none has to be guarded in `hazards`, `guarding` or `optimizers` unless by other attributes."""
+PLAIN = {op: frozenset(names.encode().split()) for names, listed in _BY_ATTRIBUTES.items() for op in listed.split()}
+"""The safe ops of ONNX's own domain, with the attributes that they may have. None makes an empty value of
+non-empty ones, and none is handled in `hazards`, `guarding` or `optimizers` unless for other attributes."""
 
 _SILENT = {b"auto_pad": b"NOTSET", b"batch_dims": 0, b"ceil_mode": 0, b"storage_order": 0, b"noop_with_empty_axes": 0}
-"""Attributes that any op may have with these values, which say nothing."""
+"""Attributes that any op may have with these values, which are defaults."""
 
 _MOST_INPUTS = {"Dropout": 2}
-"""How many inputs an op may have; with a third one a Dropout may drop numbers."""
+"""Maximum number of inputs of an op; with a third one a Dropout may drop elements."""
 
 _PASSING = frozenset(("Constant", "Dropout", "Identity"))
-"""Ops whose results may be memory of the engine's own."""
+"""Ops whose results may be the engine's own memory."""
 
 OURS = b"partita."
-"""What the keys of the notes begin with that Partita keeps with a node: the device that it is for, for one."""
+"""Prefix of the metadata keys that Partita adds to a node, such as its device."""
 
-# The numbers of fields: of a model, a graph, a tensor, an attribute; that of a name is the same in several.
+# Field numbers of a model, a graph, a tensor and an attribute; that of a name is the same in several.
 _GRAPH, _TRAINING, _FUNCTIONS = 7, 20, 25
 _NODES, _INITIALIZERS, _OUTPUTS, _VALUE_INFO, _SPARSE = 1, 5, 12, 13, 15
 _DIMS, _EXTERNAL_DATA, _DATA_LOCATION = 1, 13, 14
@@ -74,21 +62,21 @@ _NAME, _TENSOR = 1, 5
 _TYPE = 2
 
 _OF_ATTRIBUTES = frozenset((_NAME, 2, 3, 4, _TENSOR, 7, 8, 13, 20))
-"""What an attribute may hold: a name, a number, text, a tensor, numbers, a comment and its kind."""
+"""The fields that an attribute may have: a name, a number, text, a tensor, numbers, a comment and its kind."""
 
 _VARINT, _LENGTH = 0, 2
 _SIZES = {_VARINT: 0, 1: 8, 5: 4}
-"""The bytes of a field's content by its kind, behind a whole number and for those of fixed size."""
+"""The size in bytes of a field's content, by its wire type, after a varint and for fixed-size types."""
 
 _HEAD = 20
-"""The most bytes before a field's content: its number and kind, and its length."""
+"""Maximum number of bytes before a field's content: its tag and its length."""
 
 PIECE = 1 << 14
-"""The bytes that are read at a time."""
+"""Number of bytes that are read at a time."""
 
 
 def is_plain(file: BinaryIO) -> bool:
-    """May onnxruntime have this file as it stands? False too if it is damaged."""
+    """True if onnxruntime may run this file unchanged. False also if it is damaged."""
     try:
         size = file.seek(0, os.SEEK_END)
         _check_model(_File(file), size)
@@ -98,7 +86,7 @@ def is_plain(file: BinaryIO) -> bool:
 
 
 class _NotPlain(Exception):
-    """Something in the file is not surely plain."""
+    """The file contains something that is not known to be safe."""
 
 
 def _check(plain: bool) -> None:
@@ -107,14 +95,14 @@ def _check(plain: bool) -> None:
 
 
 class _File:
-    """A file of which a piece at a time is in memory; what is passed over is not read."""
+    """A file that is read in pieces; skipped parts are not read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._start = 0
         self._piece = b""
         self.seen = set[tuple[str, bytes]]()
-        """The attributes and types that were looked at and are plain: each comes many times."""
+        """The attributes and types that passed the check, since each occurs many times."""
 
     def content(self, start: int, stop: int) -> bytes:
         """The bytes of this part of the file."""
@@ -151,7 +139,7 @@ def _check_graph(file: _File, start: int, end: int) -> None:
 
 
 def _computed(node: bytes, seen: set[tuple[str, bytes]]) -> set[bytes]:
-    """The values that a node computes; it has to be a plain one."""
+    """Checks a node, and returns the values that it computes."""
     _check(OURS not in node)
     op, inputs, outputs, attributes = "", 0, set[bytes](), list[bytes]()
     for field, value in _fields(node):
@@ -188,7 +176,7 @@ def _check_attribute(attribute: bytes, plain: frozenset[bytes]) -> None:
 
 
 def _check_tensor(file: _File, start: int, end: int) -> None:
-    """A tensor has elements, and they stand in this file. Its data are passed over."""
+    """Checks that a tensor is not empty, and that its data are in this file. The data are skipped."""
     for field, number, at, stop in _walked(file, start, end):
         if field == _DIMS:
             _check(number != 0 and all(_packed(file.content(at, stop))))
@@ -197,7 +185,7 @@ def _check_tensor(file: _File, start: int, end: int) -> None:
 
 
 def _check_value_info(value_info: bytes, seen: set[tuple[str, bytes]]) -> None:
-    """The declared type of a value has no size that is a symbol."""
+    """Checks that the declared type of a value has no symbolic size."""
     for number, declared in _fields(value_info):
         if number == _TYPE and ("", declared) not in seen:
             _check(not _names_sizes(declared))
@@ -205,7 +193,7 @@ def _check_value_info(value_info: bytes, seen: set[tuple[str, bytes]]) -> None:
 
 
 def _names_sizes(declared: bytes) -> bool:
-    """Does a type have a size that is a symbol?"""
+    """True if a type has a symbolic size."""
     inner = [declared]
     for field in (1, 2, 1):  # the tensor, its shape, the sizes
         inner = [value for content in inner for number, value in _fields(content) if number == field and type(value) is bytes]
@@ -216,8 +204,8 @@ def _names_sizes(declared: bytes) -> bool:
 
 
 def _walked(file: _File, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of the message between these places: the number of each, its value if it is a whole number, and where its
-    content begins and ends."""
+    """The fields of the message between these offsets: field number, value if it is an integer, and start and end of the
+    content."""
     while start < end:
         head = file.content(start, min(start + _HEAD, end))
         tag, at = (head[0], 1) if head[0] < 0x80 else _varint(head, 0)
@@ -233,7 +221,7 @@ def _walked(file: _File, start: int, end: int) -> Iterator[tuple[int, int, int, 
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
-    """The same of a message in memory: the number of each field, and its value, which is a whole number or bytes."""
+    """The fields of a message in memory: field number and value, which is an integer or bytes."""
     start, end = 0, len(content)
     while start < end:
         tag = content[start]
@@ -255,7 +243,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _packed(content: bytes) -> Iterator[int]:
-    """The whole numbers of a packed field."""
+    """The integers of a packed field."""
     start = 0
     while start < len(content):
         number, start = _varint(content, start)
@@ -263,7 +251,7 @@ def _packed(content: bytes) -> Iterator[int]:
 
 
 def _varint(content: bytes, start: int) -> tuple[int, int]:
-    """The whole number that begins here, and where it ends."""
+    """The varint at this offset, and the offset of its end."""
     number = shift = 0
     while shift < 64:
         byte = content[start]

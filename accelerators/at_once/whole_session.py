@@ -1,4 +1,4 @@
-"""A session of onnxruntime over a whole file, called with arrays that fit as they are."""
+"""An onnxruntime session for a whole file, called with arrays that need no conversion."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ DTYPES = {
     "tensor(uint64)": "uint64",
     "tensor(bool)": "bool",
 }
-"""numpy's names for onnxruntime's tensors, as far as numpy has their elements."""
+"""numpy's names of onnxruntime's tensor types, as far as numpy has them."""
 
 ALIGNMENT = 16
-"""Arrays begin at a multiple of so many bytes."""
+"""Alignment of arrays in bytes."""
 
 PAUSE = 0.001
-"""Seconds between two looks at whether calls are still being answered."""
+"""Polling interval in seconds while calls are still running."""
 
 Sizes = dict[str, int]
-"""The sizes that symbols have in a call."""
+"""The sizes of symbols in a call."""
 
 
 class WholeSession:
-    """Answers a call if its arrays are just what the file states, and so is the answer."""
+    """Answers a call if its arrays, and the outputs, are exactly as the file declares."""
 
     def __init__(self, session: Any) -> None:
-        """ValueError if the file states types that no array has."""
+        """Raises ValueError if the file declares types that no array has."""
         self._session = session
         self._inside = deque[int]()
-        """A number for each call that is answered now."""
+        """An item for each running call."""
         self._inputs = {item.name: _Stated(item) for item in session.get_inputs()}
         self._outputs = {item.name: _Stated(item) for item in session.get_outputs()}
         self._names = {name: i for i, name in enumerate(self._outputs)}
@@ -53,7 +53,7 @@ class WholeSession:
             raise ValueError("two outputs have one name")
 
     def outputs(self, args: Sequence[Any], named: Mapping[str, Any]) -> Outputs | None:
-        """The outputs; None if the call, or its answer, is any other: then the model itself says what is wrong, if anything."""
+        """The outputs; None if the call or the outputs do not fit: then the model itself raises the error, if it is one."""
         arrays = self._by_name(args, named)
         sizes: Sizes = {}
         if arrays is None or not all(_fits(arrays[name], stated, sizes) for name, stated in self._inputs.items()):
@@ -61,7 +61,7 @@ class WholeSession:
         self._inside.append(0)
         try:
             results = self._session.run(None, arrays)
-        except Exception:  # noqa: BLE001  onnxruntime's errors have no base of their own; the model itself raises its own
+        except Exception:  # noqa: BLE001  onnxruntime's errors have no common base class; the model itself raises its own
             return None
         finally:
             self._inside.pop()
@@ -69,7 +69,7 @@ class WholeSession:
         return Outputs(results, self._names) if fit else None
 
     def close(self) -> None:
-        """Free the session, here and not at the end of a call: later calls are none of its."""
+        """Frees the session here, not at the end of a call: later calls do not use it."""
         session, self._session = self._session, None
         while self._inside:
             time.sleep(PAUSE)
@@ -86,7 +86,7 @@ class WholeSession:
 
 
 class _Stated:
-    """What the file states of an input or an output."""
+    """The declared type of an input or an output."""
 
     def __init__(self, item: Any) -> None:
         if item.type not in DTYPES:
@@ -96,7 +96,7 @@ class _Stated:
 
 
 def _fits(value: Any, stated: _Stated, sizes: Sizes) -> bool:
-    """Is it an array of this type that has elements, and lies in memory as the engine reads it? Notes what its symbols are."""
+    """True for a non-empty array of this type with the engine's memory layout. Records the sizes of its symbols."""
     if type(value) is not np.ndarray or value.dtype != stated.dtype or value.ndim != len(stated.sizes) or not value.size:
         return False
     is_laid_out = value.flags.c_contiguous and value.__array_interface__["data"][0] % ALIGNMENT == 0
@@ -110,7 +110,7 @@ def _agrees(size: int, stated: int | str | None, sizes: Sizes) -> bool:
 
 
 def whole_session(path: str, threads: int) -> WholeSession | None:
-    """The session; None if onnxruntime is not here, or does not take the file."""
+    """The session; None if onnxruntime is not installed, or refuses the file."""
     try:
         import onnxruntime
     except ImportError:
@@ -118,8 +118,8 @@ def whole_session(path: str, threads: int) -> WholeSession | None:
     options = quiet_options(onnxruntime, shares_threads=False)
     set_running(options, onnxruntime, level="all", threads=threads, between=1, spinning=True)
     try:
-        how = {"disabled_optimizers": [*WRONG], "enable_fallback": 0}  # the other way would be the same, and says so
+        how = {"disabled_optimizers": [*WRONG], "enable_fallback": 0}  # a fallback would be the same, and prints a message
         session = onnxruntime.InferenceSession(path, options, providers=[CPU], **how)
         return WholeSession(session)
-    except Exception:  # noqa: BLE001  onnxruntime's errors have no base of their own; whoever reads the file says what is wrong
+    except Exception:  # noqa: BLE001  onnxruntime's errors have no common base class; reading the file reports the error
         return None

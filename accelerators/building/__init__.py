@@ -1,1 +1,1 @@
-"""From a placed graph to compiled subgraphs, and the report about it."""
+"""Turns a placed graph into compiled subgraphs, and reports on it."""

@@ -1,4 +1,4 @@
-"""A compiled subgraph that several callers run at once, each on code of its own."""
+"""Concurrent runs of a compiled subgraph, each on an instance of its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.process.forking import renewed_in_children
 
 MOST = 4
-"""So many run at once; each keeps memory for what it computes. Who comes later waits."""
+"""Maximum number of concurrent runs, since each keeps memory for intermediate values. Further callers wait."""
 
 
 class SideBySide:
-    """Lends the subgraph to one caller after another, and while it is lent others of the same machine code."""
+    """Lends the subgraph to one caller at a time, and to concurrent callers other instances of the same machine code."""
 
     def __init__(self, compiled: CompiledSubgraph) -> None:
         self._first = compiled
@@ -22,21 +22,21 @@ class SideBySide:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Start anew in a forked process, which lacks the threads of its parent that had borrowed some."""
+        """Resets the instances in a forked process, which lacks the threads that had borrowed some."""
         self._crew = _Crew(self._first)
 
     def lent(self) -> Loan:
-        """One that nobody else runs meanwhile, for a `with` statement."""
+        """An instance for exclusive use in a `with` statement."""
         return Loan(self._crew)
 
     def let_go(self) -> None:
-        """All of them free what they hold, once they run no more."""
+        """Frees the memory of all instances, once they are idle."""
         for compiled in self._crew.all():
             compiled.let_go()
 
 
 class _Crew:
-    """The subgraphs that there are in this process."""
+    """The instances in this process."""
 
     def __init__(self, first: CompiledSubgraph) -> None:
         self._first = first
@@ -46,15 +46,15 @@ class _Crew:
         self._changed = threading.Condition()
 
     def borrow(self) -> CompiledSubgraph:
-        """The one that was used last, or a new one, or whichever is given back next."""
+        """The instance used last, or a new one, or the next one that is given back."""
         try:
-            return self._idle.pop()  # Without the lock, which costs a microsecond.
+            return self._idle.pop()  # without the lock, which costs a microsecond
         except IndexError:
             return self._another_or_next()
 
     def _another_or_next(self) -> CompiledSubgraph:
-        """A new one, or else whichever is given back next. Whoever gives one back after none was found here sees that somebody
-        waits, and gets the lock to say so once that one sleeps."""
+        """A new instance, or else the next one that is given back. `_waiting` is incremented before `_idle` is checked, so that a
+        caller that gives one back afterwards takes the lock, and notifies once the waiter sleeps."""
         with self._changed:
             self._waiting += 1
             try:
@@ -69,12 +69,12 @@ class _Crew:
         return self.borrow()
 
     def all(self) -> tuple[CompiledSubgraph, ...]:
-        """Those that are idle, and those that run."""
+        """All instances, idle or running."""
         with self._changed:
             return tuple(self._all)
 
     def give_back(self, borrowed: CompiledSubgraph) -> None:
-        """It is there for others again."""
+        """Returns an instance for others to use."""
         self._idle.append(borrowed)
         if self._waiting:
             with self._changed:
@@ -83,7 +83,7 @@ class _Crew:
 
 @attrs.define(slots=True, eq=False)
 class Loan:
-    """A subgraph that is borrowed as a `with` statement begins, and given back as it ends."""
+    """A subgraph that is borrowed during a `with` statement."""
 
     _crew: _Crew
     _borrowed: CompiledSubgraph | None = None

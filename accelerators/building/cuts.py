@@ -1,4 +1,4 @@
-"""Subgraphs that cannot stay: a device could not compile one, or runs an op only next to others that are elsewhere now."""
+"""Subgraphs that a device cannot compile, or can run only in part once their neighbours are elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partita.partition.op_index import build_op_index
 
 @attrs.frozen(slots=True, eq=False)
 class Failure:
-    """A call whose ops, or some of them, have to go elsewhere."""
+    """A call some or all of whose ops have to move to other devices."""
 
     call: Node
     """The call."""
@@ -28,12 +28,12 @@ class Failure:
     ops: tuple[str, ...]
     """The ops of its body that the device refuses."""
     reason: str
-    """Why, for the report."""
+    """The reason, for the report."""
 
 
 def not_compiled(call: Node, error: CompileError, why_not: Callable[[Graph], CompileError | None] | None) -> Failure:
-    """The device failed to compile the body. The op at fault goes, which `why_not` finds: it says for a graph why the device does
-    not compile it. Without it, all ops go."""
+    """The device failed to compile the body. `why_not` returns the reason why it cannot compile a graph, and serves to find the
+    op at fault, which moves. Without it, all ops move."""
     assert call.subgraph is not None
     ops = tuple(node.name for node in call.subgraph.nodes if node.is_op)
     if why_not is not None and len(ops) > 1:
@@ -44,9 +44,9 @@ def not_compiled(call: Node, error: CompileError, why_not: Callable[[Graph], Com
 def _at_fault(
     body: Graph, why_not: Callable[[Graph], CompileError | None], error: CompileError
 ) -> tuple[tuple[str, ...], CompileError]:
-    """The last op of the shortest beginning of the body that does not compile, and why it does not; all ops where neither the
-    first nor the last compiles, for the same reason. It takes as many compilations as the logarithm of the number of ops, of
-    whose kernels a device may keep those that it has made."""
+    """The last op of the shortest prefix of the body that does not compile, and the error; all ops if the first and the last op
+    alone fail for the same reason. Takes logarithmically many compilations, and a device may reuse the kernels of earlier
+    ones."""
     index = build_op_index(body)
 
     def refusal(members: range) -> CompileError | None:
@@ -67,10 +67,9 @@ def _at_fault(
 
 
 def cut_apart(call: Node, device: Device, config: Mapping[str, Any]) -> Failure | None:
-    """The ops that the device took in the whole graph and refuses in this part of it; None if there are none.
+    """The ops that the device supports in the whole graph but not in this part of it; None if there are none.
 
-    Only a transform can make an answer depend on the neighbours: it was asked about the ops that it merges as about
-    one op.
+    Only a transform can make an answer depend on the neighbours: the query judged the ops that it merges as one op.
     """
     accelerator = device.accelerator
     assert call.subgraph is not None

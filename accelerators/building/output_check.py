@@ -1,5 +1,5 @@
-"""Checks the outputs of a device against the types that the body states, because a wrong dtype would give wrong
-numbers later.
+"""Checks the outputs of a device against the types that the body declares, because a wrong dtype would cause wrong
+results later.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from partita.passes.traced_numbers import REMEDY
 
 
 class OutputCheck:
-    """The check of one body's outputs: `fits` is the fast way for those that are right, `checked` looks closely."""
+    """The check of one body's outputs: `fits` is the fast check for valid ones, `checked` the full one."""
 
     def __init__(self, body: Graph) -> None:
         self._body = body
         self._layouts = [_layout(entry) for entry in body.outputs]
-        """For each output the dtype, and the sizes where all are known; or else its type, if some sizes are known."""
+        """For each output the dtype, and the shape if it is static, or the type if only some sizes are."""
 
     def fits(self, returned: Any) -> bool:
-        """Are they arrays of the dtypes and sizes that the body states?"""
+        """True if they are arrays of the dtypes and sizes that the body declares."""
         if type(returned) not in (list, tuple) or len(returned) != len(self._layouts):
             return False
         for value, (dtype, shape, partly) in zip(returned, self._layouts):
@@ -44,7 +44,7 @@ class OutputCheck:
         return True
 
     def counted(self, returned: Any, where: str) -> Sequence[Any]:
-        """The outputs, if there are as many as the body has. No more can be checked of values in a device's own memory."""
+        """The outputs, if their number is right. Nothing else can be checked of values in a device's own memory."""
         if isinstance(returned, (str, bytes)) or not isinstance(returned, Sequence):
             raise RunError(f"it returned {type(returned).__name__}, not a list of outputs", where=where)
         if len(returned) != len(self._layouts):
@@ -52,8 +52,8 @@ class OutputCheck:
         return returned
 
     def checked(self, returned: Any, inputs: Sequence[Any], where: str) -> list[Any]:
-        """The outputs as plain arrays; RunError for an output that is no array, or that has another dtype or other
-        sizes than these inputs must give or the model declares.
+        """The outputs as plain arrays; RunError for an output that is no array, or whose dtype or sizes differ from those that
+        follow from these inputs or that the model declares.
         """
         values = [_plain(value, entry, where) for value, entry in zip(self.counted(returned, where), self._body.outputs)]
         if not self.fits(values):
@@ -81,7 +81,7 @@ def _layout(entry: NodeEntry) -> tuple[np.dtype[Any] | None, tuple[int, ...] | N
 
 
 def _agrees(value: Any, kind: TensorType) -> bool:
-    """Has the array the sizes that are known?"""
+    """True if the array matches the static sizes."""
     if kind.shape is None:
         return True
     differing = [size for size, actual in zip(kind.shape, value.shape) if isinstance(size, int) and size != actual]
@@ -105,7 +105,7 @@ def _plain(value: Any, entry: NodeEntry, where: str) -> Any:
 
 
 def _inferred(body: Graph, inputs: Sequence[Any]) -> Graph:
-    """The body with the types that follow from these inputs alone."""
+    """The body with types inferred from these inputs alone."""
     from partita.passes.infer import infer
 
     given = dict(zip(body.inputs, inputs))

@@ -1,6 +1,4 @@
-"""The report of what `compile` did and why: the placement, ops that were placed anew, the subgraphs, and how the graph
-was cut.
-"""
+"""The report of what `compile` did and why: the placement, moved ops, the subgraphs, and the partition."""
 
 from __future__ import annotations
 
@@ -28,11 +26,11 @@ class SubgraphRow:
     device: str
     """The device that runs it."""
     ops: int
-    """How many ops it has."""
+    """Number of ops."""
     seconds: float
-    """The seconds that compiling it took."""
+    """Compile time in seconds."""
     story: CompileStory | None = None
-    """Why it was compiled, or that it was read from the cache, and what each kernel took; None where that is not known."""
+    """Why it was compiled or read from the cache, and the cost of each kernel; None if unknown."""
 
     @property
     def why(self) -> str:
@@ -44,29 +42,29 @@ class SubgraphRow:
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class CompileReport:
-    """The object that `model.report` gives."""
+    """The type of `model.report`."""
 
     name: str
     """The model's name."""
     automatic: bool
-    """Was the placement found by priority? Otherwise by the affinities that the graph had."""
+    """True if ops were placed by priority, False if by the graph's affinities."""
     placement: Placement
-    """The device of each op, after all moves; `why(name)` says why."""
+    """The device of each op, after all moves; `why(name)` gives the reason."""
     moves: tuple[Move, ...]
-    """The ops that a device took and could not compile, and the devices that they went to."""
+    """The ops that a device accepted and could not compile, and the devices that they moved to."""
     subgraphs: tuple[SubgraphRow, ...]
     """The subgraphs that were compiled."""
     partition: PartitionReport
-    """How the graph was cut."""
+    """The partition of the graph."""
     notes: tuple[str, ...]
-    """Notes about whatever else happened."""
+    """Further notes."""
 
     def why(self, node: str) -> str:
         """The device of the node, and why it is not on the preferred devices."""
         return self.placement.why(node)
 
     def compiling(self, most: int = SHOWN) -> str:
-        """Why each subgraph was compiled, or that it was in the cache, and the kernels that took longest."""
+        """Why each subgraph was compiled or read from the cache, and the slowest kernels."""
         lines: list[str] = []
         for row in self.subgraphs:
             story = row.story.lines(most) if row.story is not None else [f"ready in {row.seconds:.2f} s"]
@@ -86,7 +84,7 @@ class CompileReport:
         }
 
     def to_table(self, most: int = 30) -> Table:
-        """The subgraphs and moves, for a terminal, by rich."""
+        """The subgraphs and moves as a rich table for a terminal."""
         from rich.table import Table
         from rich.text import Text
 
@@ -119,7 +117,7 @@ class CompileReport:
         return "\n".join([*lines, *move_lines(self.moves), *first_of(own)])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows."""
+        """The representation for notebooks."""
         from partita.accelerators.showing.notebook import report_html  # upward: notebooks ask for a method
         from partita.graph.pictures.html import bundle
 

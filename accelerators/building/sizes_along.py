@@ -1,7 +1,7 @@
-"""Shape arithmetic goes along with what it sizes: a subgraph that reads a size worked out in another one works it out itself.
+"""Copies shape arithmetic into the subgraphs that need it: one that reads a size computed in another computes it itself.
 
-A property of the user's, or an op of another device, may part a Reshape from the Concat of its sizes. A device that wants to
-know sizes when it compiles would have to refuse it there, though the sizes follow from those of the subgraph's inputs."""
+A user's property, or an op of another device, may separate a Reshape from the Concat of its sizes. A device that needs static
+sizes to compile would have to refuse it there, though the sizes follow from those of the subgraph's inputs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.deciding import deciding_inputs
-from partita.passes.labour import ENDLESS
 
 MOST = 512
-"""The nodes that are looked at for one value, at most; what takes more stays where it is."""
+"""Maximum number of nodes examined for one value; larger arithmetic is not copied."""
 
 
 _Place = tuple[Node | None, NodeEntry]
-"""A value, and the call whose body it is made in; None for the graph itself."""
+"""A value, and the call whose body computes it; None for the graph itself."""
 
 
 def sizes_along(graph: Graph, is_open: Callable[[Node], bool]) -> Graph:
-    """The graph, in which calls that are open hold copies of the shape arithmetic that decides on their sizes.
+    """The graph, in which open calls hold copies of the shape arithmetic that determines their sizes.
 
-    An open call's body may be changed: it may also get another output, the value that is measured. Linear, but for the copies."""
+    The body of an open call may be changed: it may also get another output, to be measured. Linear except for the copies."""
     rooms = {node: _Room(node) for node in graph.nodes if is_made_call(node)}
     search = _Search(rooms, is_open)
     for call, room in rooms.items():
@@ -51,31 +50,31 @@ def sizes_along(graph: Graph, is_open: Callable[[Node], bool]) -> Graph:
 
 
 class _Room:
-    """A call, and what becomes of it."""
+    """A call and the changes to it."""
 
     def __init__(self, call: Node) -> None:
         assert call.subgraph is not None
         self.call = call
         self.body = call.subgraph
         self.outer = dict(zip(self.body.inputs, call.inputs, strict=True))
-        """The value of the graph that each input stands for."""
+        """The value of the graph that each input reads."""
         self.recipes: dict[Node, list[_Place]] = {}
-        """For each input that goes, what is to be copied."""
+        """For each removed input, the nodes to copy."""
         self.values: dict[Node, NodeEntry] = {}
-        """What takes its place."""
+        """The replacement of each removed input."""
         self.new_inputs: dict[NodeEntry, Node] = {}
-        """The inputs that come, by the value of the graph that they stand for."""
+        """The new inputs, by the value of the graph that they read."""
         self.exits: dict[NodeEntry, int] = {}
         """Values of the body that become outputs, with their numbers."""
 
     def exit(self, value: NodeEntry) -> NodeEntry:
-        """The call's output that is this value of its body; it may be one that the call gets only now."""
+        """The call's output for this value of its body, which may be a new output."""
         if value in self.body.outputs:
             return NodeEntry(self.call, self.body.outputs.index(value))
         return NodeEntry(self.call, self.exits.setdefault(value, len(self.body.outputs) + len(self.exits)))
 
     def rebuilt(self) -> Node:
-        """The call as it is now, which reads the graph's old values."""
+        """The changed call, which reads the graph's old values."""
         if not (self.recipes or self.exits):
             return self.call
         rewriter = Rewriter(self.body)
@@ -99,14 +98,14 @@ class _Room:
 
 
 class _Search:
-    """Finds where values come from, across the borders of calls."""
+    """Finds the producers of values across the borders of calls."""
 
     def __init__(self, rooms: dict[Node, _Room], is_open: Callable[[Node], bool]) -> None:
         self.rooms = rooms
         self.is_open = is_open
 
     def recipes(self, call: Node) -> dict[Node, list[_Place]]:
-        """For each input of the call's body that decides on sizes and follows from sizes: the steps to it, in order."""
+        """For each input of the call's body that determines sizes and follows from sizes, the steps to it in order."""
         recipes = {}
         for node in deciding_inputs(self.rooms[call].body):
             steps = self._steps(self.source((call, node[0])))
@@ -115,7 +114,7 @@ class _Search:
         return recipes
 
     def source(self, place: _Place) -> _Place:
-        """Where the value is made: by an op, a constant or an input of the graph."""
+        """The origin of the value: an op, a constant or an input of the graph."""
         call, entry = place
         while True:
             room = self.rooms.get(entry.node) if call is None else None
@@ -129,7 +128,7 @@ class _Search:
                 return call, entry
 
     def _steps(self, wanted: _Place) -> list[_Place] | None:
-        """The ops and constants that the value follows from, each behind what it reads; None if it depends on more than sizes."""
+        """The ops and constants that the value follows from, in topological order; None if it depends on more than sizes."""
         steps: list[_Place] = []
         seen: set[tuple[Node | None, Node]] = set()
         waiting = [(wanted, False)]
@@ -148,14 +147,14 @@ class _Search:
         return steps
 
     def _can_measure(self, call: Node | None, node: Node) -> bool:
-        """May another call read what is measured here?"""
+        """True if another call may read the value that is measured here."""
         inside, value = self.source((call, node.reads[0]))
         is_outside = inside is None or value in self.rooms[inside].body.outputs or self.is_open(inside)
         return is_outside and isinstance(value.type, TensorType)
 
 
 class _Copying:
-    """Copies the shape arithmetic that decides on one call's sizes into its body."""
+    """Copies the shape arithmetic of one call's sizes into its body."""
 
     def __init__(self, room: _Room, search: _Search, names: _Names) -> None:
         self.room = room
@@ -165,7 +164,7 @@ class _Copying:
         self.inputs = {outer: node for node, outer in room.outer.items() if outer is not None and node not in room.recipes}
 
     def copy(self) -> None:
-        """Make the copies, and note which input each value takes the place of."""
+        """Makes the copies, and records the input that each value replaces."""
         for node, steps in self.room.recipes.items():
             for call, entry in steps:
                 if (call, entry.node) not in self.nodes:
@@ -187,7 +186,7 @@ class _Copying:
         return self.nodes[call, entry.node][entry.index]
 
     def _measured(self, place: _Place) -> NodeEntry:
-        """An input of the body that stands for this value."""
+        """An input of the body for this value."""
         call, entry = self.search.source(place)
         if entry.node.value is not None:
             return entry.node.evolve(name=self.names.of_node(entry.node.name), output_names=(self.names.of_value(entry.name),))[0]
@@ -200,7 +199,7 @@ class _Copying:
 
 
 class _Names:
-    """Names that nothing in the graph or its bodies has."""
+    """Generates names that are unused in the graph and its bodies."""
 
     def __init__(self, graph: Graph) -> None:
         nodes = [node for inner in graphs_in(graph) for node in inner.nodes]
@@ -217,7 +216,7 @@ class _Names:
 
 
 def _can_copy(node: Node) -> bool:
-    """Is the node a constant, or an op that gives the same whenever it is computed, in a moment?"""
+    """True for a constant, or for a deterministic op that takes little time."""
     if node.value is not None:
         return True
-    return node.is_op and not (node.bodies or node.domain or node.after or is_random(node) or node.op in ENDLESS)
+    return node.is_op and not (node.bodies or node.domain or node.after or is_random(node) or node.op in ops("endless"))

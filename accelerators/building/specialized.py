@@ -1,12 +1,12 @@
-"""Subgraphs with dynamic sizes on devices that want static ones: compiled once for any size, or for each size on first use.
+"""Subgraphs with dynamic sizes on devices that need static ones: compiled once for any size, or for each size on first use.
 
-A size that differs with every call would be compiled with every call. Therefore, once as many sizes are compiled as are kept,
-and if compiling takes long, a further size is served by a stand-in that takes any size, until that has cost as much time as
-compiling would: whatever sizes come, no more than twice the time is spent that the better choice for each would have taken.
-A size of 0 is answered in numpy, where others are compiled once.
-The stand-in also serves a size that does not compile, which is said in a warning. In a model that starts at once it serves every
-size until that is compiled, in the background, one size at a time: those that are called meanwhile are not remembered, so that
-nothing piles up however many sizes come."""
+A size that differs with every call would be compiled with every call. Therefore, once KEPT sizes are compiled, and if
+compiling takes long, a further size is served by a stand-in for any size, until that has cost as much time as
+compiling would: for any sequence of sizes, the time is at most twice that of the better choice for each.
+A size of 0 is computed in numpy if the subgraph is compiled once for any size.
+The stand-in also serves a size that does not compile, with a warning. In a model that starts at once it serves every
+size until that is compiled, in the background, one at a time. Sizes called meanwhile are not queued, so that
+nothing piles up however many there are."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from partita.passes.symbols import symbols_in
 from partita.passes.traced_numbers import REMEDY
 
 KEPT = 8
-"""The number of sizes that stay compiled; the one that was not used for longest is dropped."""
+"""Maximum number of compiled sizes; the least recently used one is dropped."""
 
 LONG = 0.1
-"""Seconds: what compiles faster than this is compiled for every size."""
+"""Seconds: if compiling is faster than this, every size is compiled."""
 
 COUNTED = 4096
-"""The number of sizes for which it is known how long the stand-in took."""
+"""Maximum number of sizes whose time on the stand-in is recorded."""
 
 Shapes = tuple[tuple[int, ...], ...]
 """The sizes of all inputs."""
 
 
 class SpecializedSubgraph(CompiledSubgraph):
-    """Takes host arrays of any size, and hands them to the subgraph compiled for that size."""
+    """Takes host arrays of any size, and passes them to the subgraph compiled for that size."""
 
     concurrent = True
 
@@ -71,26 +71,26 @@ class SpecializedSubgraph(CompiledSubgraph):
         self._compile = compile_static
         self._stand_in = _StandIn(graph, stand_in)
         self._behind = behind
-        """Are sizes compiled in the background, while the stand-in takes their calls?"""
+        """True if sizes are compiled in the background, while the stand-in serves their calls."""
         self.any_size = any_size if isinstance(any_size, AnySize) else None
-        """The subgraph compiled for all sizes, which is asked first."""
+        """The subgraph compiled for all sizes, which is tried first."""
         self.notes = _notes(any_size)
         self._any_size = None if self.any_size is None else SideBySide(self.any_size.compiled)
         self._guard = Guard()
         self._kept: OrderedDict[Shapes, _Kept] = OrderedDict()
         self._at_work = False
-        """Is a size being compiled in the background?"""
+        """True while a size is being compiled in the background."""
         self._rows = threading.local()
         renewed_in_children(self)
 
     @property
     def sizes(self) -> tuple[Shapes, ...]:
-        """The sizes that are compiled now, the one used last at the end."""
+        """The sizes that are compiled now, least recently used first."""
         with self._guard.lock:
             return tuple(shapes for shapes, kept in self._kept.items() if kept.compiled is not None)
 
     def kernels(self) -> Sequence[Any]:
-        """The kernels for any size, and those of each size that is compiled now, those of the size used last at the end."""
+        """The kernels for any size, then those of each size that is compiled now, least recently used first."""
         for_any = [] if self.any_size is None else self.any_size.compiled.kernels()
         with self._guard.lock:
             subgraphs = [kept.compiled for kept in self._kept.values() if kept.compiled is not None]
@@ -98,11 +98,11 @@ class SpecializedSubgraph(CompiledSubgraph):
 
     @property
     def stood_in(self) -> int:
-        """How many calls were served without compiling."""
+        """Number of calls that the stand-in served."""
         return self._stand_in.calls
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """Run the subgraph of this size. Two threads that need a new size compile it once."""
+        """Run the subgraph of this size. Concurrent threads compile a new size only once."""
         shapes = tuple([tuple(getattr(value, "shape", ())) for value in inputs])
         if shapes not in self._contract.fitting:
             self._contract.check(shapes)
@@ -113,7 +113,7 @@ class SpecializedSubgraph(CompiledSubgraph):
                 self._rows.last = compiled.profile_rows()
             return results
         if self.any_size is not None and self.any_size.is_empty(shapes):
-            with contextlib.suppress(PartitaError):  # Compiled for this size, the subgraph says what is wrong with it.
+            with contextlib.suppress(PartitaError):  # else the subgraph compiled for this size reports the error
                 return self._nothing(shapes, inputs, out)
         kept = self._find(shapes)
         if kept is not None:
@@ -129,8 +129,8 @@ class SpecializedSubgraph(CompiledSubgraph):
         return results
 
     def _nothing(self, shapes: Shapes, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
-        """The results of a size of 0, of which most have no numbers: nothing is compiled for them. Indices are looked at all the
-        same: none is inside of nothing."""
+        """The results for a size of 0, most of which are empty: nothing is compiled for them. Indices are checked all the same,
+        since none is valid for an empty axis."""
         self._rows.last = ()
         at_host = None if out is None else [None if wanted is ON_DEVICE else wanted for wanted in out]
         constants = {id(node.value) for node in self.graph.nodes if node.value is not None}
@@ -144,7 +144,7 @@ class SpecializedSubgraph(CompiledSubgraph):
         return owned(interpret(self.graph, inputs, known), array_ids(inputs) | constants, at_host)
 
     def let_go(self) -> None:
-        """The one for any size and those of all sizes free what they hold."""
+        """Frees the memory of the subgraph for any size and of those of all sizes."""
         if self._any_size is not None:
             self._any_size.let_go()
         with self._guard.lock:
@@ -153,9 +153,9 @@ class SpecializedSubgraph(CompiledSubgraph):
             compiled.let_go()
 
     def _handed_over(self, kept: _Kept) -> bool:
-        """Forget a size that does not compile, so that it takes no room from others.
+        """Removes a size that does not compile, so that it takes no room from others.
 
-        Will the stand-in serve it from now on?
+        Returns True if the stand-in serves it from now on.
         """
         with self._guard.lock:
             if self._kept.get(kept.shapes) is kept:
@@ -188,7 +188,7 @@ class SpecializedSubgraph(CompiledSubgraph):
         return tuple(getattr(self._rows, "last", ()))
 
     def _find(self, shapes: Shapes) -> _Kept | None:
-        """The subgraph of this size; None if the stand-in is to serve it."""
+        """The subgraph of this size; None if the stand-in serves it."""
         with self._guard.lock:
             kept = self._kept.get(shapes)
             if kept is not None:
@@ -208,7 +208,7 @@ class SpecializedSubgraph(CompiledSubgraph):
         return kept
 
     def _begin(self, shapes: Shapes) -> None:
-        """Compile this size in the background, unless one is being compiled there."""
+        """Compiles this size in the background, unless another is being compiled there."""
         with self._guard.lock:
             if self._at_work:
                 return
@@ -216,22 +216,22 @@ class SpecializedSubgraph(CompiledSubgraph):
             kept = self._kept.setdefault(shapes, _Kept(shapes))
 
         def work() -> None:
-            with at_a_device(), contextlib.suppress(Exception):  # The error is kept, for the next call of this size.
+            with at_a_device(), contextlib.suppress(Exception):  # the error is kept for the next call of this size
                 kept.ready(self.graph, self._compile)
             self._at_work = False
             self._trim()
 
         try:
             threading.Thread(target=work, name="partita-size", daemon=True).start()
-        except RuntimeError:  # The interpreter ends, or there are as many threads as the system allows.
+        except RuntimeError:  # the interpreter is ending, or the system's thread limit is reached
             self._at_work = False
 
     def renew(self) -> None:
-        """Start anew in a forked process, which has no thread that compiles."""
+        """Resets the flag in a forked process, which has no compiling thread."""
         self._at_work = False
 
     def _trim(self) -> None:
-        """Once a size is compiled the one not used for longest goes; none that is being compiled."""
+        """Drops the least recently used sizes, but none that is being compiled."""
         if len(self._kept) > KEPT:
             with self._guard.lock:
                 ready = [shapes for shapes, kept in self._kept.items() if kept.is_ready]
@@ -242,28 +242,28 @@ class SpecializedSubgraph(CompiledSubgraph):
 
 
 def _notes(any_size: AnySize | str | None) -> Sequence[str]:
-    """What the report tells of how sizes are compiled."""
+    """Notes for the report on how sizes are compiled."""
     if any_size is None:
         return ()
     return (any_size,) if isinstance(any_size, str) else ("compiled once for any size", *any_size.notes, *any_size.compiled.notes)
 
 
 class _Kept:
-    """One size, compiled when first asked for."""
+    """One size, compiled on first use."""
 
     def __init__(self, shapes: Shapes) -> None:
         self.guard = Guard()
         self.seconds = 0.0
-        """The seconds that compiling took."""
+        """Compile time in seconds."""
         self.shapes = shapes
         """The size."""
         self.compiled: CompiledSubgraph | None = None
-        """The subgraph that was compiled for the size."""
+        """The subgraph compiled for the size."""
         self._error: Exception | None = None
 
     @property
     def is_ready(self) -> bool:
-        """Is it compiled, or known not to compile?"""
+        """True if it is compiled, or known not to compile."""
         return self.compiled is not None or self._error is not None
 
     def ready(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> CompiledSubgraph:
@@ -284,10 +284,10 @@ class _Kept:
 
 
 def _of_sizes(graph: Graph, given: Mapping[str, Sequence[int]]) -> Graph:
-    """The graph with the types that follow from these sizes of its inputs.
+    """The graph with types inferred from these sizes of its inputs.
 
-    A number that is declared for a value has to follow. A symbol inside is what a file guessed for sizes that depend on values:
-    where it does not follow, what follows takes its place."""
+    A declared integer size has to agree with inference. A symbol of an intermediate value is a file's guess for a size that
+    depends on values: where it disagrees, the inferred size replaces it."""
     try:
         return infer(graph, given)
     except DeclaredMismatch as error:
@@ -305,7 +305,7 @@ class _StandIn:
 
     def __init__(self, graph: Graph, make: Callable[[Graph], CompiledSubgraph | None]) -> None:
         self.calls = 0
-        """How many it has served."""
+        """Number of calls that it served."""
         self._graph = graph
         self._make = make
         self._compiled: CompiledSubgraph | None = None
@@ -316,7 +316,7 @@ class _StandIn:
         """The sizes that do not compile."""
 
     def serves(self, shapes: Shapes, compiling: float) -> bool:
-        """Is it to serve these sizes, if compiling takes so many seconds?"""
+        """True if it should serve these sizes, given the compile time in seconds."""
         if compiling < LONG:
             return False
         with self._guard.lock:
@@ -326,7 +326,7 @@ class _StandIn:
             return False
 
     def takes_over(self, shapes: Shapes) -> bool:
-        """Is there one to serve these sizes, which do not compile?"""
+        """Records sizes that do not compile; True if there is a stand-in to serve them."""
         with self._guard.lock:
             if self._there():
                 self._only[shapes] = None
@@ -335,11 +335,11 @@ class _StandIn:
             return self._compiled is not None
 
     def took_over(self, shapes: Shapes) -> bool:
-        """Is it known that these sizes do not compile?"""
+        """True if these sizes are known not to compile."""
         return shapes in self._only
 
     def is_there(self) -> bool:
-        """Does any device take all of the graph at any size?"""
+        """True if some device runs the whole graph at any size."""
         with self._guard.lock:
             return self._there()
 
@@ -351,7 +351,7 @@ class _StandIn:
     def run(
         self, shapes: Shapes, inputs: Sequence[Any], out: Sequence[Any] | None
     ) -> tuple[Sequence[Any], Sequence[ProfileRow]]:
-        """The outputs, and the rows of the run."""
+        """The outputs and profile rows of a run."""
         assert self._compiled is not None
         start = time.perf_counter()
         at_host = None if out is None else [None if wanted is ON_DEVICE else wanted for wanted in out]
@@ -367,5 +367,5 @@ class _StandIn:
 
 
 def is_static(graph: Graph) -> bool:
-    """Are the sizes of all tensors that enter known?"""
+    """True if all inputs that are tensors have static shapes."""
     return all(not isinstance(node[0].type, TensorType) or node[0].type.is_static for node in graph.inputs)

@@ -1,4 +1,4 @@
-"""From a placed graph to compiled subgraphs: partition, compile side by side, and place anew what a device could not compile."""
+"""Compiles a placed graph: partitions it, compiles subgraphs in parallel, and moves ops that a device could not compile."""
 
 from __future__ import annotations
 
@@ -38,51 +38,52 @@ from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.words import counted
 from partita.partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
 from partita.passes import apply_pass
+from partita.passes.manager import watched_as_here
 from partita.passes.registry import REPORT
 
 _log = logger("compile")
 _placement = logger("placement")
 
 SHOWN = 8
-"""The number of nodes that a note lists."""
+"""Maximum number of nodes that a note lists."""
 
 MOST_PARTS = 8
-"""The ops at fault that are sought one by one on a device; then whole subgraphs go."""
+"""Maximum number of ops at fault that are isolated per device; then whole subgraphs move."""
 
 PATIENCE = 1.0
-"""Seconds before a terminal is shown how compilation goes on."""
+"""Seconds before a terminal shows the progress of compilation."""
 
 
 @attrs.frozen(slots=True)
 class Move:
-    """A subgraph that a device took and then could not compile."""
+    """A subgraph that a device accepted and then could not compile."""
 
     subgraph: str
     """The call's name."""
     nodes: tuple[str, ...]
-    """The op nodes of the call's body."""
+    """The op nodes that moved."""
     device: str
     """The device that failed."""
     reason: str
     """The reason that the device gave."""
     to: Mapping[str, str]
-    """The device that each node went to, by the node's name."""
+    """The device that each node moved to, by the node's name."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Built:
-    """A graph in which every live op is a call that is compiled."""
+    """A graph whose live ops are all calls of compiled subgraphs."""
 
     graph: Graph
     """The partitioned graph."""
     units: Mapping[str, Unit]
     """The compiled subgraphs by the names of their calls."""
     moves: tuple[Move, ...]
-    """The ops that were placed anew."""
+    """The moved ops."""
     partition: PartitionReport
-    """How the graph was cut."""
+    """The partition of the graph."""
     notes: tuple[str, ...]
-    """Notes on the ops that the devices' properties gave back, and on where they went."""
+    """Notes on the ops that the devices' properties rejected, and on their new devices."""
 
 
 class Builder:
@@ -96,14 +97,14 @@ class Builder:
         self.devices = {device.label: device for device in devices}
         self.config = config
         self.forced = forced
-        """The nodes that must stay where they are: pinned ones, and calls that had their affinity."""
+        """The nodes that must not move: pinned ones, and calls with an affinity of their own."""
         self.strict = strict
         self.min_size = min_size
-        """Subgraphs of fewer ops go to the next device that runs them; None: as the devices' properties say."""
+        """Subgraphs of fewer ops go to the next device that runs them; None: the devices' properties decide."""
         self.moves: list[Move] = []
         self.notes: list[str] = []
         self.has_given_back = False
-        """Did a device's property give back ops that another device took?"""
+        """True if a device's property rejected ops that another device took."""
 
     def build(self, graph: Graph) -> Built:
         """Partition and compile until every subgraph is compiled; each round excludes what failed."""
@@ -124,18 +125,18 @@ class Builder:
             graph = self._computed(self._moved(graph, failures))
 
     def _current(self, first: Graph, report: PartitionReport, calls: Sequence[Node]) -> PartitionReport:
-        """The report of the first partition, or of one with every op where it is now if any op was given back or moved. Its
+        """The report of the first partition, or, if any op was rejected or moved, of a partition by the final devices. Its
         subgraphs have the names of the calls that hold the same ops."""
         ops = [node.name for node in first.nodes if node.is_op]
         if not (self.moves or self.has_given_back) or not all(name in self.placement for name in ops):
-            return report  # A call of the user's that was taken apart since has no place any more.
+            return report  # a user's call that was inlined since has no device any more
         placed = _with_affinities(first.evolve(attrs={}), {name: self.placement[name] for name in ops})
         again: PartitionReport = self._grouped(self._computed(placed), AffinityProperty()).attrs[REPORT]
         names = {node.name: call.name for call in calls if call.subgraph for node in call.subgraph.nodes if node.is_op}
         return again.renamed([names.get(group.nodes[0], group.name) for group in again.groups])
 
     def _warn(self) -> None:
-        """Say once how much of the model was moved, and why."""
+        """Warns once about the moved share of the model, and the reason."""
         if not self.moves:
             return
         flops = count_flops(self.placement.graph).by_node
@@ -148,8 +149,8 @@ class Builder:
         warnings.warn(f"{self.placement.graph.name}: {text}: {self.moves[0].reason}", stacklevel=2)
 
     def _partitioned(self, graph: Graph) -> tuple[Graph, PartitionReport]:
-        """Each device's ops in calls, as the device's own property says: what it gives back goes to the next device, and is
-        grouped there. The calls of earlier devices stay, so that no device is asked more often than there are devices."""
+        """Groups each device's ops into calls by the device's property; rejected ops go to the next device, and are grouped
+        there. The calls of earlier devices stay, so no device is queried more often than there are devices."""
         own = {label: _property_of(device) for label, device in self.devices.items()}
         before = {node.name for node in graph.nodes if is_made_call(node)}
         partitioned = self._grouped(graph.evolve(attrs={}), DeviceGroups(own))
@@ -172,7 +173,7 @@ class Builder:
         return with_constants_computed(graph, self.placement)
 
     def _wants_sizes(self, call: Node) -> bool:
-        """Is the call one of ours, for a device that has to know sizes when it compiles?"""
+        """True for a call of ours on a device that needs static sizes to compile."""
         device = self.devices[str(call.affinity)]
         return call.name not in self.placement and not device.accelerator.dynamic_shapes and _keeps_bodies(device)
 
@@ -184,7 +185,7 @@ class Builder:
         return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)
 
     def _given_back(self, graph: Graph, label: str, own: SubgraphProperty) -> dict[str, str]:
-        """The next device of each op that the device's property gave back, by the op's name.
+        """The next device of each op that the device's property rejected, by the op's name.
 
         Ops that are forced onto the device stay.
         """
@@ -212,9 +213,9 @@ class Builder:
         return moved
 
     def _cut_apart(self, calls: Sequence[Node]) -> list[Failure]:
-        """The calls that their devices run only in part, as they were cut.
+        """The calls that their devices support only in part, after partitioning.
 
-        A node that was a call before was asked about alone.
+        A node that was a call before was queried alone.
         """
         new = [call for call in calls if call.name not in self.placement]
         devices, values = self.devices, self.config.by_device
@@ -222,12 +223,13 @@ class Builder:
         return [failure for failure in failures if failure is not None]
 
     def _compile(self, calls: Sequence[Node], done: dict[Task, Unit]) -> list[Failure]:
-        """Compile these calls' bodies on as many threads as there are cores, shared ones once. -> those that failed."""
+        """Compiles these calls' bodies on a thread per core, shared ones once. Returns those that failed."""
         failures: dict[Task, CompileError] = {}
         tasks = {_task(call): call for call in calls}
         quiet = bool(self.config.stand_ins)
         with _threads(min(len(tasks), os.cpu_count() or 1)) as pool, _progress(len(tasks), quiet) as shown:
-            running = {pool.submit(self._compile_one, call): task for task, call in tasks.items()}
+            compile_one = watched_as_here(self._compile_one)
+            running = {pool.submit(compile_one, call): task for task, call in tasks.items()}
             for future in _as_done(running, shown):
                 error = future.exception()
                 if isinstance(error, CompileError) and not isinstance(error, DeviceMistake):
@@ -240,7 +242,7 @@ class Builder:
         return [not_compiled(call, failures[_task(call)], self._bisecting(call)) for call in calls if _task(call) in failures]
 
     def _bisecting(self, call: Node) -> Callable[[Graph], CompileError | None] | None:
-        """A function that says why the call's device does not compile a part of its body; None where the whole of it goes."""
+        """A function that tells why the call's device cannot compile a part of its body; None if all ops move together."""
         assert call.subgraph is not None
         parts = sum(move.device == call.affinity for move in self.moves)
         is_static_body = is_static(call.subgraph) or self.devices[str(call.affinity)].accelerator.dynamic_shapes
@@ -258,7 +260,7 @@ class Builder:
         return why_not
 
     def _keep(self, call: Node, error: CompileError) -> None:
-        """Write a capsule of a subgraph that does not compile, where that is asked for."""
+        """Writes a capsule of a subgraph that does not compile, if CAPSULES is set."""
         folder = self.config.hetero.capsules
         if folder is not None:
             assert call.subgraph is not None and call.affinity is not None
@@ -301,11 +303,11 @@ class Builder:
         whole = {name for name in where if name in graph}
         failed = {failure.call.name for failure in failures} - whole
         moved = {name for move in self.moves for name in move.nodes}
-        again = {node.name for node in graph.nodes if self._holds_only(node, moved)}  # They join what moves beside them now.
+        again = {node.name for node in graph.nodes if self._holds_only(node, moved)}  # they join the moved neighbours now
         return _with_affinities(inline_subgraphs(graph, lambda node: node.name in failed | again), where)
 
     def _holds_only(self, node: Node, moved: set[str]) -> bool:
-        """True for a call of ours whose ops were all moved."""
+        """True for a call of ours whose ops all moved."""
         if not is_made_call(node) or node.name in self.placement or node.subgraph is None:
             return False
         return all(inner.name in moved for inner in node.subgraph.nodes if inner.is_op)
@@ -326,7 +328,7 @@ def _property_of(device: Device) -> SubgraphProperty:
 
 
 def _keeps_bodies(device: Device) -> bool:
-    """Whether the bodies of the device's subgraphs are parts of the graph as it was inferred: a property of its own has hooks,
+    """True if the bodies of the device's subgraphs are unchanged parts of the inferred graph: a property of its own has hooks,
     which may change them."""
     return type(device.accelerator).subgraph_property is Accelerator.subgraph_property
 
@@ -368,7 +370,7 @@ def _with_affinities(graph: Graph, where: Mapping[str, str]) -> Graph:
 
 @contextmanager
 def _threads(count: int) -> Iterator[Pool]:
-    """Threads that start nothing more, and wait for no other process, once the block is left by an interrupt."""
+    """A pool whose threads start no more work, and wait for no other process, once an interrupt leaves the block."""
     abandoned = threading.Event()
     pool = Pool(max(1, count), "partita-compile", work_until, (abandoned,))
     try:
@@ -390,7 +392,7 @@ def _as_done(running: Mapping[Future[Unit], Task], shown: Any) -> Iterator[Futur
 
 @contextmanager
 def _progress(count: int, quiet: bool) -> Iterator[Any]:
-    """A function that shows how many are done: on a terminal, once it has taken a while, unless the work is in the background."""
+    """A function that shows the number of finished tasks: only on a terminal, after PATIENCE, and not for background work."""
     if quiet or not at_a_terminal():
         yield lambda finished: None
         return

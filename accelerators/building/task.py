@@ -1,4 +1,4 @@
-"""What one compilation is asked for."""
+"""The request for one compilation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partita.graph.graph import Graph
 
 @attrs.frozen(slots=True, eq=False)
 class Task:
-    """A typed graph, and the devices that are to run it together."""
+    """A typed graph, its devices and the options."""
 
     graph: Graph
     """The graph."""
@@ -27,8 +27,8 @@ class Task:
     forbid: Forbid | None = None
     """The ops and nodes that a device must not run."""
     strict: bool = False
-    """Is it an error if a device cannot compile what it took?"""
+    """True if it is an error when a device cannot compile what it accepted."""
     optimized_away: Mapping[str, str] = attrs.field(factory=dict)
-    """The nodes that the caller's graph had before it was optimized, each with the reason why this one has not."""
+    """The nodes of the caller's graph that optimization removed, each with the reason."""
     min_subgraph_size: int | None = None
-    """Subgraphs of fewer ops go to the next device; None: as each device's property says."""
+    """Subgraphs of fewer ops go to the next device; None: the devices' properties decide."""

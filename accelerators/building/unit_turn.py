@@ -1,4 +1,4 @@
-"""One run of a unit's subgraph that is asked for part by part."""
+"""One run of a unit's subgraph in separate steps."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from partita.accelerators.process.ending import door
 
 
 class UnitTurn:
-    """A turn whose errors say which subgraph it is of. Until it is over, the end of the interpreter waits for it."""
+    """A turn whose errors name its subgraph. The interpreter's exit waits until it is over."""
 
     def __init__(self, unit: Unit, turn: Turn) -> None:
         self._unit, self._turn = unit, turn
         self._inputs: Sequence[Any] = ()
         self._is_over = False
         self.has_begun = False
-        """Is its device at work on it?"""
+        """True if its device has begun."""
         door.enter()
 
     def send(self, number: int, array: Any) -> None:
-        """Let the device have one input now."""
+        """Sends one input to the device."""
         with self._failures():
             self._turn.send(number, array)
 
     def begin(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> None:
-        """Let the device begin."""
+        """Starts the device."""
         self._inputs = inputs
         with self._failures():
             self._turn.begin(inputs, out)
         self.has_begun = True
 
     def finish(self) -> Sequence[Any]:
-        """The outputs, checked, once the device is done."""
+        """Waits for the device, and returns the checked outputs."""
         with self._failures():
             outputs = self._turn.finish()
         self._end()
         return self._unit.looked_at(outputs, self._inputs)
 
     def give_up(self) -> None:
-        """End it without a result."""
+        """Ends the turn without a result."""
         self._turn.give_up()
         self._end()
 
@@ -64,6 +64,6 @@ class UnitTurn:
 
 
 def turn_of(unit: Unit, waits: bool = True) -> UnitTurn | None:
-    """The next turn to run the unit's subgraph; None if another call has its turn and that is not to be waited for."""
+    """The next turn to run the unit's subgraph; None if another call has the turn and `waits` is False."""
     turn = unit.compiled.turn(waits)
     return None if turn is None else UnitTurn(unit, turn)

@@ -41,16 +41,16 @@ from partita.graph.words import error_in_words
 from partita.passes.infer import infer
 
 Kept = Callable[[Graph], CompiledSubgraph | None]
-"""Kernels for any size that were compiled before, for a graph that was made ready for them."""
+"""Returns kernels for any size that were compiled before, for a prepared graph."""
 
 
 def nothing_kept(graph: Graph) -> None:
-    """There are none."""
+    """Returns None: no kernels were compiled before."""
 
 
 @attrs.define(slots=True, eq=False)
 class Unit:
-    """A subgraph that is compiled."""
+    """A compiled subgraph."""
 
     name: str
     """The name of its call."""
@@ -61,33 +61,33 @@ class Unit:
     compiled: CompiledSubgraph
     """The body, compiled by the device."""
     seconds: float
-    """The seconds that compiling took."""
+    """Compile time in seconds."""
     config: Mapping[str, Any] = attrs.field(factory=dict)
-    """The configuration that it was compiled with."""
+    """The configuration of its compilation."""
     recompiled: bool = False
-    """Was it imported, and compiled anew because its compiled form did not fit?"""
+    """True if it was imported, and compiled again because its compiled form did not fit."""
     identity: Mapping[str, str] | None = None
-    """What its code depends on, where that came out of a file; None: it was made here."""
+    """The dependencies of its code, if it came from a file; None: it was compiled here."""
     measuring: threading.RLock = attrs.field(factory=threading.RLock)
     """Held from a measured run until its rows are read."""
     capsules: Path | None = None
-    """The folder that gets a capsule of the first failure while it runs."""
+    """The folder for a capsule of its first failure at run time."""
     lock: threading.Lock = attrs.field(factory=threading.Lock)
-    """Held while it runs, unless several threads may run it at once."""
+    """Held during runs, unless several threads may run it at once."""
     check: OutputCheck = attrs.field(init=False)
-    """The check of what its device returns."""
+    """The check of its device's outputs."""
 
     def __attrs_post_init__(self) -> None:
         self.check = OutputCheck(self.body)
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Start anew in a forked process, which lacks the threads of its parent that were running it."""
+        """Resets the locks in a forked process, which lacks the threads that held them."""
         self.measuring, self.lock = threading.RLock(), threading.Lock()
 
     @property
     def memory(self) -> str:
-        """The memory that its values are in."""
+        """The memory of its values."""
         return self.compiled.memory
 
     @property
@@ -97,15 +97,15 @@ class Unit:
 
     @property
     def keeps_arrays(self) -> bool:
-        """May outputs be left in its device's memory?"""
+        """True if outputs may be left in its device's memory."""
         return self.device.accelerator.keeps_arrays
 
     def put(self, array: Any) -> DeviceArray:
-        """A copy of the host's array in its device's memory."""
+        """A copy of the host array in its device's memory."""
         return self.device.accelerator.configured(self.config).to_device(array)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
-        """The body's outputs; whatever the device raises says where."""
+        """The body's outputs; errors of the device name the subgraph."""
         door.enter()
         try:
             if self.compiled.concurrent:
@@ -120,7 +120,7 @@ class Unit:
         return self.looked_at(outputs, inputs)
 
     def looked_at(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
-        """The outputs that the device returned, if they are what the body states."""
+        """The outputs that the device returned, checked against the body."""
         if self.compiled.memory == HOST and self.check.fits(outputs):
             return outputs
         try:
@@ -130,13 +130,13 @@ class Unit:
             raise
 
     def checked(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
-        """The outputs, looked at closely."""
+        """The fully checked outputs."""
         if self.compiled.memory != HOST:
             return self.check.counted(outputs, self.title)
         return self.check.checked(outputs, inputs, self.title)
 
     def kept(self, failure: RunError, inputs: Sequence[Any]) -> RunError:
-        """The same error, once a capsule is written where that is asked for."""
+        """The same error, after writing a capsule if requested."""
         folder, self.capsules = self.capsules, None
         if folder is not None:
             given = at_home(inputs) if self.memory == HOST else [self.compiled.download(value) for value in inputs]
@@ -154,7 +154,7 @@ class Unit:
             return self.compiled.kernels()
 
     def failure(self, error: Exception) -> RunError:
-        """The error with the subgraph that it happened in."""
+        """The error with the name of the subgraph."""
         if isinstance(error, PartitaError):
             inner = f", {error.where}" if error.where else ""
             return RunError(error.cause, where=self.title + inner, remedy=error.remedy)
@@ -172,13 +172,13 @@ def compile_unit(
     kept: Kept = nothing_kept,
     checked: bool = False,
 ) -> Unit:
-    """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError. A
-    type in the body that is not the inferred one is such an error too: kernels have the sizes that an op computes,
-    whatever a file declares. With `checked` the body is part of a graph of which that is known.
+    """Compiles the body on the device; any error except BadConfig becomes a CompileError. A declared type in the body that
+    differs from the inferred one is such an error too: kernels have the sizes that an op computes,
+    whatever a file declares. `checked`: the types are known to be right.
 
-    Where sizes are dynamic and the device compiles each, calls of many sizes may go to the first of the `stand_ins` that runs
-    all of the body at any size, or else to `reference`; with `behind`, they go there whenever their size is not compiled yet,
-    which happens in the background. `model` is the name of the model, for the entry in the cache. `kept` gives the
+    With dynamic sizes, if the device compiles each size, calls may go to the first of the `stand_ins` that runs the whole
+    body at any size, or else to `reference`; with `behind`, they go there whenever their size is not compiled yet,
+    which happens in the background. `model` is the name of the model, for the entry in the cache. `kept` returns the
     kernels for any size, if a package holds them."""
     start = time.perf_counter()
     try:
@@ -198,8 +198,8 @@ def compile_unit(
 
 
 def measured_units(units: Mapping[str, Unit], again: Callable[[Unit, Mapping[str, Any]], Unit]) -> dict[str, Unit]:
-    """The same subgraphs, to be measured beside the model, which stays as fast as it is: with the same compiled code where the
-    device can run it so. Where it cannot, `again` makes the unit once more, with this configuration."""
+    """The same subgraphs for measuring, so that the model itself stays fast. They share the compiled code if the device can
+    measure it; else `again` compiles the unit with this configuration."""
     measured: dict[int, Unit] = {}
     for unit in units.values():
         if id(unit.compiled) not in measured:
@@ -253,9 +253,9 @@ def _compiled(
 
 
 def _check_supported(accelerator: Accelerator, body: Graph, where: str) -> None:
-    """Where values decide on sizes, a device may take an op in the whole graph and not in this part of it.
+    """Queries the device again about the ops of this part, if sizes depend on values: answers may differ from the whole graph.
 
-    An op with a symbolic size is asked about again once the size is known, because some rules are about sizes.
+    An op with a symbolic size is queried again once the size is known, because some rules are about sizes.
     """
     for name, answer in accelerator.query(body).items():
         if answer is not True:

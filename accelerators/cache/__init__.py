@@ -1,4 +1,4 @@
-"""The cache of compiled subgraphs: what is in it, why each was compiled, and how to empty it."""
+"""The cache of compiled subgraphs: its entries, why each was compiled, and how to clear it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CacheEntry:
     """One compiled subgraph in the cache."""
 
     name: str
-    """The key as hexadecimal digits."""
+    """The key in hexadecimal."""
     key: Key
     """The parts of the key by their names."""
     model: str
@@ -30,20 +30,20 @@ class CacheEntry:
     subgraph: str
     """The name of the subgraph when it was compiled."""
     ops: int
-    """How many ops it has."""
+    """Number of ops."""
     bytes: int
-    """The bytes of its code; weights are stored apart."""
+    """Size of its code in bytes; weights are stored separately."""
     seconds: float
-    """The seconds that compiling it took."""
+    """Compile time in seconds."""
     created: float
-    """When it was compiled, in seconds since 1970."""
+    """Time of compilation, in seconds since 1970."""
     used: float
-    """When it was last used."""
+    """Time of last use."""
     changed: tuple[str, ...]
-    """The parts of the key that differ from those of the entry most like it at the time it was compiled: "body", "shapes",
-    "weights", "target", "options", "versions"; none for the first of its kind, or one that was damaged."""
+    """The parts of the key that differed from the most similar entry when it was compiled: "body", "shapes", "weights",
+    "target", "options", "versions"; empty for the first of its kind, or to replace a damaged one."""
     because: str
-    """Why it was compiled, in words."""
+    """The reason for its compilation, in words."""
 
     def __str__(self) -> str:
         size = f"{counted(self.ops, 'op')}, {self.bytes:,} bytes, {self.seconds:.2f} s"
@@ -52,7 +52,7 @@ class CacheEntry:
 
 
 def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntry]:
-    """The entries, the one used last at the end; damaged ones are left out. Default: the user's own cache."""
+    """The entries, least recently used first; damaged ones are left out. Default: the user's own cache."""
     store, entries = _store(folder), []
     for name in store.names():
         try:
@@ -70,7 +70,7 @@ def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntr
 
 
 def explain(folder: str | os.PathLike[str] | None = None, name: str | None = None) -> str:
-    """Why each entry was compiled, oldest first; `name` chooses a model, a subgraph, or an entry by how its key begins."""
+    """Why each entry was compiled, oldest first; `name` selects a model, a subgraph, or entries by a prefix of the key."""
     lines = []
     for entry in sorted(list_entries(folder), key=lambda entry: entry.created):
         if name is None or name in (entry.model, entry.subgraph) or entry.name.startswith(name):
@@ -79,7 +79,7 @@ def explain(folder: str | os.PathLike[str] | None = None, name: str | None = Non
 
 
 def clear(folder: str | os.PathLike[str] | None = None) -> int:
-    """Empty the cache; -> how many entries there were."""
+    """Clears the cache; returns the number of entries that it had."""
     return _store(folder).clear()
 
 

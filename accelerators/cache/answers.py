@@ -1,4 +1,4 @@
-"""Keeps on disk whether devices run an op, where they learn it by trying: asking again costs as much as compiling."""
+"""Keeps on disk which ops devices run, if they find out by trial: another trial costs as much as compiling."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from partita.accelerators.process.atomic import replacing
 from partita.accelerators.process.regular import open_private
 
 FOLDER = "findings"
-"""The folder in the cache folder that holds them: a file for each device, version and target."""
+"""The subfolder of the cache with one file for each device, version and target."""
 
 LIMIT = 20_000
-"""The number of answers that a file holds."""
+"""Maximum number of answers in a file."""
 
 Answers = MutableMapping[str, "bool | str"]
 
 
 @contextlib.contextmanager
 def remembering(devices: Sequence[Device], configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-    """A context in which devices know the answers found in other processes; new answers are kept for later ones."""
+    """A context in which devices know the answers of other processes; new answers are kept for later ones."""
     files = []
     for device in devices:
         path, known = _path(device, configs[device.label]), device.accelerator.findings()
@@ -51,7 +51,7 @@ def _path(device: Device, config: Mapping[str, Any]) -> Path | None:
 
 
 def _read(path: Path) -> dict[str, bool | str]:
-    """The answers; none if the file is missing, or not what was written."""
+    """The answers; empty if the file is missing or damaged."""
     try:
         private_folder(path.parents[1])
         refuse_link(path.parent)
@@ -66,7 +66,7 @@ def _read(path: Path) -> dict[str, bool | str]:
 
 
 def _write(path: Path, known: Answers) -> None:
-    """Add them to what is there: nothing is lost if it fails, they are only asked again."""
+    """Merges the answers into the file. A failure is harmless: the ops are tried again."""
     answers = {**_read(path), **dict(known)}
     data = json.dumps(dict(list(answers.items())[-LIMIT:])).encode()
     with contextlib.suppress(AcceleratorError, OSError):

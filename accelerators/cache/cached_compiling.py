@@ -1,4 +1,4 @@
-"""Compiling through the cache: what was compiled before, in whichever process, is read instead."""
+"""Compiles through the cache: a subgraph that any process has compiled before is read instead."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from partita.graph.logs import logger
 _log = logger("cache")
 
 COMPARED = 500
-"""An entry that is missing is compared with so many others at most, which takes some hundredths of a second."""
+"""Maximum number of entries that a missing entry is compared with; this takes some hundredths of a second."""
 
 
 def compile_cached(
@@ -39,10 +39,10 @@ def compile_cached(
     compile: Callable[[], CompiledSubgraph],
     model: str = "",
 ) -> CompiledSubgraph:
-    """The result of `compile`, or of an earlier compilation of the same subgraph. `model` is the name of the model that it is
-    part of, for whoever looks at the entries.
+    """The result of `compile`, or of an earlier compilation of the same subgraph. `model` is the name of its model, for the list
+    of entries.
 
-    Whoever compiles a subgraph that another thread or process is just compiling waits for it."""
+    If another thread or process is compiling the same subgraph, waits for it."""
     folder = chosen_folder(config.get("CACHE_DIR"))
     if folder is None:
         return _told(compile, "there is no cache")
@@ -64,7 +64,7 @@ def compile_cached(
 
 
 def check_folder(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> None:
-    """BadConfig, before anything is compiled, if what is compiled cannot be kept in the folder that the configuration names."""
+    """Raises BadConfig, before compilation, if the result cannot be kept in the folder that the configuration names."""
     named = config.get("CACHE_DIR")
     folder = None if named is None else chosen_folder(named)
     if folder is None or not accelerator.may_cache(graph):
@@ -77,7 +77,7 @@ def check_folder(accelerator: Accelerator, graph: Graph, config: Mapping[str, An
 
 
 def _store(folder: Path, config: Mapping[str, Any]) -> Store:
-    """The cache in this folder; BadConfig if it cannot be there, and the configuration asks for it."""
+    """The cache in this folder; BadConfig if the configuration names the folder and it is unusable."""
     try:
         return Store(folder)
     except AcceleratorError as error:
@@ -87,7 +87,7 @@ def _store(folder: Path, config: Mapping[str, Any]) -> Store:
 
 
 def _told(compile: Callable[[], CompiledSubgraph], because: str) -> CompiledSubgraph:
-    """What is compiled, with the reason and the time that it took."""
+    """Compiles, and records the reason and the time."""
     start = time.perf_counter()
     compiled = compile()
     compiled.story = CompileStory(False, because, time.perf_counter() - start, tuple(compiled.work))
@@ -120,13 +120,13 @@ class _Caching:
             if compiled is not None:
                 return compiled
             changed, because = self.reason()
-            with kept_by(self.store.keep_weight):  # So that its weights are never in memory all at once.
+            with kept_by(self.store.keep_weight):  # so that its weights are never all in memory
                 compiled = _told(compile, because)
             story = compiled.story
             assert story is not None
             if not self.write(compiled, story, changed):
                 return compiled
-        del compiled  # Frees its weights: the entry maps them from disk, and its code needs no more work when it first runs.
+        del compiled  # frees its weights: the entry maps them from disk, and its code is ready to run
         compiled = self.read()
         if compiled is None:
             return _told(compile, f"its entry was gone at once: {self.damage or 'somebody removed it'}")
@@ -134,7 +134,7 @@ class _Caching:
         return compiled
 
     def read_and_log(self) -> CompiledSubgraph | None:
-        """The entry, if there is one; the log says so."""
+        """The entry, if there is one, and a line in the log."""
         compiled = self.read()
         if compiled is not None:
             _log.info("%s: read from the cache of %s", self.graph.name, self.accelerator.name)
@@ -155,7 +155,7 @@ class _Caching:
             if isinstance(error.__cause__, OSError):
                 return None
             self.damage = str(error)
-            with contextlib.suppress(OSError):  # An entry that cannot be removed is not used either.
+            with contextlib.suppress(OSError):  # an entry that cannot be removed is not used either
                 self.store.remove(self.key.digest)
             return None
 
@@ -176,7 +176,7 @@ class _Caching:
         return compiled
 
     def write(self, compiled: CompiledSubgraph, story: CompileStory, changed: tuple[str, ...]) -> bool:
-        """Keep it, if that can be: a model that runs is worth more than a cache that works."""
+        """Writes the entry if possible; a failure only causes a warning, since the model runs without the cache."""
         try:
             code, weights = compiled.export(), compiled.export_weights()
         except DeviceMistake:
@@ -207,12 +207,12 @@ class _Caching:
         return True
 
     def warn(self, error: Exception) -> None:
-        """A cache that does not work stops nobody, and is not silent."""
+        """Warns that the subgraph is not cached."""
         warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=3)
 
     def reason(self) -> tuple[tuple[str, ...], str]:
-        """Why it had to be compiled: the parts of the key that differ from the entry of the same model most like it, and in
-        words. Only entries that were used lately are compared."""
+        """The reason for its compilation: the parts of the key that differ from the most similar entry of the same model, and a
+        text. Only recently used entries are compared."""
         if self.damage is not None:
             return (), f"its entry was damaged: {self.damage}"
         closest: tuple[str, ...] | None = None
@@ -237,13 +237,13 @@ class _Caching:
 
 
 _entries: OrderedDict[tuple[Path, str, tuple[int, int]], Metadata | None] = OrderedDict()
-"""The entries that were compared lately, by folder, name and version; None for one that cannot be read."""
+"""Recently compared entries, by folder, name and version; None for one that cannot be read."""
 
 _guard = Guard()
 
 
 def _compared(store: Store, name: str, version: tuple[int, int]) -> Metadata | None:
-    """The entry's metadata, which is read once in a process."""
+    """The entry's metadata, which is read once per process."""
     place = (store.folder, name, version)
     with _guard.lock:
         if place in _entries:
@@ -261,7 +261,7 @@ def _compared(store: Store, name: str, version: tuple[int, int]) -> Metadata | N
 
 
 def _other_ops(before: Counter[str], now: Counter[str]) -> str:
-    """The ops of one kind that came and went, in words."""
+    """The differences in op counts, in words."""
     if before == now:
         return " in how its ops are connected, or in their attributes"
     came, went = [", ".join(f"{count} {op}" for op, count in sorted(ops.items())) for ops in (now - before, before - now)]
@@ -278,7 +278,7 @@ def _change(part: str, before: str, now: str) -> str:
 
 
 def _features(words: list[str]) -> list[str]:
-    """The target's parts, each of a processor's features by itself: what is the same in two is then left out."""
+    """The parts of the target, with each processor feature separate, so that common ones can be left out."""
     return [
         f"feature {one}" if word.startswith("features ") else one
         for word in words for one in (word.split()[1:] if word.startswith("features ") else [word])

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class Damaged(Exception):
-    """The content is not what was written."""
+    """The content differs from what was written."""

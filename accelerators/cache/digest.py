@@ -1,4 +1,4 @@
-"""Digests of what a subgraph computes, whatever the names in it: the parts of its key that come from the graph."""
+"""Digests of a subgraph's computation, independent of names: the parts of its key that come from the graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Array
 
 WEIGHT_FROM = 1024
-"""Constants of so many bytes are weights; smaller ones are part of the structure: their values may decide what code is made."""
+"""Size in bytes from which a constant is a weight; code may depend on smaller ones, which are part of the structure."""
 
 
 @attrs.frozen(slots=True)
@@ -23,15 +23,15 @@ class GraphDigest:
     """The three digests of a subgraph: of its body, its shapes and its weights."""
 
     body: str
-    """Digest of ops, attributes, small constants and how they are connected."""
+    """Digest of ops, attributes, small constants and connections."""
     shapes: str
-    """The types of the inputs, and a digest of all others."""
+    """The types of the inputs, and a digest of all other types."""
     weights: str
     """Digest of the large constants."""
 
 
 def graph_digest(graph: Graph) -> GraphDigest:
-    """Equal for graphs that differ in names alone. Linear; bodies count as the nodes in them."""
+    """Equal for graphs that differ only in names. Linear, counting the nodes of bodies."""
     reading = _Reading()
     reading.graph(graph, {})
     inputs = ", ".join(str(node[0].type) for node in graph.inputs)
@@ -55,7 +55,7 @@ class _Reading:
         self.weights: list[Array] = []
 
     def graph(self, graph: Graph, seen: dict[int, int]) -> None:
-        """Add a graph; its values count from zero."""
+        """Adds a graph; its values are numbered from zero."""
         self.structure.append(f"graph {sorted(graph.opsets.items())}")
         numbers: dict[NodeEntry, int] = {}
         for node in graph.nodes:

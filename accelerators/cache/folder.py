@@ -23,7 +23,7 @@ def default_folder() -> Path:
 
 
 def chosen_folder(setting: Any) -> Path | None:
-    """The folder that a CACHE_DIR means: None, True and "on" are the default one; False, "" and "off" none at all."""
+    """The folder of a CACHE_DIR value: None, True and "on" mean the default one; False, "" and "off" none at all."""
     setting = cache_folder(setting)
     if setting is not None and str(setting).upper() not in ON:
         return None if str(setting).upper() in OFF else _expanded(setting)
@@ -35,14 +35,14 @@ def chosen_folder(setting: Any) -> Path | None:
 
 
 def lasting(setting: Any, home: str) -> Any:
-    """The same CACHE_DIR for whoever looks later, when the process may work elsewhere than in the folder `home`."""
+    """The same CACHE_DIR as an absolute path, for later use, when the working directory may no longer be `home`."""
     if isinstance(setting, (str, os.PathLike)) and str(setting).upper() not in ON | OFF:
         return os.path.join(home, os.path.expanduser(setting))
     return setting
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made if it is not there; an error if others could put code into it."""
+    """The folder, created if missing; an error if others could put code into it."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         state = os.stat(folder)
@@ -56,19 +56,19 @@ def private_folder(folder: Path) -> Path:
 
 
 def inner_folder(folder: Path) -> Path:
-    """The same of a folder inside the cache, which is no link."""
+    """The same for a folder inside the cache, which must not be a link."""
     refuse_link(folder)
     return private_folder(folder)
 
 
 def refuse_link(folder: Path) -> None:
-    """An error if a link is in the place of a folder inside the cache: what is removed there would be somebody else's."""
+    """Raises if a folder inside the cache is a link, since files elsewhere would be removed."""
     if folder.is_symlink():
         raise unusable(folder, "it is a link", "Remove the link; CACHE_DIR names another place for the whole cache")
 
 
 def used_now(path: Path) -> None:
-    """Note the time; where the cache may only be read, nobody has to know."""
+    """Records the time of use; ignored if the cache is read-only."""
     with contextlib.suppress(OSError):
         os.utime(path)
 
@@ -82,6 +82,6 @@ def _expanded(path: str | os.PathLike[str]) -> Path:
 
 
 def unusable(folder: Path, cause: str, remedy: str | None = None) -> AcceleratorError:
-    """The error for a folder that cannot be used, or not now."""
+    """The error for a folder that cannot be used, or not at the moment."""
     other = 'Name another with CACHE_DIR, or switch it off: CACHE_DIR="off"'
     return AcceleratorError(cause, where=f"cache folder {str(folder)!r}", remedy=remedy or other)

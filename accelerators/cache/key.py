@@ -1,4 +1,4 @@
-"""The key of a compiled subgraph: everything that its code depends on, part by part."""
+"""The key of a compiled subgraph: everything that its code depends on, by parts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from partita.accelerators.interface.accelerator import Accelerator
 from partita.graph.graph import Graph
 
 IRRELEVANT = frozenset(("CACHE_DIR", "DEVICE_ID", "ISOLATE", "ISOLATE_SECONDS", "PERF_COUNT", "PROGRESS"))
-"""Configuration that compiled code does not depend on."""
+"""Configuration keys that compiled code does not depend on."""
 
 
 @attrs.frozen(slots=True)
 class Key:
-    """The parts that tell one compiled subgraph from another."""
+    """The parts that identify a compiled subgraph."""
 
     device: str
     """The accelerator's name."""
     body: str
-    """Digest of what it computes."""
+    """Digest of its computation."""
     shapes: str
     """The types of its values."""
     weights: str
@@ -38,11 +38,11 @@ class Key:
     options: str
     """The configuration."""
     versions: str
-    """The versions of the library that compiles, and of Partita."""
+    """The versions of the compiling library, and of Partita."""
 
     @property
     def digest(self) -> str:
-        """The key in 64 letters: the entry's name."""
+        """The key as 64 hexadecimal digits: the entry's name."""
         return hashlib.sha256(json.dumps(attrs.astuple(self)).encode()).hexdigest()
 
     def differences(self, other: Key) -> tuple[str, ...]:
@@ -51,12 +51,12 @@ class Key:
 
 
 def make_key(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> Key:
-    """The key of what the accelerator would make of this subgraph."""
+    """The key of this subgraph on the accelerator."""
     identity = dict(accelerator.identity(config))
     library = identity.pop("library", "")
     digest = graph_digest(graph)
     meant = accelerator.meaning(config)
-    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # Arrays are written whole.
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # arrays are printed in full
         options = " ".join(f"{key}={meant[key]!r}" for key in sorted(meant) if key not in IRRELEVANT)
     target = "; ".join(f"{key} {value}" for key, value in sorted(identity.items()))
     versions = f"{library}, Partita {source_digest()[:12]}".lstrip(", ")
@@ -65,7 +65,7 @@ def make_key(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) 
 
 @cache
 def source_digest() -> str:
-    """Partita's own code, which has a say in what is compiled."""
+    """Digest of Partita's own code, which affects the compiled code."""
     home = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for folder in ("accelerators", "passes", "partition", "graph"):

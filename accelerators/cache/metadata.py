@@ -1,4 +1,4 @@
-"""The metadata of an entry: the key that it was compiled for, when, and why."""
+"""The metadata of an entry: its key, and when and why it was compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partita.accelerators.process.json_form import form_error
 
 @attrs.frozen(slots=True)
 class Metadata:
-    """The metadata of an entry that are the same for each device."""
+    """The metadata of an entry that do not depend on the device."""
 
     key: Key
     """The key."""
@@ -27,13 +27,13 @@ class Metadata:
     ops: tuple[str, ...]
     """The kinds of its ops."""
     created: float
-    """When it was compiled, in seconds since 1970."""
+    """Time of compilation, in seconds since 1970."""
     seconds: float
-    """The seconds that compiling it took."""
+    """Compile time in seconds."""
     changed: tuple[str, ...]
-    """The parts of the key that differed from those of the entry most like it."""
+    """The parts of the key that differed from the most similar entry."""
     because: str
-    """Why it was compiled, in words."""
+    """The reason for its compilation, in words."""
 
 
 _KEY = [field.name for field in attrs.fields(Key)]
@@ -52,7 +52,7 @@ _FORM = {
 
 
 def read_metadata(words: Mapping[str, Any]) -> Metadata:
-    """The metadata as an entry's file holds them; Damaged if they have another form."""
+    """The metadata in an entry's file; Damaged if they have another form."""
     error = form_error(words, _FORM)
     if error is not None:
         raise Damaged(f"its metadata cannot be read: {error}")

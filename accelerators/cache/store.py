@@ -1,4 +1,4 @@
-"""Entries on disk: the code of one subgraph each, its weights apart, both checked when they are read."""
+"""Entries on disk: a file of code for each subgraph, and separate weight files, both checked when they are read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from partita.graph.aside import PREFIX
 from partita.graph.types import Array
 
 LIMIT = 4 << 30
-"""The bytes that the cache holds at most; the entry that was not used for longest is removed first."""
+"""Maximum size of the cache in bytes; least recently used entries are removed first."""
 
 MAGIC = b"partita entry 3\n"
 """The first bytes of an entry's file. The digest of its metadata follows, then the metadata, and then the code."""
@@ -37,46 +37,46 @@ LOCKS = 64
 """The number of lock files; two keys may share one."""
 
 STALE = 3600.0
-"""Seconds after which a file that is still being written was left by a process that is gone."""
+"""Seconds after which an unfinished file was left by a dead process."""
 
 PORTION = 256
-"""All files are looked at again once so small a part of the limit was written."""
+"""All files are scanned again after this fraction (1/256) of the limit was written."""
 
 _unseen: dict[Path, int] = {}
-"""The bytes that this process wrote into each folder since it last looked at all files there."""
+"""The bytes that this process wrote to each folder since it last scanned all files there."""
 
 _guard = Guard()
 
 
 @attrs.frozen(slots=True, eq=False)
 class Stored:
-    """An entry as it was read."""
+    """An entry as read from disk."""
 
     meta: Mapping[str, Any]
     """The metadata: the entry's key, and when and why it was made."""
     code: bytes
     """The code that the device exported."""
     weights: tuple[Array, ...]
-    """The arrays that go with it, mapped from disk."""
+    """Its weights, mapped from disk."""
 
 
 class Store:
-    """One cache folder. Any number of processes may use it."""
+    """One cache folder, for any number of processes."""
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         self.folder = private_folder(folder)
         """The path of the folder."""
         self.limit = limit
-        """The bytes that it holds at most."""
+        """Maximum size in bytes."""
         self._entries = inner_folder(folder / "entries")
         self._weights = inner_folder(folder / "weights")
         self._locks = inner_folder(folder / "locks")
 
     @contextlib.contextmanager
     def locked(self, key: str) -> Iterator[None]:
-        """Only one thread of one process at a time is inside for a key.
+        """A lock for a key: one thread of one process at a time is inside.
 
-        The lock ends with the process that holds it.
+        It is released when the process ends.
         """
         with contextlib.ExitStack() as held:
             try:
@@ -86,7 +86,7 @@ class Store:
             yield
 
     def read(self, key: str) -> Stored | None:
-        """Read the entry and mark it as the one used last. None if there is none; Damaged if it is not whole."""
+        """Reads the entry and marks it as most recently used. None if there is none; Damaged if it is incomplete or wrong."""
         path = self._entries / key
         try:
             meta, code = _opened(path)
@@ -99,7 +99,7 @@ class Store:
         return Stored(meta, code, weights)
 
     def write(self, key: str, meta: Mapping[str, Any], code: bytes, weights: Sequence[Array]) -> None:
-        """Add the entry; what was not used for longest goes if there is too much."""
+        """Adds the entry; removes least recently used ones if the limit is exceeded."""
         rows = write_weights(self._weights, weights)
         stated = {"weights": rows, "code": hashlib.sha256(code).hexdigest(), "size": len(code)}
         words = json.dumps({**meta, **stated}).encode()
@@ -111,19 +111,19 @@ class Store:
             self.trim(keep={key, *(row[0] for row in rows)})
 
     def keep_weight(self, array: Array, digest: str) -> Array | None:
-        """A weight of an entry that is going to be written, mapped from disk already; None if it stays in memory until then."""
+        """Writes a weight early, and maps it from disk; None if it stays in memory until the entry is written."""
         return keep_weight(self._weights, array, digest)
 
     def remove(self, key: str) -> None:
-        """Forget the entry; its weights may be others' too."""
+        """Removes the entry, but not its weights, which other entries may share."""
         (self._entries / key).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
-        """The entries, the one used last at the end."""
+        """The entries, least recently used first."""
         return [name for name, _ in self.versions()]
 
     def versions(self) -> list[tuple[str, tuple[int, int]]]:
-        """The entries in the same order, each with what changes when it is written anew."""
+        """The entries in the same order, each with a version that changes when it is rewritten."""
         return [(name, version) for _, _, name, version in _files(self._entries)]
 
     def meta(self, key: str) -> Mapping[str, Any]:
@@ -134,7 +134,7 @@ class Store:
         return {**words, "used": state.st_mtime, "bytes": state.st_size}
 
     def trim(self, keep: set[str] = frozenset()) -> None:  # type: ignore[assignment]
-        """Remove what was not used for longest until the rest is within the limit, and what dead processes left."""
+        """Removes least recently used files until the rest is within the limit, and files left by dead processes."""
         files = sorted([(*file, folder) for folder in (self._entries, self._weights) for file in _files(folder)])
         excess = sum(size for _, size, *_ in files) - self.limit
         for _, size, name, _, folder in files:
@@ -145,7 +145,7 @@ class Store:
                 excess -= size
 
     def clear(self) -> int:
-        """Remove everything but folders, which are somebody else's; -> how many entries there were."""
+        """Removes everything but unknown folders; returns the number of entries."""
         names = self.names()
         for folder in (self._entries, self._weights, self.folder / "findings"):
             for path in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
@@ -155,7 +155,7 @@ class Store:
 
 
 def _is_due(folder: Path, size: int, limit: int) -> bool:
-    """True if this process has written so much since it last looked at all files of the folder that it should again."""
+    """True if this process has written so much since its last scan of the folder that another is due."""
     with _guard.lock:
         due = _unseen.get(folder, limit) + size
         is_due = due > limit // PORTION
@@ -164,7 +164,7 @@ def _is_due(folder: Path, size: int, limit: int) -> bool:
 
 
 def _files(folder: Path) -> list[tuple[float, int, str, tuple[int, int]]]:
-    """Time of use, size, name, and what changes when it is written anew, in this order, of all but folders."""
+    """Time of use, size, name and version of all files, in this order."""
     entries = []
     with os.scandir(folder) as items:
         for item in items:

@@ -1,7 +1,7 @@
-"""Waiting for a lock file that another process holds, for as long as somebody wants what is waited for, and it may still come.
+"""Waits for a lock file that another process holds, while somebody needs it and the holder may still release it.
 
-Whoever holds a lock writes its number into the file, so that those who wait can say for whom. The lock itself is the system's: it
-ends with the process, however that ends, whatever the file says."""
+A process that holds a lock writes its process id into the file, so that waiting ones can report it. The lock itself is the
+system's: it is released when the process ends, whatever the file contains."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.forking import renewed_in_children
 
 PATIENCE = 0.02
-"""Seconds between two looks."""
+"""Polling interval in seconds."""
 
 TOLD = 5.0
-"""Seconds after which the user is told who is waited for."""
+"""Seconds of waiting after which the user is told which process holds the lock."""
 
 LOOK = 1.0
-"""Seconds between two looks at the process that is waited for, from then on."""
+"""Seconds between later checks of that process."""
 
 STOPPED = 10.0
-"""Seconds that a process may be stopped, as by Ctrl-Z, before it is waited for no longer."""
+"""Seconds of waiting for a stopped process, as by Ctrl-Z."""
 
 LONGEST = 600.0
-"""Seconds that anybody is waited for: whoever compiles for longer may hang, and the work is rather done twice."""
+"""Maximum waiting time in seconds: a process that compiles for longer may hang, so the work is done twice instead."""
 
 
 class _Wanted(threading.local):
-    """In threads that compile: set once nobody waits for them any more, as after an interrupt."""
+    """Set in compiling threads once nobody needs their result any more, as after an interrupt."""
 
     abandoned: threading.Event | None = None
 
@@ -43,17 +43,17 @@ _wanted = _Wanted()
 
 
 def work_until(abandoned: threading.Event) -> None:
-    """From now on this thread waits for no lock once the event is set."""
+    """Makes this thread stop waiting for locks once the event is set."""
     _wanted.abandoned = abandoned
 
 
 class _LockFiles:
     """The lock files that this process has open. A forked process shares them with its parent, and a file stays locked until both
-    have closed it: the child closes those of threads that it does not have."""
+    have closed it, so the child closes those of threads that it does not have."""
 
     def __init__(self) -> None:
         self.threads: dict[int, int] = {}
-        """The thread that opened each file, by the file's number."""
+        """The thread that opened each file, by file descriptor."""
         renewed_in_children(self)
 
     def renew(self) -> None:
@@ -68,8 +68,8 @@ _files = _LockFiles()
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Only one thread of one process at a time is inside for a file. The lock ends with the process that holds it.
-    AcceleratorError if that does not let go of it."""
+    """A lock for a file: one thread of one process at a time is inside. It is released when the process ends.
+    Raises AcceleratorError if the holder does not release it."""
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     _files.threads[number] = threading.get_ident()
     try:
@@ -81,21 +81,21 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def lock(number: int, path: Path) -> None:
-    """Hold the lock of an open file. KeyboardInterrupt if nobody wants it any more: a thread that stayed in the system's own wait
-    would keep the whole process from ending."""
+    """Locks an open file. Raises KeyboardInterrupt if nobody needs it any more: a thread in a blocking system call would keep the
+    process from ending."""
     if not _taken(number):
         abandoned, wait = _wanted.abandoned or threading.Event(), _Wait(number, path)
         while not _taken(number):
             if abandoned.wait(PATIENCE):
                 raise KeyboardInterrupt
             wait.look()
-    with suppress(OSError):  # A full disk: nobody will know who it is.
+    with suppress(OSError):  # the disk may be full: then the holder is not known
         os.ftruncate(number, 0)
         os.pwrite(number, str(os.getpid()).encode(), 0)
 
 
 def _taken(number: int) -> bool:
-    """Is the lock held now?"""
+    """Tries to take the lock; True if it succeeded."""
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -104,7 +104,7 @@ def _taken(number: int) -> bool:
 
 
 class _Wait:
-    """What there is to say of a lock that somebody else holds, as time goes by."""
+    """Progress of waiting for a lock that somebody else holds."""
 
     def __init__(self, number: int, path: Path) -> None:
         self._number = number
@@ -114,7 +114,7 @@ class _Wait:
         self._is_told = False
 
     def look(self) -> None:
-        """Tell the user, once, who is waited for; AcceleratorError if that has taken too long."""
+        """Tells the user, once, which process holds the lock; raises AcceleratorError if it takes too long."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -136,7 +136,7 @@ class _Wait:
 
 
 def _holder(number: int) -> int | None:
-    """The number of the process that holds the lock, as the file says; None if it does not."""
+    """The id of the process that holds the lock, from the file; None if unknown."""
     try:
         return int(os.pread(number, 20, 0))
     except (OSError, ValueError):
@@ -150,7 +150,7 @@ def _title(holder: int | None) -> str:
 
 
 def _is_stopped(process: int | None) -> bool:
-    """Does the process stand still, so that it runs on only when somebody wants that? Unknown where the system does not say."""
+    """True if the process is stopped, and continues only on a signal. False if the system does not tell."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -1,5 +1,5 @@
-"""The weights of the entries: a file for each large array, named by its content, so that whoever reads the same array shares it;
-the small ones of an entry are one file."""
+"""The weights of the entries. Each large array has a file named by its content, so that entries share it; the small arrays of an
+entry are one file."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from partita.accelerators.process.thread_pool import Pool
 from partita.graph.types import Array, dtype_name, numpy_dtype
 
 LARGE = 1 << 16
-"""An array of so many bytes has a file of its own."""
+"""Size in bytes from which an array has its own file."""
 
 Row = tuple[str, int, str, Sequence[int]]
 """The position of an array: its file, the offset in it, dtype and shape."""
 
 
 def write_weights(folder: Path, arrays: Sequence[Array]) -> list[Row]:
-    """Add what is not there yet; -> where each array is."""
+    """Writes missing arrays; returns the position of each."""
     digests = iter(array_digests([array for array in arrays if array.nbytes >= LARGE]))
     small, rows = bytearray(), []
     for array in arrays:
@@ -50,7 +50,7 @@ def write_weights(folder: Path, arrays: Sequence[Array]) -> list[Row]:
 
 
 def keep_weight(folder: Path, array: Array, digest: str) -> Array | None:
-    """The array, mapped from a file of its own, written unless it is there; None if it is small, or cannot be written."""
+    """The array, mapped from its own file, which is written if missing; None if it is small, or the file cannot be written."""
     if array.nbytes < LARGE:
         return None
     path = folder / digest
@@ -58,7 +58,7 @@ def keep_weight(folder: Path, array: Array, digest: str) -> Array | None:
         _write(path, byte_view(array))
         written = _written.get(str(path))
         content = _mapped(path)
-        if written is not None:  # The entry is going to read it once more.
+        if written is not None:  # the entry reads it once more
             _written[str(path)] = written
     except (AcceleratorError, Damaged, OSError):
         return None
@@ -73,15 +73,15 @@ def _write(path: Path, data: Any) -> None:
 
 
 def read_weights(folder: Path, rows: Sequence[Row]) -> tuple[Array, ...]:
-    """The arrays, mapped from disk, each file once in a process and checked then; Damaged if one is not what was written."""
-    names = list(dict.fromkeys(_checked(name) for name, _, _, shape in rows if 0 not in shape))  # Empty arrays are in no file.
+    """The arrays, mapped from disk; each file is mapped and checked once per process. Damaged if one is not as written."""
+    names = list(dict.fromkeys(_checked(name) for name, _, _, shape in rows if 0 not in shape))  # empty arrays have no file
     with Pool(hands()) as pool:
         files = dict(zip(names, pool.map(lambda name: _mapped(folder / name), names), strict=True))
     return tuple([_array(files, *row) for row in rows])
 
 
 def _checked(name: object) -> str:
-    """The name, if `write_weights` gives such: a forged entry may name any file, which would be removed as damaged."""
+    """Checks that `write_weights` may give the name: a forged entry may name any file, which would be removed as damaged."""
     if isinstance(name, str) and re.fullmatch("[0-9a-f]{64}", name):
         return name
     raise Damaged(f"{name!r:.80} is no name of a file of weights")
@@ -100,23 +100,23 @@ def _array(files: Mapping[str, Array], name: str, offset: int, dtype: str, shape
 
 _files: WeakValueDictionary[str, Array] = WeakValueDictionary()
 _written: dict[str, tuple[int, int, int]] = {}
-"""The files that this process wrote and has not read for an entry yet, as they were then: such a file needs no second look."""
+"""The files that this process wrote and has not read for an entry yet, with their state then: such a file needs no check."""
 _guard = Guard()
 
 
 def _mapped(path: Path) -> Array:
-    """Map the file; changes to the mapping stay in this process. A damaged file is removed."""
+    """Maps the file; changes to the mapping stay in this process. A damaged file is removed."""
     state = path.lstat()
     fresh = _written.pop(str(path), None) == _state(state)
     with _guard.lock:
         known = _files.get(str(path))
-    if known is not None or not fresh:  # Else it has the time at which it was written, by which it is known.
+    if known is not None or not fresh:  # else its modification time identifies the written file
         used_now(path)
     if known is not None:
         return known
     try:
         with open_private(path) as file:
-            # What is read by way of a mapping would count among what the process holds.
+            # reading through a mapping would add to the process's resident memory
             whole = fresh or hashlib.file_digest(file, "sha256").hexdigest() == path.name
             array = np.memmap(file, np.uint8, "c").view(np.ndarray) if state.st_size else np.empty(0, np.uint8)
     except NoFile:

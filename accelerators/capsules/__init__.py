@@ -1,1 +1,1 @@
-"""Capsules: one subgraph in a folder, with what it takes to run it again somewhere else, and nothing else of the model."""
+"""Capsules: a folder with one subgraph and everything needed to run it elsewhere, and nothing else of the model."""

@@ -1,5 +1,5 @@
-"""A subgraph and its inputs without what they tell about their model: other values of the same statistics or range, and names,
-texts and symbols that are numbers."""
+"""Anonymizes a subgraph and its inputs: other values of the same statistics or range, and numbered names, texts
+and symbols."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from partita.passes import apply_pass
 from partita.passes.symbols import all_symbols, map_types
 
 FEW = 8
-"""A parameter of fewer integers is a size, an axis or a bound, and stays."""
+"""A parameter of fewer integers is a size, an axis or a bound, and is kept."""
 
 ML = "ai.onnx.ml"
 
@@ -31,7 +31,7 @@ TEXTS = frozenset(
     """cats_strings classes_strings classlabels_strings default_string delimiter keys_strings pattern pool_strings stopwords
     string_vocabulary value_string value_strings values_strings""".split()
 )
-"""The attributes of ONNX's ops whose text is data; that of others is a word of ONNX's own."""
+"""The attributes of ONNX's ops whose text is data; the text of others is an enumeration."""
 
 TABLES = frozenset(
     """cats_int64s classes_int64s classlabels_int64s classlabels_ints int64_vocabulary keys_int64s nodes_featureids pool_int64s
@@ -40,37 +40,37 @@ TABLES = frozenset(
 """The attributes of ONNX's ops whose lists of integers are data; those of others are structure."""
 
 WEIGHTS = frozenset("bias weights".split())
-"""The lists of numbers of ONNX's main domain that are data; all are in ai.onnx.ml."""
+"""The lists of numbers of ONNX's main domain that are data; in ai.onnx.ml all are."""
 
 SHOWN = 12
-"""The values of a constant that are listed."""
+"""Maximum number of values listed of a constant."""
 
 WIDE = frozenset("int16 int64 uint16 uint32 uint64".split())
-"""The integers that no weight is quantized to."""
+"""Integer types that weights are never quantized to."""
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 LARGEST = 1e300
-"""The deviation of random numbers at the most."""
+"""Maximum deviation of random numbers."""
 
 MOST_PERMUTED = 1 << 22
-"""The size of a dimension up to which indices that an op writes at stay distinct."""
+"""Maximum size of a dimension for which write indices stay distinct."""
 
 
 @attrs.frozen(slots=True)
 class Anonymous:
-    """A subgraph that tells nothing of its model but what is listed."""
+    """A subgraph that reveals nothing of its model except what is listed."""
 
     graph: Graph
     """The subgraph."""
     inputs: tuple[Any, ...]
     """The values of its inputs."""
     stays: tuple[str, ...]
-    """The parts of the model that they still hold, because the subgraph would be another one without."""
+    """The parts of the model that it still contains, because the subgraph would change without them."""
 
 
 def anonymous(graph: Graph, inputs: Sequence[Any] = (), seed: int = 0, keep: Sequence[str] = ()) -> Anonymous:
-    """The graph, its calls inlined, and its inputs with other values and names; texts of attributes that are to be kept stay.
+    """The graph with inlined calls, and its inputs, with other values and names; attribute texts in `keep` stay.
 
     Linear in the size of the graph and its arrays."""
     flat = apply_pass(graph, "InlineFunctions")
@@ -83,7 +83,7 @@ def anonymous(graph: Graph, inputs: Sequence[Any] = (), seed: int = 0, keep: Seq
 
 
 class _Masking:
-    """One subgraph at work: what was drawn so far, and what stays."""
+    """The anonymization of one subgraph: the random values so far, and what is kept."""
 
     def __init__(self, seed: int, keep: frozenset[str]) -> None:
         self.random = np.random.default_rng(seed)
@@ -142,7 +142,7 @@ class _Masking:
         return self._like(array)
 
     def _constant(self, node: Node, roles: Roles) -> Any:
-        """The value of a constant; nodes that shared an array still do."""
+        """The new value of a constant; nodes that shared an array still do."""
         entry, value = node[0], node.value
         key = (id(value), roles.bounds.get(entry, entry in roles.deciding or entry in roles.parameters))
         if key not in self._arrays:
@@ -163,7 +163,7 @@ class _Masking:
         return self._like(value)
 
     def _attribute(self, node: Node, key: str, value: Any) -> Any:
-        """The value of an attribute, which is data, or a text, or structure that stays."""
+        """The new value of an attribute, which is data, a text, or structure that is kept."""
         if isinstance(value, (Graph, Type)):
             return value
         if isinstance(value, list) and any(isinstance(item, (list, SparseTensor, np.ndarray)) for item in value):
@@ -195,7 +195,7 @@ class _Masking:
         return value
 
     def _text(self, node: Node, key: str, value: Any) -> Any:
-        """A text, or a list of them, without the user's words."""
+        """A text, or a list of texts, without the user's words."""
         if isinstance(value, list):
             return [self._text(node, key, item) for item in value]
         if key == "equation" and node.op == "Einsum":
@@ -220,7 +220,7 @@ class _Masking:
         return random_like(array, self.random)
 
     def _word(self, text: Any) -> Any:
-        """Letters in place of a text, always the same ones for the same; values that are no text stay."""
+        """Random letters for a text, always the same for equal texts; other values are kept."""
         if isinstance(text, bytes):
             return self._word(text.decode("utf-8", "replace")).encode()
         if not isinstance(text, str) or not text:
@@ -260,9 +260,9 @@ def _is_float(array: Any) -> bool:
 
 
 def random_like(array: Any, random: np.random.Generator) -> Any:
-    """Other elements: normal ones with the mean, the deviation and the bounds of weights, uniform ones between the bounds of
-    other integers, which stay sorted or distinct; truth values and masks of 0 and 1 are shuffled along the last axis. Where all
-    elements are alike they stay so."""
+    """Other elements: normal with the mean, deviation and bounds of weights; uniform within the bounds of other
+    integers, which stay sorted or distinct; booleans and masks of 0 and 1 are shuffled along the last axis. If all elements
+    are equal, they stay equal."""
     if not array.size or array.dtype.kind == "b":
         return _shuffled(array, random)
     if array.dtype.kind == "c":
@@ -296,19 +296,19 @@ def random_like(array: Any, random: np.random.Generator) -> Any:
 
 
 def _shuffled(array: Any, random: np.random.Generator) -> Any:
-    """The elements in another order along the last axis that has several."""
+    """The elements shuffled along the last axis of size above 1."""
     axis = max((axis for axis, size in enumerate(array.shape) if size > 1), default=None)
     return array if axis is None else random.permuted(array, axis=axis)
 
 
 def _other_integer(value: int, random: np.random.Generator) -> int:
-    """A smaller integer of the same sign; -1, 0 and 1 tell nothing."""
+    """A smaller integer of the same sign; -1, 0 and 1 are kept since they reveal nothing."""
     lost = int(random.integers(1, max(abs(value) // 4, 1), endpoint=True))
     return value if abs(value) < 2 else value - lost if value > 0 else value + lost
 
 
 def indices_like(array: Any, indices: Indices, random: np.random.Generator) -> Any:
-    """Other indices: of the same sign, within the dimension if they were, and outside it if they were outside."""
+    """Other indices: of the same sign, valid if they were valid, and invalid if they were invalid."""
     sizes = indices.sizes
     columns = array.reshape(-1, len(sizes))
     drawn = np.empty_like(columns)

@@ -13,12 +13,12 @@ from partita.accelerators.errors import NotSupported
 
 
 def name_in_file(name: str) -> str:
-    """The name with NUL, which would end it in a zip file, shown as a sign."""
+    """The name with NUL, which would end it in a zip file, replaced by a visible character."""
     return name.replace("\0", "\u2400")
 
 
 def write_arrays(target: str | os.PathLike[str] | BinaryIO, arrays: Mapping[str, Any]) -> None:
-    """Write the arrays to a path or an open file; any name will do. Text becomes fixed-width text."""
+    """Writes the arrays to a path or an open file, under any names. Text becomes fixed-width text."""
     with zipfile.ZipFile(target, "w") as archive:
         for name, value in arrays.items():
             if not isinstance(value, (np.ndarray, np.generic)):

@@ -1,4 +1,4 @@
-"""A capsule: what it holds, and how it is written."""
+"""A capsule: its contents, and how it is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from partita.graph.graph import Graph
 from partita.graph.writers import save
 
 SHIPPED = ("onnxruntime", "openvino")
-"""The devices whose engine is a package of its own, under the device's name."""
+"""The devices whose engine is a separate package of the device's name."""
 
 FILES = ("capsule.json", "model.onnx", "inputs.npz", "expected.npz", "run.py", "requirements.txt")
 """The names of a capsule's files."""
@@ -31,28 +31,28 @@ FILES = ("capsule.json", "model.onnx", "inputs.npz", "expected.npz", "run.py", "
 
 @attrs.frozen(slots=True, eq=False)
 class Capsule:
-    """One subgraph with its inputs and what should come of them."""
+    """One subgraph with its inputs and expected outputs."""
 
     graph: Graph
     """The subgraph."""
     inputs: Sequence[Any]
-    """The values of its inputs; empty where it never came to run."""
+    """The values of its inputs; empty if it never ran."""
     expected: Sequence[Any]
-    """What its outputs should be; empty where that is not known."""
+    """Its expected outputs; empty if unknown."""
     device: Device
     """The device that runs it."""
     config: Mapping[str, Any]
     """The device's configuration."""
     reason: str
-    """What is wrong."""
+    """The failure."""
     tolerance: float = 1e-3
-    """The largest error, max|a - b| over max|b|, of an output that is right."""
+    """The largest error, max|a - b| over max|b|, of a correct output."""
     plan: Mapping[str, Any] = attrs.field(factory=dict)
-    """What the plan says of the subgraph: its name, its neighbours."""
+    """Information of the plan about the subgraph: its name, its neighbours."""
 
 
 def write_capsule(capsule: Capsule, folder: str | Path) -> Path:
-    """Write the folder, which must hold none of a capsule's files yet, as a whole or not at all. `python run.py` in it runs the
+    """Writes the folder, which must not contain a capsule's files yet, completely or not at all. `python run.py` in it runs the
     subgraph again."""
     target = Path(folder)
     try:
@@ -78,7 +78,7 @@ def write_capsule(capsule: Capsule, folder: str | Path) -> Path:
 
 
 def _write_files(capsule: Capsule, folder: Path) -> None:
-    """Write all files into a folder that is there and empty."""
+    """Writes all files into an empty folder."""
     from importlib import resources
 
     save(capsule.graph, str(folder / "model.onnx"))
@@ -117,18 +117,18 @@ def _values(capsule: Capsule) -> dict[str, Any]:
 
 
 def told_config(capsule: Capsule) -> dict[str, Any]:
-    """The part of the configuration that is written."""
+    """The part of the configuration that is written to the file."""
     keys = capsule.device.accelerator.keys()
     return {name: value for name, value in capsule.config.items() if name in keys and _is_told(keys[name], value)}
 
 
 def _is_told(key: Any, value: Any) -> bool:
-    """May the value go into a file: it differs from the default, names no file, and JSON can say it?"""
+    """True if the value may go into a file: it differs from the default, names no file, and can be JSON."""
     return not key.names_files and isinstance(value, (str, int, float, bool)) and value != key.default
 
 
 def device_class(accelerator: Accelerator) -> type:
-    """The class of a device, also of one that works in a process of its own."""
+    """The class of a device, also of one that runs in a process of its own."""
     kind: type = getattr(accelerator, "device_class", type(accelerator))
     return kind
 
@@ -146,7 +146,7 @@ def _versions() -> dict[str, str]:
 
 
 def _requirements(capsule: Capsule) -> list[str]:
-    """The packages that running it takes: an engine's, or else Partita and the package that the device comes from."""
+    """The packages needed to run it: an engine's, or else Partita and the package of the device."""
     from importlib import metadata
 
     name = capsule.device.accelerator.name

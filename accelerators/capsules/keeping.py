@@ -1,4 +1,4 @@
-"""Capsules that write themselves: where a device fails to compile, to run, or returns what it must not."""
+"""Automatic capsules of failures: a device fails to compile or to run a subgraph, or returns invalid outputs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from partita.graph.interpret import interpret
 from partita.graph.logs import logger
 
 MOST = 1000
-"""The capsules of one name that a folder holds."""
+"""Maximum number of capsules of one name in a folder."""
 
 
 def keep_failure(
     folder: Path, name: str, graph: Graph, device: Device, config: Mapping[str, Any], reason: str, inputs: Sequence[Any] = ()
 ) -> None:
-    """Write a capsule of the subgraph into the folder, with the inputs that it failed on, if it came so far.
+    """Writes a capsule of the subgraph to the folder, with the inputs on which it failed, if it ran.
 
-    The failure goes on as it would without: where no capsule can be written, a warning says why."""
+    Never replaces the failure itself: if no capsule can be written, a warning gives the reason."""
     expected = _expected(graph, inputs)
     capsule = Capsule(graph, inputs if expected else (), expected, device, config, reason, plan={"subgraph": name})
     try:
@@ -36,7 +36,7 @@ def keep_failure(
 
 
 def _expected(graph: Graph, inputs: Sequence[Any]) -> Sequence[Any]:
-    """What numpy makes of the inputs; nothing where it cannot."""
+    """The outputs that numpy computes; empty if it cannot."""
     if len(inputs) != len(graph.inputs):
         return ()
     try:
@@ -46,7 +46,7 @@ def _expected(graph: Graph, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def _free(folder: Path, name: str) -> Path:
-    """A folder that is not there yet."""
+    """A path of a folder that does not exist yet."""
     plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)[:80]
     for number in range(MOST):
         path = folder / (f"{plain}_{number}" if number else plain)

@@ -1,4 +1,4 @@
-"""The role of each value of a graph whose elements are no data: sizes, indices, and parameters of ops."""
+"""The roles of values whose elements are no data: sizes, indices, and parameters of ops."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 from partita.passes.deciding import INDEXED, deciding
 
-_PASSED_ON = frozenset("Cast Concat Expand Flatten Identity Reshape Slice Squeeze Tile Transpose Unsqueeze".split())
-"""Ops that hand indices on as they are."""
+_PASSED_ON = ops("copying") | {"Cast"}
+"""Ops that pass indices on unchanged."""
 
 _INTEGERS = frozenset(("int32", "int64"))
 
 
 @attrs.frozen(slots=True)
 class Indices:
-    """The dimensions that indices count."""
+    """The dimensions that indices refer to."""
 
     sizes: tuple[int | None, ...] = (None,)
-    """The size of the dimension, None if it is not known; for several columns one each."""
+    """The size of the dimension, None if dynamic; one per column if there are several."""
     are_written: bool = False
-    """True if an op writes there: two writes that are alike leave a result that is anybody's."""
+    """True if an op writes there: the result of two writes to the same index is undefined."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -32,11 +32,11 @@ class Roles:
     """The roles of values in a graph and its bodies."""
 
     deciding: set[NodeEntry] = attrs.field(factory=set)
-    """Values that sizes follow from, by themselves or through ops."""
+    """Values that determine sizes, directly or through ops."""
     bounds: dict[NodeEntry, Indices] = attrs.field(factory=dict)
     """Values that are indices."""
     parameters: set[NodeEntry] = attrs.field(factory=set)
-    """Values that only tell an op what to do, as an axis or a length."""
+    """Values that only parametrize an op, such as an axis or a length."""
 
 
 def roles_of(graph: Graph) -> Roles:
@@ -80,7 +80,7 @@ def _find(graph: Graph, roles: Roles) -> None:
 
 
 def _bounds(node: Node, indices: NodeEntry) -> Indices:
-    """The dimensions that the indices count."""
+    """The dimensions that the indices refer to."""
     counted = node[0].type if node.op == "MaxUnpool" else node.inputs[0].type if node.inputs[0] is not None else None
     shape = counted.shape if isinstance(counted, TensorType) else None
     if not shape or node.op == "MaxUnpool":
@@ -96,7 +96,7 @@ def _bounds(node: Node, indices: NodeEntry) -> Indices:
 
 
 def _is_parameter(node: Node, slot: int, graph: Graph) -> bool:
-    """True if the schema takes only integers there. A constant may be a parameter of an op without a schema; an input is data."""
+    """True if the schema accepts only integers there. Without a schema, constants may be parameters; inputs are data."""
     spec = spec_of(str(node.op), node.domain, graph.opsets.get(node.domain, 1))
     if spec is None:
         entry = node.inputs[slot]

@@ -1,1 +1,1 @@
-"""What `choose_precision` asks, measures and decides, for one model."""
+"""The checks, measurements and decisions of `choose_precision` for one model."""

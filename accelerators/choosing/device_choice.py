@@ -1,4 +1,4 @@
-"""On which device each op runs best, by what ops took on each device and what it costs to pass values between devices."""
+"""Chooses the best device for each op, from op times per device and the cost of passing values between devices."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from partita.graph.node import NodeEntry
 from partita.graph.types import TensorType
 
 CROSSING_US = 20.0
-"""What it costs that one device ends its work and another begins, about. Whole models are measured in the end."""
+"""Estimated cost of switching from one device to another. Whole models are measured in the end."""
 
 BYTES_PER_US = 8000.0
-"""How many bytes pass from one device to another in a microsecond, about."""
+"""Estimated number of bytes that pass between devices per microsecond."""
 
 SWEEPS = 8
-"""How often all ops are looked at again after others have moved."""
+"""Maximum number of passes over all ops, repeated since other ops have moved."""
 
 
 class DeviceChoice:
-    """The devices that each op may run on, and what it takes there."""
+    """The devices that each op may run on, and its time there."""
 
     def __init__(
         self, graph: Graph, allowed: Mapping[str, Sequence[str]], times: Mapping[tuple[str | None, str], Mapping[str, float]]
@@ -30,7 +30,7 @@ class DeviceChoice:
         self.times = times
         """The microseconds of ops by device and precision, and by op."""
         self.neighbours: dict[str, list[tuple[str, float]]] = {name: [] for name in allowed}
-        """The ops that an op passes values to or gets them from, each with what that costs between devices."""
+        """The producers and consumers of each op, with the cost if they are on another device."""
         for name in allowed:
             for entry in graph[name].reads:
                 if entry.node.name in allowed:
@@ -39,19 +39,19 @@ class DeviceChoice:
                     self.neighbours[entry.node.name].append((name, cost))
 
     def took(self, name: str, label: str, precision: str) -> float:
-        """The microseconds of an op on a device in a precision; infinite where it did not run so.
+        """The microseconds of an op on a device in a precision; infinite if it did not run so.
 
-        An op with a single device takes nothing in float32 if it did not run alone: there is no choice."""
+        An op with a single device and no time of its own in float32 counts as zero, since there is no choice."""
         forced = precision == KEPT and len(self.allowed[name]) == 1
         return self.times.get((label, precision), {}).get(name, 0.0 if forced else float("inf"))
 
     def least(self, name: str, precision: str) -> float:
-        """The microseconds of an op in a precision on the device that is fastest at it."""
+        """The microseconds of an op in a precision on its fastest device."""
         return min(self.took(name, label, precision) for label in self.allowed[name])
 
     def candidates(self, precisions: Mapping[str, str]) -> list[dict[str, str]]:
-        """Placements worth measuring, the shortest by estimate first: from all on one device, and from each op where it is
-        fastest, moved op by op as long as that shortens the estimate. Linear."""
+        """Placements worth measuring, by increasing estimate: starting with all ops on one device, and with each op on its
+        fastest device, ops move one by one as long as that reduces the estimate. Linear."""
         labels = list(dict.fromkeys(label for labels in self.allowed.values() for label in labels))
         starts = [{name: label if label in able else able[0] for name, able in self.allowed.items()} for label in labels]
         fastest = {
@@ -66,7 +66,7 @@ class DeviceChoice:
         return sorted(possible or distinct, key=lambda placement: self.estimate(placement, precisions))
 
     def estimate(self, placement: Mapping[str, str], precisions: Mapping[str, str]) -> float:
-        """The microseconds of the whole."""
+        """The estimated microseconds of the whole model."""
         own = sum(self.took(name, label, precisions.get(name, KEPT)) for name, label in placement.items())
         crossing = sum(
             cost for name, label in placement.items() for other, cost in self.neighbours[name] if placement[other] != label
@@ -90,7 +90,7 @@ class DeviceChoice:
 
 
 def bytes_of(entry: NodeEntry) -> float:
-    """The bytes of a value in float32, as far as its sizes are known."""
+    """The bytes of a value in float32; dynamic sizes count as 1."""
     known = entry.type
     sizes = known.shape if isinstance(known, TensorType) and known.shape is not None else ()
     total = 4.0

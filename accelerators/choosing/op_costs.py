@@ -1,4 +1,4 @@
-"""What each op costs in accuracy and wins in a lower precision, and what whole models do, measured on a device."""
+"""Measures on a device the error and the gain of each op in lower precision, and those of whole models."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from partita.graph.node import Node
 from partita.graph.types import Array
 
 TURNS = 20
-"""How often whole models are run in turn; the shortest time of each counts."""
+"""Number of alternating runs of whole models; the minimum time of each counts."""
 
 
 class Measuring:
-    """What is known of a model's ops, measured step by step."""
+    """Measurements of a model's ops, made step by step."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Measuring:
         self.ops = lowerable(graph)
         self.open = target.opened(graph, win, pin, forbid)
         self.devices: DeviceChoice | None = None
-        """Which device each op runs best on, once `gains` has measured it; None where that is not open."""
+        """The best device of each op, once `gains` has measured it; None if devices are not chosen."""
         self.probe = Probe(graph, self.ops)
         self.model = target.compiled(self.probe.graph)
         read = self.probe.reads
@@ -68,16 +68,16 @@ class Measuring:
         return list(self._probed(batch, moved or {}))[: len(self.graph.outputs)]
 
     def _seen(self, names: Sequence[str]) -> Iterator[Mapping[str, Array]]:
-        """The observations of every other input: the rest is held out, and tells how far off an answer to a new one may be."""
+        """The observed values of every second input; the others are held out to estimate the error of new inputs."""
         for batch in self.batches[::2]:
             values = list(self._probed(batch, {}))[len(self.graph.outputs) :]
             known = dict(zip(self.probe.seen, values, strict=True))
             yield {name: np.asarray(known[name]) for name in names}
 
-    # -- what each op costs --------------------------------------------------------------------------------
+    # -- error of each op --------------------------------------------------------------------------------
 
     def errors(self, precisions: Iterable[str]) -> dict[tuple[str, str], float]:
-        """How far the answer to the first input moves if one op alone runs in a precision, by op and precision."""
+        """The error of the output for the first input if one op alone runs in a precision, by op and precision."""
         seen = next(self._seen(self.probe.seen))
         errors: dict[tuple[str, str], float] = {}
         for precision in dict.fromkeys(p for p in precisions if p != KEPT):
@@ -88,20 +88,20 @@ class Measuring:
         return errors
 
     def _taking(self, precision: str) -> list[Node]:
-        """The ops that ONNX has in a precision; the others are noted."""
+        """The ops that ONNX supports in a precision; the reasons for the others are recorded."""
         reasons = {node: self._why_not(node, precision) for node in self.ops}
         self.refused |= {(node.name, precision): reason for node, reason in reasons.items() if reason is not None}
         return [node for node, reason in reasons.items() if reason is None]
 
     def _why_not(self, node: Node, precision: str) -> str | None:
-        """Why an op may not be lowered; None where it may be."""
+        """The reason why an op may not be lowered; None if it may."""
         value = read_by(node)
         if precision == "int8" and self.ranges[moved_from(value)[-1].name] == (0.0, 0.0):
             return f"no number but zero was seen of {value.name!r}, so that its range is not known"
         return why_not(node, precision, self.graph.opsets.get("", 1))
 
     def _alone(self, precision: str, seen: Mapping[str, Array], ops: Sequence[Node]) -> dict[str, Any]:
-        """What each op makes in a precision of the values that it reads in float32. What the device refuses has no result."""
+        """The result of each op in a precision for its float32 inputs. Ops that the device refuses have none."""
         if not ops:
             return {}
         alone = isolated(self.graph, ops, precision, self.ranges)
@@ -116,10 +116,10 @@ class Measuring:
         half = len(ops) // 2
         return {**self._alone(precision, seen, ops[:half]), **self._alone(precision, seen, ops[half:])}
 
-    # -- what each op wins ---------------------------------------------------------------------------------
+    # -- gain of each op ---------------------------------------------------------------------------------
 
     def gains(self, precisions: Sequence[str], locked: Mapping[str, str]) -> dict[tuple[str, str], float]:
-        """What an op wins in a precision, by op and precision: on the device that is fastest at it, where devices are chosen."""
+        """The gain of an op in a precision, by op and precision; on its fastest device, if devices are chosen."""
         if self.win == "memory":
             return {
                 (node.name, precision): bytes_won(node, precision)
@@ -146,26 +146,26 @@ class Measuring:
         }
 
     def _least(self, times: Mapping[tuple[str | None, str], Mapping[str, float]], name: str, precision: str) -> float:
-        """The microseconds of an op on the device that is fastest at it."""
+        """The microseconds of an op on its fastest device."""
         if self.devices is not None:
             return self.devices.least(name, precision)
         return times[None, precision].get(name, 0.0)
 
     def _times(self, graph: Graph, label: str | None) -> dict[str, float]:
-        """The microseconds of each op on a device that all ops go to where it runs them, or on the target as it is."""
+        """The microseconds of each op, with all ops on one device as far as it runs them, or on the target's own devices."""
         products = [node.name for node in self.ops]
         names = products if self.open is None else list(self.open.allowed)
         model = self.target.compiled(graph, label)
         return times_of(model, graph, self.batches[0], names, products, label)
 
-    # -- what a whole choice costs and wins ----------------------------------------------------------------
+    # -- error and time of a whole model -----------------------------------------------------------------
 
     def placements(self, precisions: Mapping[str, str]) -> list[Mapping[str, str] | None]:
-        """The placements that are worth measuring, the best by estimate first; None stands for the target's own."""
+        """The placements worth measuring, the best by estimate first; None stands for the target's own."""
         return [None] if self.devices is None else [*self.devices.candidates(precisions)]
 
     def seconds(self, models: Sequence[CompiledModel]) -> list[float]:
-        """The shortest time of each of the models, which are run in turn."""
+        """The minimum time of each model, in alternating runs."""
         batch = dict(self.batches[0])
         times: list[list[float]] = [[] for _ in models]
         for _ in range(TURNS):
@@ -181,17 +181,17 @@ class Measuring:
         return self.target.compiled(lowered_on(self.graph, precisions, self.ranges, placement, labels, config))
 
     def error(self, model: CompiledModel) -> float:
-        """How far a model is from float32, over all inputs."""
+        """The error of a model against float32, over all inputs."""
         return max(distance(list(model(dict(batch))), wanted) for batch, wanted in zip(self.batches, self.wanted, strict=True))
 
     def measured(self, precisions: Mapping[str, str]) -> float:
-        """How far the model in these precisions is from float32, over all inputs."""
+        """The error of the model in these precisions against float32, over all inputs."""
         if not any(precision != KEPT for precision in precisions.values()):
             return 0.0
         *others, last = self.placements(precisions)
         for placement in others:
             try:
                 return self.error(self.lowered(precisions, placement))
-            except NotSupported:  # the next one is tried; the error of the last one is told
+            except NotSupported:  # the next one is tried; the error of the last one is raised
                 continue
         return self.error(self.lowered(precisions, last))

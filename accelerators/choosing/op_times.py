@@ -1,4 +1,4 @@
-"""How long each op of a model takes, from profiles of the model that is compiled."""
+"""The time of each op of a model, from profiles of the compiled model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.flops import count_flops
 from partita.graph.graph import Graph
 
 ROUNDS = 5
-"""How often a model is profiled; the shortest time of each op counts."""
+"""Number of profiles of a model; the minimum time of each op counts."""
 
 
 def times_of(
@@ -24,9 +24,9 @@ def times_of(
 ) -> dict[str, float]:
     """The microseconds of each of these ops on the device, or on any; ops that did not run there have none.
 
-    `graph` is what was compiled. A kernel's time is shared out among the products that it holds, or else among its ops of those
-    names, or else it goes to the ops that read what it makes: so casts and roundings count for the op that they were added for.
-    The time of rows that name no such op, as that of a whole subgraph, is shared out by FLOPs among the ops that have none."""
+    `graph` is the compiled graph. A kernel's time is divided among its products, or else among its ops in `names`, or else it
+    counts for the ops that read its result: so casts and roundings count for the op that they were added for.
+    The time of rows without such an op, as that of a whole subgraph, is divided by FLOPs among the ops that have none."""
     sharing = _Sharing(model, graph, names, products)
     there = [name for unit in model.units if label in (None, unit.device.label) for name in unit.ops if name in sharing.names]
     rounds = [sharing.times(model.profile(dict(batch)).rows, label) for _ in range(ROUNDS)]
@@ -34,7 +34,7 @@ def times_of(
 
 
 class _Sharing:
-    """Which ops share the time of a row."""
+    """Divides the time of rows among ops."""
 
     def __init__(self, model: CompiledModel, graph: Graph, names: Collection[str], products: Collection[str]) -> None:
         self.names, self.products = frozenset(names), frozenset(products)
@@ -49,7 +49,7 @@ class _Sharing:
                 self.owners[node.name] = owner
 
     def times(self, rows: Collection[Row], label: str | None) -> dict[str, float]:
-        """The microseconds of one round."""
+        """The microseconds of one profile."""
         times: dict[str, float] = {}
         unknown: dict[str, float] = {}
         for row in rows:

@@ -1,4 +1,4 @@
-"""What a caller gives `choose_precision`, checked."""
+"""Checks the arguments of `choose_precision`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Given = Mapping[str, Array]
 """Arrays by the names of the graph's inputs."""
 
 UNITS = {"time": "µs", "memory": "bytes"}
-"""What may be won, and the unit in which it is counted."""
+"""The kinds of gain, and their units."""
 
 
 def check_options(tolerance: float, precisions: Sequence[str], calibration: str, win: str, most: int) -> None:
-    """An error that names the option if one of them is none that there is."""
+    """Raises an error that names the option if one is invalid."""
     if not isinstance(most, Integral) or most < 1:
         raise AcceleratorError(f"most is {most!r}", where="choose_precision", remedy="Give a whole number from 1 on")
     if isinstance(precisions, str) or not isinstance(precisions, Sequence):
@@ -74,7 +74,7 @@ def batches_of(graph: Graph, inputs: Any) -> list[Given]:
 
 
 def locked_of(graph: Graph, lock: Mapping[str, str]) -> dict[str, str]:
-    """The precision of each op that a name or a pattern gives one."""
+    """The precision of each op that a name or a pattern in `lock` matches."""
     if not isinstance(lock, Mapping):
         cause = f"it gives precisions by the names of ops, not {lock!r:.80}"
         raise AcceleratorError(cause, where="choose_precision, option lock", remedy='Write {"conv1": "float32"}')

@@ -1,4 +1,4 @@
-"""One model whose ops' results can be moved from outside, and ops of it alone in a lower precision."""
+"""A model in which each op's result can be replaced from outside, and its ops alone in a lower precision."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from partita.passes.infer import infer
 
 
 class Probe:
-    """The graph with a number added to each result of an op, which is zero or says how the op would err; it also gives the
-    values that the ops read and make."""
+    """The graph with a value added to the result of each op, which is zero or the op's error; its further outputs are the values
+    that the ops read and compute."""
 
     def __init__(self, graph: Graph, ops: Sequence[Node]) -> None:
         rewriter, namer = Rewriter(graph), Namer(graph)
@@ -44,19 +44,19 @@ class Probe:
                 rewriter.replace(node[0], moved.evolve(output_types=node.output_types, affinity=node.affinity)[0])
         read = [entry for node in ops for entry in moved_from(read_by(node))]
         self.reads = list(dict.fromkeys(entry.name for entry in read))
-        """The values that ops read, and what those have their numbers from."""
+        """The values that ops read, and those that they are moves of."""
         beside = [entry for node in ops for entry in read_beside(node).values()]
         seen = {entry.name: rewriter.value(entry) for entry in (*read, *beside)}
         seen |= {entry.name: kept for entry, kept in results.items()}
         self.seen = list(seen)
-        """The values that are outputs after the graph's own."""
+        """The values that are further outputs."""
         names = [*graph.output_names, *(namer(f"{name}_seen") for name in self.seen)]
         outputs = [*map(rewriter.value, graph.outputs), *seen.values()]
         self.graph = rewriter.finish(outputs=outputs, output_names=names, inputs=[*graph.inputs, *extra], nodes=())
 
 
 def isolated(graph: Graph, ops: Sequence[Node], precision: str, ranges: Mapping[str, Range]) -> Graph:
-    """Ops in a lower precision, each of inputs of its own in float32, under the names of `given_to`."""
+    """Ops in a lower precision, each with its own float32 inputs, named by `given_to`."""
     inputs: list[Node] = []
     nodes: list[Node] = []
     own: dict[str, Range] = {}
@@ -71,19 +71,19 @@ def isolated(graph: Graph, ops: Sequence[Node], precision: str, ranges: Mapping[
 
 
 def given_to(node: Node, number: int) -> dict[int, tuple[str, NodeEntry]]:
-    """By slot: the input of the isolated op of that number, and the value that it stands for."""
+    """By slot: the input of the isolated op of that number, and the value that it replaces."""
     values = {0: read_by(node), **read_beside(node)}
     return {slot: (f"given{number}_{slot}", entry) for slot, entry in values.items()}
 
 
 def read_beside(node: Node) -> dict[int, NodeEntry]:
-    """What a product reads beside its first input and constants, by slot: a bias that is computed."""
+    """The computed inputs of a product other than its first, by slot: a bias."""
     given = enumerate(node.inputs)
     return {slot: entry for slot, entry in given if slot > 0 and entry is not None and entry.node.value is None}
 
 
 def read_by(node: Node) -> NodeEntry:
-    """The value that a product reads."""
+    """The value that a product multiplies by its weights."""
     (value, *_) = node.reads
     return value
 

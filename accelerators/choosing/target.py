@@ -1,4 +1,4 @@
-"""Where a model is going to run, and whether it is open on which device each op does."""
+"""The devices of a model, and those among which each op's device is chosen."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from partita.graph.graph import Graph
 
 @attrs.frozen(slots=True)
 class Open:
-    """The devices among which each op's is chosen."""
+    """The devices among which each op's device is chosen."""
 
     allowed: Mapping[str, Sequence[str]]
-    """For each op the devices that run it, the preferred one first; one that is pinned has a single one."""
+    """For each op the devices that run it, the preferred one first; a single one if it is pinned."""
     refusals: Mapping[str, Mapping[str, str]]
     """For each op the devices that do not run it, with the reasons."""
     preferred: tuple[str, ...]
-    """The devices that are here, the last resort apart."""
+    """The available devices, except the last resort."""
     pinned: frozenset[str]
-    """The ops whose device is given."""
+    """The ops whose device the user pinned."""
 
 
 class Target:
@@ -46,18 +46,18 @@ class Target:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The devices asked for, the preferred one first."""
+        """The requested devices, the preferred one first."""
         return tuple(device.label for device in self.devices)
 
     def compiled(self, graph: Graph, first: str | None = None) -> CompiledModel:
-        """The graph, compiled; with `first`, each op on that device where it runs it."""
+        """The compiled graph; with `first`, each op is on that device if it runs it."""
         others = [label for label in self.labels if label != first]
         return compile_model(graph, self.device if first is None else [first, *others], self.config).wait()
 
     def opened(self, graph: Graph, win: str, pin: Pin | None, forbid: Forbid | None) -> Open | None:
-        """The devices that are open for each op; None where they are not chosen.
+        """The devices that are open for each op; None if devices are not chosen.
 
-        That is so for one device, where bytes are to be won, and where ops have affinities or are calls."""
+        That is so for a single device, if bytes are to be saved, and if ops have affinities or are calls."""
         here = [d for d in self.devices if not isinstance(d.accelerator, Absent) and not d.accelerator.last_resort]
         live = live_part(graph)
         ops = [node for node in live.nodes if node.is_op]

@@ -1,4 +1,4 @@
-"""Which of the models that a choice leaves is the fastest: in the chosen precisions or without, and on which devices."""
+"""Finds the fastest of the remaining models: in the chosen precisions or without, and on which devices."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Candidate:
     """One whole model."""
 
     precisions: Mapping[str, str]
-    """The precisions of the ops that are lowered."""
+    """The precisions of the lowered ops."""
     placement: Mapping[str, str] | None
-    """The device of each op; None where that is not chosen."""
+    """The device of each op; None if devices are not chosen."""
 
     @property
     def title(self) -> str:
-        """How many ops are where, and in which precision."""
+        """The number of ops by device and precision, in words."""
         devices = Counter((self.placement or {}).values()).items()
         lowered = Counter(self.precisions.values()).items()
         there = ", ".join(f"{counted(count, 'op')} on {label}" for label, count in devices)
@@ -38,17 +38,17 @@ class Best:
     """The fastest model within the tolerance."""
 
     precisions: dict[str, str]
-    """The precisions of the ops that are lowered."""
+    """The precisions of the lowered ops."""
     error: float
-    """How far its answer is from float32."""
+    """The error of its output against float32."""
     devices: DevicePlan | None
-    """The devices of its ops, and how that was found; None where they are not chosen."""
+    """The devices of its ops, and how they were found; None if devices are not chosen."""
 
 
 def fastest(
     measuring: Measuring, chosen: Mapping[str, str], locked: Mapping[str, str], tolerance: float, error: float
 ) -> Best:
-    """The fastest of the models in the chosen precisions and in the locked ones alone, on each placement worth measuring."""
+    """The fastest of the models with the chosen precisions and with the locked ones alone, on each placement worth measuring."""
     without = {name: precision for name, precision in locked.items() if precision != KEPT}
     distinct = [without] if chosen == without else [without, dict(chosen)]
     candidates = [Candidate(of, placement) for of in distinct for placement in measuring.placements(of)]
@@ -69,7 +69,7 @@ def fastest(
 
 
 class _Contest:
-    """Whole models run against one another. The fastest so far is kept, and each other one goes once it has lost."""
+    """Compares whole models. Only the fastest so far is kept; each other one is dropped once it has lost."""
 
     def __init__(self, measuring: Measuring, tolerance: float) -> None:
         self.measuring = measuring
@@ -77,15 +77,15 @@ class _Contest:
         self.errors: dict[Candidate, float] = {}
         self.seconds: dict[Candidate, float] = {}
         self._fastest: tuple[Candidate, CompiledModel] | None = None
-        """Of those within the tolerance."""
+        """The fastest within the tolerance."""
 
     @property
     def winner(self) -> Candidate:
-        """The fastest within the tolerance; the first of all where none is."""
+        """The fastest within the tolerance; the first of all if there is none."""
         return next(iter(self.errors)) if self._fastest is None else self._fastest[0]
 
     def enter(self, one: Candidate, model: CompiledModel) -> None:
-        """Measure it, in turn with the fastest so far, and keep the faster of the two."""
+        """Measures a model, alternating with the fastest so far, and keeps the faster of the two."""
         plain = one.placement is None and not one.precisions
         self.errors[one] = 0.0 if plain else self.measuring.error(model)
         fits = self.errors[one] <= self.tolerance
@@ -100,12 +100,12 @@ class _Contest:
             self._fastest = one, model
 
     def sentences(self) -> list[str]:
-        """What each took."""
+        """The result of each model, a sentence each."""
         return [_sentence(one, self.seconds[one], error, one is self.winner) for one, error in self.errors.items()]
 
 
 def _devices(measuring: Measuring, candidate: Candidate, measured: Sequence[str]) -> DevicePlan | None:
-    """The devices of the model that was taken."""
+    """The devices of the chosen model."""
     placement, choice, offered = candidate.placement, measuring.devices, measuring.open
     if placement is None or choice is None or offered is None:
         return None
@@ -121,6 +121,6 @@ def _devices(measuring: Measuring, candidate: Candidate, measured: Sequence[str]
 
 
 def _sentence(one: Candidate, seconds: float, error: float, taken: bool) -> str:
-    """What a whole model took, in words."""
+    """The time and error of a whole model, in words."""
     tail = ", which is the choice" if taken else ""
     return f"{one.title}: {seconds * 1e6:,.1f} µs, off by {error:.2g}{tail}"

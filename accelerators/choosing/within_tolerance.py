@@ -1,4 +1,4 @@
-"""Which ops run in a lower precision: those that win most for what they cost, while the whole stays within the tolerance."""
+"""Chooses the ops to lower: those with the best ratio of gain to error, while the whole stays within the tolerance."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Option:
     node: str
     precision: str
     error: float
-    """How far the answer moves if the op alone is lowered."""
+    """The error of the output if the op alone is lowered."""
     gain: float
 
 
 def choose(
     measuring: Measuring, options: Sequence[Option], locked: Mapping[str, str], tolerance: float, most: int
 ) -> tuple[dict[str, str], dict[str, str], float]:
-    """The precisions of ops that are lowered, the reason of every op, and the error of the whole."""
+    """The precisions of lowered ops, the reason of every op, and the error of the whole."""
     chosen = dict(locked)
     error = measuring.measured(chosen)
     if error > tolerance:
@@ -72,7 +72,7 @@ def _is_worth_it(option: Option, tolerance: float) -> bool:
 
 
 def _refusal(name: str, options: Sequence[Option], refusals: Mapping[tuple[str, str], str], tolerance: float) -> str:
-    """Why an op is not lowered at all, by each of its options."""
+    """The reasons why an op is not lowered at all, from each of its options."""
     own = [option for option in options if option.node == name]
     refused = [f"{precision}: {why}" for (node, precision), why in refusals.items() if node == name]
     costly = [f"{o.precision} alone moves the answer by {o.error:.2g}" for o in own if o.error > tolerance]
@@ -85,7 +85,7 @@ def _gain(option: Option) -> float:
 
 
 def _benefit(option: Option) -> float:
-    """What is won for each error."""
+    """The gain per error."""
     return option.gain / max(option.error, 1e-9)
 
 

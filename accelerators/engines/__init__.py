@@ -1,1 +1,1 @@
-"""The code that engines which take ONNX models have in common."""
+"""Code shared by engines that take ONNX models."""

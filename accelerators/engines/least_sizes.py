@@ -11,19 +11,16 @@ from typing import Any
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.traits import ops
+from partita.graph.ops.traits import FILTERS, ops
 from partita.graph.symbols import least, symbol
 from partita.graph.types import TensorType
 from partita.passes import apply_pass
-from partita.passes.deciding import COUNTING, deciding, follows_from_sizes
+from partita.passes.deciding import deciding, follows_from_sizes
 from partita.passes.infer import without_declared
 from partita.passes.infer.reading import Reading
 
 Sizes = tuple[int, ...]
 """The lower bound of each dimension."""
-
-_WEIGHTS: Mapping[str, int] = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
-"""The number of the input that holds a convolution's weights."""
 
 
 _KEEPING = ops(*"unary broadcast reduction arg_reduction global_pool softmax norm quantizing matmul reshape".split())
@@ -75,7 +72,7 @@ def _follows(node: Node) -> bool:
     """True if the sizes of the results surely follow from static sizes."""
     if node.is_variable:
         return isinstance(node[0].type, TensorType) and node[0].type.is_static
-    if node.domain or node.bodies or node.is_call or node.op in COUNTING:
+    if node.domain or node.bodies or node.is_call or node.op in ops("counting"):
         return False
     return all(map(follows_from_sizes, deciding(node)))
 
@@ -90,12 +87,12 @@ def _keeps_elements(node: Node, index: int, resized: bool) -> bool:
 
 
 def has_elements(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> bool:
-    """Does the value have elements whenever the graph's inputs have?"""
+    """True if the value has elements whenever the graph's inputs have."""
     return entry in least and 0 not in least[entry]
 
 
 def shortfalls(node: Node, kernel: Sequence[int]) -> list[int] | None:
-    """By how much the padding of each dimension of an image is smaller than the window; None where it is automatic."""
+    """For each dimension of an image, the size of the window minus the padding; None if the padding is automatic."""
     if node.attrs.get("auto_pad", "NOTSET") != "NOTSET":
         return None
     rank = len(kernel)
@@ -105,9 +102,9 @@ def shortfalls(node: Node, kernel: Sequence[int]) -> list[int] | None:
 
 
 def kernel_of(node: Node) -> Sequence[int] | None:
-    """The sizes of a pool's or a convolution's window; None where they are not known."""
+    """The sizes of a pool's or a convolution's window; None if unknown."""
     stated = node.attrs.get("kernel_shape")
-    slot = _WEIGHTS.get(str(node.op), 1)
+    slot = FILTERS.get(str(node.op), 1)
     if stated or len(node.inputs) <= slot or node.inputs[slot] is None:
         return stated or None
     weights = node.inputs[slot].type  # type: ignore[union-attr]

@@ -1,6 +1,6 @@
-"""The key NAN: does a device take the ops through which its engine does not carry NaN?
+"""The key NAN: whether a device accepts ops in which its engine does not propagate NaN.
 
-What an engine makes of NaN is measured: `tests/accelerators/devices/test_nan.py` runs every row of the tables."""
+The engines' behaviour is measured: `tests/accelerators/devices/test_nan.py` runs every row of the tables."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from partita.graph.node import Node
 from partita.graph.types import TensorType
 
 ENGINE, EXACT = "engine", "exact"
-"""The values of NAN: the ops are taken and NaN is what the engine makes of it; or they are left to the next device."""
+"""The values of NAN: accept the ops, with the engine's results for NaN, or leave them to the next device."""
 
 KEY = Key(ENGINE, one_of(ENGINE, EXACT))
 
 Rule = Callable[[Node], bool]
-"""Does the engine lose a NaN in this node?"""
+"""True if the engine loses a NaN in this node."""
 
 Table = Mapping[str, Rule]
-"""A rule for each op that may lose NaN; ops without one carry it."""
+"""A rule for each op that may lose NaN; ops without one propagate it."""
 
 
 def loses_nan(node: Node, graph: Graph, table: Table, engine: str) -> str | None:
-    """Why a device whose NAN is "exact" does not take the node of this graph; None where NaN comes through, and arises where
-    ONNX says that it does, as in a mean of nothing."""
+    """The reason why a device with NAN="exact" refuses this node; None if NaN propagates, and arises as ONNX specifies, as in a
+    mean of nothing."""
     rule = None if node.domain else table.get(node.op or "")
     if not any(_is_float(entry.type) for entry in node.reads):
         return None
@@ -39,7 +39,7 @@ def loses_nan(node: Node, graph: Graph, table: Table, engine: str) -> str | None
 
 
 def always(node: Node) -> bool:
-    """Lost whatever the attributes are."""
+    """Lost regardless of attributes."""
     return True
 
 
@@ -49,12 +49,12 @@ def only_of(*dtypes: str) -> Rule:
 
 
 def with_reduction(node: Node) -> bool:
-    """Lost where the larger or the smaller of two numbers is kept."""
+    """Lost if the reduction is a maximum or a minimum."""
     return node.attrs.get("reduction", "none") in ("max", "min")
 
 
 def not_known_finite(slot: int) -> Rule:
-    """Lost where the inputs from this one on may hold NaN: they are computed, given, or hold one."""
+    """Lost if inputs from this one on may hold NaN: they are not constant, or their constant is not finite."""
     return lambda node: not all(_is_finite(entry.node.value) for entry in node.inputs[slot:] if entry is not None)
 
 

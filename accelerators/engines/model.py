@@ -1,4 +1,4 @@
-"""The subgraph as the ONNX model that an engine runs."""
+"""The ONNX model of a subgraph for an engine."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array
 
 LOCATION = "weights"
-"""The location that a model states for its large constants."""
+"""The location of a model's large constants."""
 
 _EXTERNAL = 1
 
 
 class Aside:
-    """Takes the large constants of a model; they stay where they are."""
+    """Collects the large constants of a model without copying them."""
 
     def __init__(self) -> None:
         self.location = LOCATION
         """The location by which the model refers to it."""
         self.arrays: dict[int, Array] = {}
-        """The arrays by the offset that the model states."""
+        """The arrays by their offset in the model."""
         self._offsets: dict[int, int] = {}
         self._end = 0
 
     def add(self, array: Array) -> tuple[int, int]:
-        """Add an array and return its offset and length."""
+        """Adds an array and returns its offset and length."""
         if id(array) not in self._offsets:
             self._offsets[id(array)] = self._end
             self.arrays[self._end] = array
@@ -49,23 +49,23 @@ class Aside:
 
 @attrs.frozen(slots=False)
 class EngineModel:
-    """A model without functions. Inputs are called x0, x1, …, outputs y0, y1, …, nodes n0, n1, …: no name can harm an engine."""
+    """A model without functions. Inputs are named x0, x1, …, outputs y0, y1, …, nodes n0, n1, …: safe names for any engine."""
 
     proto: Any
-    """The ModelProto; its large initializers are external. None where only an engine's compiled form is here."""
+    """The ModelProto; its large initializers are external. None if only an engine's compiled form is available."""
     weights: dict[str, Array]
-    """The arrays of external initializers by name, as a file holds them."""
+    """The arrays of external initializers by name, in the file format's layout."""
     inputs: tuple[str, ...]
     """The input names in order."""
     outputs: tuple[str, ...]
     """The output names in order."""
     nodes: tuple[Node, ...]
-    """The op nodes; number i is called n<i> in the model."""
+    """The op nodes; number i is named n<i> in the model."""
     probes: tuple[str, ...] = ()
-    """The names of further outputs, which are the sizes of values that may turn out to have no elements."""
+    """The names of further outputs: the sizes of values that may turn out to be empty."""
 
     def node_of(self, name: str) -> Node | None:
-        """The node that an engine means by this name, its own or its output's, to which it may have added something."""
+        """The node for an engine's name, which is the node's or its output's, possibly with a suffix."""
         match = re.match(r"[nvy]\d+(?![^\W_])", name)
         return None if match is None else self._by_name.get(match[0])
 
@@ -77,7 +77,7 @@ class EngineModel:
         return {name: node for proto, node in pairs for name in (proto.name, *proto.output)}
 
     def in_own_words(self, text: str) -> str:
-        """An engine's message with the names that the graph's nodes have."""
+        """An engine's message with the names of the graph's nodes."""
 
         def own(match: re.Match[str]) -> str:
             number = int(match[1])
@@ -86,7 +86,7 @@ class EngineModel:
         return re.sub(r"\bn(\d+)\b", own, text)
 
     def complete(self) -> bytes:
-        """The model as the bytes of one file, with its weights inside; ValueError if they are more than 2 GiB."""
+        """The model as the bytes of one file, including its weights; ValueError if they exceed 2 GiB."""
         import onnx
 
         whole = onnx.ModelProto()
@@ -97,7 +97,7 @@ class EngineModel:
         return whole.SerializeToString()
 
     def write(self, folder: Path) -> Path:
-        """The model as a file in the folder, its weights in another beside it."""
+        """Writes the model to a file in the folder, and its weights to another beside it."""
         tensors = [tensor for tensor in self.proto.graph.initializer if tensor.name in self.weights]
         with open(folder / LOCATION, "wb") as file:
             for start, tensor in {_offset(tensor): tensor for tensor in tensors}.items():
@@ -109,8 +109,8 @@ class EngineModel:
 
 
 def engine_model(graph: Graph, newest: Mapping[str, int], probed: Collection[str] = ()) -> EngineModel:
-    """The subgraph as a model: calls inlined, opsets lowered to those that the engine knows, constants left where they are. It
-    tells the sizes of what the ops `probed` read, where these may be zero."""
+    """The subgraph as a model: calls inlined, opsets lowered to those that the engine supports, constants not copied. It has
+    extra outputs with the sizes of the inputs of `probed` ops that may be zero."""
     from partita.graph.writers.onnx.model import Writing
     from partita.graph.writers.onnx.output_types import complete_outputs
 
@@ -128,8 +128,7 @@ def engine_model(graph: Graph, newest: Mapping[str, int], probed: Collection[str
 
 
 def model_from_bytes(data: bytes, graph: Graph) -> EngineModel:
-    """The model from the bytes that `EngineModel.complete` returned for this subgraph; ValueError if they are no such
-    model.
+    """Reads the bytes that `EngineModel.complete` returned for this subgraph; ValueError if they are something else.
 
     External tensors are refused: reading a model opens no other file."""
     import onnx
@@ -155,7 +154,7 @@ def model_from_bytes(data: bytes, graph: Graph) -> EngineModel:
 
 
 def _plainly_named(graph: Graph) -> Graph:
-    """The graph with plain names; bodies keep theirs."""
+    """The graph with safe names; bodies keep theirs."""
     number = {node: i for i, node in enumerate(graph.inputs)}
     counts = {"c": 0, "n": 0, "v": 0}
     rewriter = Rewriter(graph)
@@ -176,8 +175,8 @@ def _plainly_named(graph: Graph) -> Graph:
 
 
 def _forget_symbols(graph: Any) -> None:
-    """Take away the symbols of the values between, which a file may have claimed: onnxruntime lets values of one symbol share
-    memory, and fails where their sizes differ. What follows from the ops the engine infers itself."""
+    """Removes the symbols of intermediate values, which a file may have declared: onnxruntime lets values of one symbol share
+    memory, and fails if their sizes differ. The engine infers the sizes itself."""
     for item in graph.value_info:
         for dim in item.type.tensor_type.shape.dim:
             dim.ClearField("dim_param")
@@ -188,8 +187,8 @@ def _forget_symbols(graph: Any) -> None:
 
 
 def _embed_elsewhere(model: Any, aside: Aside) -> None:
-    """Large tensors in attributes and bodies go into the model: engines look for external ones among the initializers only. So do
-    those whose elements share bytes, because an array of bytes has another shape than such a tensor."""
+    """Embeds large tensors of attributes and bodies in the model: engines look for external ones among the initializers only.
+    Embeds those of sub-byte types too, because their byte array has another shape than the tensor."""
     from onnx.external_data_helper import _get_all_tensors
 
     whole = [tensor for tensor in model.graph.initializer if DTYPE_NAMES.get(tensor.data_type) not in BITS]

@@ -1,4 +1,4 @@
-"""Opsets that an engine does not know yet: an op that has changed in nothing but its types is the same under an older number."""
+"""Opsets newer than an engine: an op whose newer version only adds types is valid under an older number."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from partita.passes.bodies import everywhere
 
 
 def too_new(node: Node, opsets: Mapping[str, int], newest: Mapping[str, int], engine: str) -> str | None:
-    """Why the engine, which knows each domain up to `newest`, does not know this op; None if it does.
+    """The reason why the engine, which supports each domain up to `newest`, does not support this op; None if it does.
 
-    Bodies have to be asked about by themselves."""
+    Does not look into bodies."""
     limit = newest.get(node.domain)
     version = opsets.get(node.domain, 1)
     if limit is None or version <= limit or node.op is None:
@@ -25,7 +25,7 @@ def too_new(node: Node, opsets: Mapping[str, int], newest: Mapping[str, int], en
 
 
 def _only_more_types(new: OpSpec, old: OpSpec | None) -> bool:
-    """Did the newer version of the op change nothing but the element types that it takes?"""
+    """True if the newer version of the op changed only its element types."""
     return old is not None and not old.deprecated and _signature(new) == _signature(old)
 
 
@@ -37,7 +37,7 @@ def _signature(spec: OpSpec) -> object:
 
 
 def lowered(graph: Graph, newest: Mapping[str, int]) -> Graph:
-    """The graph, whose ops are all known to the engine, under opset numbers that it knows too."""
+    """The graph with opset numbers that the engine supports, given that it supports all ops."""
     opsets = {domain: min(version, newest.get(domain, version)) for domain, version in graph.opsets.items()}
     if opsets == dict(graph.opsets):
         return graph

@@ -1,8 +1,8 @@
-"""Sizes that an engine tells beside its outputs: of what it would take a mean, a maximum, a window or a sample.
+"""Extra outputs of an engine with the sizes of values that it would take a mean, a maximum, a window or a sample of.
 
-ONNX says what comes of nothing: NaN, minus infinity or an error. Engines make zeros of it, or what somebody left in memory.
-Which values are there is known only once they are computed; then numpy computes the call again. Most models have no such value,
-since inputs without elements are seen beforehand, and `least_sizes` tells which sizes cannot become zero."""
+ONNX defines the results for empty values: NaN, minus infinity or an error. Engines return zeros or uninitialized memory.
+The sizes are known only after the run; numpy then computes the call again. Most models have no such value,
+since empty inputs are detected beforehand, and `least_sizes` tells which sizes cannot become zero."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 
 Dims = Callable[[Node, int], Sequence[int]]
-"""The dimensions of a node's first input, whose rank is given, of which none may be zero."""
+"""The dimensions of a node's first input, given its rank, of which none may be zero."""
 
 NOTHING = "a value that an op takes a mean, a maximum, a window or a sample of has no elements, which the device computes wrongly"
-"""The cause of the error where no body tells numpy what to compute."""
+"""The cause of the error if there is no body for numpy to compute."""
 
 _INT64 = 7
 
 
 @attrs.frozen(slots=True)
 class Probe:
-    """A value of which the engine tells the sizes."""
+    """A value whose sizes the engine returns."""
 
     op: int
-    """The number of an op among the model's, whose first input the value is."""
+    """The index of an op of the model whose first input is the value."""
     rank: int
 
 
 def probes_in(graph: Graph, ops: Collection[str]) -> list[Probe]:
-    """The values that these ops of the graph read, and that may turn out to have no elements where the result has."""
+    """The inputs of these ops that may turn out to be empty while the result is not."""
     numbered = list(enumerate(node for node in graph.nodes if node.is_op))
     wanted = [(number, node) for number, node in numbered if node.op in ops and not node.domain and node.inputs[0] is not None]
     if not wanted:
@@ -45,7 +45,7 @@ def probes_in(graph: Graph, ops: Collection[str]) -> list[Probe]:
 
 
 def add_probes(model: Any, probes: Sequence[Probe]) -> tuple[str, ...]:
-    """Add an op Shape for each value, and its result to the outputs of the ModelProto. The names of these outputs."""
+    """Adds a Shape op for each value, and its result to the outputs of the ModelProto. Returns the names of these outputs."""
     from onnx.helper import make_node, make_tensor_value_info
 
     named = {node.name: node for node in model.graph.node}
@@ -57,7 +57,7 @@ def add_probes(model: Any, probes: Sequence[Probe]) -> tuple[str, ...]:
 
 
 def found_nothing(sizes: Sequence[Any]) -> bool:
-    """Has one of the values that were probed no elements?"""
+    """True if a probed value is empty."""
     return any(not shape.all() for shape in sizes)
 
 
@@ -91,7 +91,7 @@ def _axis(node: Node, rank: int) -> Sequence[int]:
 
 
 def _padding_alone(node: Node, rank: int) -> Sequence[int]:
-    """The dimensions in which the window fits into the padding alone."""
+    """The dimensions in which the window may cover only padding."""
     kernel = kernel_of(node)
     short = None if kernel is None else shortfalls(node, kernel)
     return _image(node, rank) if short is None else [2 + i for i, less in enumerate(short) if less <= 0]
@@ -106,4 +106,4 @@ _DIMS: Mapping[str, Dims] = {
 }
 
 PROBED = frozenset(_DIMS)
-"""The ops that may be probed."""
+"""The ops whose inputs may be probed."""

@@ -1,4 +1,4 @@
-"""Asks what an engine supports of a graph: first types are inferred, then each op is asked about."""
+"""Queries an engine op by op, after type inference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partita.passes.infer import with_missing_types
 
 
 def query_by_op(graph: Graph, judge: Judge) -> Support:
-    """The judge's answer for each op; a call is supported if all that its body holds is."""
+    """The judge's answer for each op; a call is supported if all ops of its body are."""
     shown = with_missing_types(graph)
     return {node.name: _judged(node, shown, judge) for node in shown.nodes if node.is_op}
 
@@ -21,5 +21,5 @@ def _judged(node: Node, graph: Graph, judge: Judge) -> bool | str:
 
 
 def judged_inside(node: Node, judge: Judge) -> str | None:
-    """The first refusal in the node's bodies; calls in them are taken for what their own bodies hold."""
+    """The first refusal in the node's bodies; inner calls are judged by their own bodies."""
     return refused_inside(node, lambda inner, body: _judged(inner, body, judge))

@@ -1,4 +1,4 @@
-"""Asking an engine whether it runs an op by giving it a model of that one op. Its answer is remembered."""
+"""Tests if an engine supports an op by giving it a model of that op alone. Answers are cached."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from partita.graph.single import graph_of_node
 from partita.graph.types import SequenceType, SparseTensorType, TensorType, Type
 
 Attempt = Callable[[Graph], "bool | str"]
-"""Does the engine take this graph of one op? True, or the reason why not."""
+"""Tries a graph of one op on the engine. True, or the reason why not."""
 
 SHOWN = 256
-"""Constants of up to this many bytes stand in the trial as they are; larger ones are inputs, or zeros."""
+"""Constants of up to this many bytes are included in the trial; larger ones become inputs, or zeros."""
 
 LIMIT = 8192
-"""The number of answers that are remembered."""
+"""Maximum number of cached answers."""
 
 
 class Trials:
-    """One engine's answers, by what they can depend on: the op, its version, attributes, input types and small constants."""
+    """One engine's answers, by their dependencies: the op, its version, attributes, input types and small constants."""
 
     def __init__(self, attempt: Attempt, constants_up_to: int = SHOWN) -> None:
         self._attempt = attempt
         self._constants_up_to = constants_up_to
         self.known: dict[str, bool | str] = {}
-        """The answers."""
+        """The answers by key."""
         self._guard = Guard()
 
     def answer(self, node: Node, graph: Graph) -> bool | str:
-        """Does the engine take the node? Only the first of its kind is tried."""
+        """The engine's answer about the node. Only the first node of its kind is tried."""
         key = _key(node, graph)
         if key is None:
             return self._attempt(self._alone(node, graph))
@@ -66,7 +66,7 @@ class Trials:
 
 
 def _key(node: Node, graph: Graph) -> str | None:
-    """The key of all that the answer depends on; None for a node with bodies, whose answer is not worth remembering."""
+    """The key of everything that the answer depends on; None for a node with bodies, whose answer is not cached."""
     if node.bodies:
         return None
     attributes = tuple([(name, _digest(value)) for name, value in sorted(node.attrs.items())])
@@ -96,7 +96,7 @@ def _digest(value: Any) -> Any:
 
 
 def unknown_input(node: Node) -> str | None:
-    """Why an engine cannot be asked: a type that it has to know is not known."""
+    """The reason why an engine cannot be tried: the type of an input is unknown."""
     for entry in node.reads:
         if not _known(entry.type):
             return f"the type of its input {entry.name!r} is not known (run the pass InferShape)"

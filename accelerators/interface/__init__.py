@@ -1,1 +1,1 @@
-"""Defines what an accelerator is: the class that a plugin derives from, its keys, its names, and how it is asked."""
+"""Defines an accelerator: the class that a plugin derives from, its configuration keys, its registration, and queries."""

@@ -1,4 +1,4 @@
-"""A device that was asked for among others and cannot run here: it takes no op, and says why."""
+"""A stand-in for one of several devices that cannot run here: it refuses every op and gives the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partita.graph.graph import Graph
 
 
 class Absent(Accelerator):
-    """Stands in the device's place."""
+    """Stands in for the device."""
 
     isolates_itself = True
     travels_as_body = True
@@ -22,7 +22,7 @@ class Absent(Accelerator):
     def __init__(self, name: str, reason: str) -> None:
         self.name = name  # type: ignore[misc]
         self.reason = reason
-        """Why it cannot run here."""
+        """The reason why the device cannot run here."""
         super().__init__()
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
@@ -30,14 +30,14 @@ class Absent(Accelerator):
         return {node.name: self.reason for node in graph.nodes if node.is_op}
 
     def checked_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values as they are: nobody can say what they mean here."""
+        """The values unchanged: without the device they cannot be checked."""
         return dict(values)
 
 
 def present(devices: Sequence[Device], by_device: Mapping[str, Mapping[str, Any]], strict: bool) -> tuple[Device, ...]:
-    """The devices; those of several that cannot run here, configured so, take no op. One device alone is asked whatever it is.
+    """Replaces devices that cannot run here with their configuration by stand-ins that refuse every op; a single device stays.
 
-    AcceleratorUnavailable if that leaves none, or if `strict`."""
+    Raises AcceleratorUnavailable if no device is left, or if any is missing and `strict` is set."""
     if len(devices) == 1:
         return tuple(devices)
     seen = tuple(_seen(device, by_device[device.label]) for device in devices)
@@ -50,7 +50,7 @@ def present(devices: Sequence[Device], by_device: Mapping[str, Mapping[str, Any]
 
 
 def notes_on(devices: Sequence[Device]) -> list[str]:
-    """A note on each device that was passed over."""
+    """A note on each device that was skipped."""
     absent = [(device.label, device.accelerator) for device in devices]
     return [f"passed over: {label}: {one.reason}" for label, one in absent if isinstance(one, Absent)]
 

@@ -1,4 +1,4 @@
-"""Defines what an accelerator is: the class that a plugin derives from, and the class that its `compile` returns."""
+"""Defines an accelerator: the class that a plugin derives from, and the class that its `compile` returns."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class ProfileRow:
     """The time of one node (or of one fused kernel, or of a copy) in a run."""
 
     node: str
-    """The node's name; of a fused kernel the first node's; of a copy "input 0", "output 1" and so on, as the body counts them."""
+    """The node's name; of a fused kernel the first node's; of a copy "input 0", "output 1" and so on, in the body's order."""
     layer_type: str
     """Its op; COPY for a copy."""
     status: str
     """EXECUTED, NOT_RUN or OPTIMIZED_OUT."""
     real_us: float
-    """Microseconds on the clock."""
+    """Wall time in microseconds."""
     cpu_us: float
-    """Microseconds of processor time."""
+    """Processor time in microseconds."""
     exec_type: str
-    """The name of the kernel or the implementation that ran it."""
+    """The name of the kernel or implementation that ran it."""
     types: str = ""
-    """The element types of what it read and stored, where the device tells them."""
+    """The element types that it read and wrote, if the device reports them."""
 
 
 @attrs.frozen(slots=True)
@@ -55,11 +55,11 @@ class TunedKernel:
     kernel: str
     """Its name."""
     before_us: float
-    """Microseconds as it was."""
+    """Microseconds before tuning."""
     after_us: float
-    """Microseconds as it is now."""
+    """Microseconds after tuning."""
     tried: int
-    """How many variants were measured."""
+    """Number of variants that were measured."""
     choices: Mapping[str, str]
     """The variant that replaced the earlier choice; empty if that choice is the best."""
 
@@ -68,40 +68,40 @@ class CompiledSubgraph:
     """One body, ready to run on its device. The executor calls `run` from one thread at a time unless `concurrent` is set."""
 
     memory: str = "host"
-    """The memory that its arrays are in: "host" means numpy arrays; anything else needs `upload` and `download`."""
+    """The memory of its arrays: "host" means numpy arrays; anything else needs `upload` and `download`."""
     alignment: int = 1
-    """The executor copies host arrays whose address is no multiple of this, or that are not C-contiguous; where it is more than
-    16, those that are read-only too."""
+    """The executor copies host arrays whose address is not a multiple of this, or that are not C-contiguous; above 16 also
+    read-only arrays."""
     concurrent: bool = False
-    """May several threads call `run` at once?"""
+    """True if several threads may call `run` at once."""
     overlaps: bool = False
-    """Does its device work on its own, so that a run may be asked for part by part, in a `turn`?"""
+    """True if its device works asynchronously, so that a run can be requested part by part, in a `turn`."""
     notes: Sequence[str] = ()
-    """What the compile report tells of it, such as the precision that the device chose."""
+    """Lines about it for the compile report, such as the precision that the device chose."""
     work: Sequence[KernelWork] = ()
-    """What each kernel took to compile, where the device tells."""
+    """The compile time of each kernel, if the device reports it."""
     story: CompileStory | None = None
-    """Why it was compiled, and where the time went; None where that is not known."""
+    """Why it was compiled, and where the time went; None if unknown."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """The errors of the class's hooks name them."""
+        """Makes errors of the class's hooks name the hook."""
         super().__init_subclass__(**options)
         names_hooks(cls, _HOOKS_OF_SUBGRAPHS, lambda self: type(self).__name__)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """The body's outputs for these inputs, both in the body's order.
 
-        `out` holds for each output an array to write to, or None; the array returned is the one that counts. No later run may
-        write to it, and none to the inputs. Dtypes and sizes are those that the body states. On a device that `keeps_arrays`
-        an output may be asked for ON_DEVICE: in a new array in the device's memory."""
+        `out` holds for each output an array to write to, or None; the returned array is authoritative. No later run may write
+        to it, and no run to the inputs. Dtypes and sizes are those that the body declares. On a device that `keeps_arrays`
+        `out` may hold ON_DEVICE, which requests a new array in the device's memory."""
         raise NotSupported(f"{type(self).__name__} does not define run", remedy="Define run(inputs, out=None)")
 
     def turn(self, waits: bool = True) -> Turn | None:
-        """The next turn to run it; None if another caller has its turn and that is not to be waited for."""
+        """The next turn to run it; None if another caller has the turn and `waits` is False."""
         raise NotSupported(f"{type(self).__name__} does not define turn", remedy="Define it, or leave overlaps at False")
 
     def takes(self, array: DeviceArray) -> bool:
-        """May `run` be given this array on a device, to read as an input or to write an output to? False: it gets host arrays."""
+        """True if `run` accepts this device array as an input or an output. If False, it gets host arrays."""
         return False
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
@@ -113,37 +113,37 @@ class CompiledSubgraph:
         return value
 
     def profile_rows(self) -> Sequence[ProfileRow]:
-        """The rows of the last run, where the device was compiled with PERF_COUNT; empty if it cannot tell."""
+        """The rows of the last run, if compiled with PERF_COUNT; empty if the device cannot report them."""
         return ()
 
     def another(self) -> CompiledSubgraph | None:
-        """The same compiled code once more, to run at the same time as this; None if runs of it take turns."""
+        """Another instance of the same compiled code, to run concurrently with this one; None if its runs are serialized."""
         return None
 
     def measured(self) -> CompiledSubgraph | None:
-        """The same compiled code once more, which tells its rows after each run as with PERF_COUNT; None if the device has to
-        compile the subgraph for that."""
+        """Another instance of the same compiled code, which reports rows after each run as with PERF_COUNT; None if the device
+        has to compile the subgraph for that."""
         return None
 
     def let_go(self) -> None:
-        """Free the memory that its runs have left: the model is closed, or other sizes are kept. Should it run again, it takes
-        that anew."""
+        """Frees the memory that its runs have kept, since the model is closed or other sizes are kept. A later run allocates it
+        again."""
 
     def kernels(self) -> Sequence[Any]:
-        """The kernels, to look at; empty if the device does not show them."""
+        """The kernels, for inspection; empty if the device does not show them."""
         return ()
 
     def export(self) -> bytes:
-        """The compiled form, to be read back by the accelerator's `import_`."""
+        """The compiled form, which the accelerator's `import_` reads."""
         remedy = "Define export(), and import_ of its accelerator; or set the accelerator's travels_as_body"
         raise NotSupported(f"{type(self).__name__} cannot be exported", remedy=remedy)
 
     def export_weights(self) -> Sequence[np.ndarray[Any, Any]]:
-        """The arrays that belong to it and that `export` leaves out: they travel and are cached apart, equal ones once."""
+        """The arrays that `export` leaves out: they are exported and cached separately, equal ones once."""
         return ()
 
     def rename_nodes(self, names: Mapping[str, str]) -> None:
-        """Give its nodes other names than when it was compiled, for the names in profiles."""
+        """Replaces the node names of its compilation, for the names in profiles."""
 
 
 _HOOKS_OF_SUBGRAPHS: Mapping[str, tuple[type, ...]] = {
@@ -151,7 +151,7 @@ _HOOKS_OF_SUBGRAPHS: Mapping[str, tuple[type, ...]] = {
     "measured": (CompiledSubgraph, NoneType), "another": (CompiledSubgraph, NoneType), "let_go": (), "rename_nodes": (),
     "kernels": (list, tuple),
 }
-"""Those of a compiled subgraph."""
+"""The hooks of a compiled subgraph, with the types that they return."""
 
 
 class AnySize(ABC):
@@ -160,14 +160,14 @@ class AnySize(ABC):
     compiled: CompiledSubgraph
     """The kernels, which read host arrays."""
     notes: Sequence[str] = ()
-    """What the compile report tells of the sizes that the kernels take."""
+    """Lines for the compile report about the sizes that the kernels accept."""
 
     @abstractmethod
     def given(self, shapes: tuple[tuple[int, ...], ...], inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """What the kernels read in a call with inputs of these sizes; None where they do not take them."""
+        """The arrays that the kernels read in a call with inputs of these sizes; None if they do not accept the sizes."""
 
     def is_empty(self, shapes: tuple[tuple[int, ...], ...]) -> bool:
-        """True where a dimension of these sizes is 0, and little is to be computed beside it."""
+        """True if a dimension of these sizes is 0 and the rest takes little computation."""
         return False
 
 
@@ -178,24 +178,24 @@ CompileStatic = Callable[[Graph], CompiledSubgraph]
 
 
 def _completed(compile: Callable[[Any, Graph, Mapping[str, Any]], CompiledSubgraph]) -> Any:
-    """The method, which is given a value for each key: whoever calls it may name a few."""
+    """The method, wrapped so that its `config` has a value for each key: callers may give only some."""
 
     @functools.wraps(compile)
     def completed(self: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         full = config if self._config.keys() <= config.keys() else self.full_config(config)
         handed = [graph]
-        del graph  # The method alone holds it, and may drop its weights.
+        del graph  # Only the method holds the graph now, so it may drop the weights.
         return compile(self, handed.pop(), full)
 
     return completed
 
 
 def _where_it_is_asked_for(query: Query) -> Query:
-    """The method, which a child process runs if the device's own configuration says ISOLATE."""
+    """The method, run in a child process if the device's own configuration sets ISOLATE."""
 
     @functools.wraps(query)
     def asked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
-        # upward: who asks directly is answered so too
+        # upward: a direct call obeys ISOLATE too
         from partita.accelerators.isolation import in_its_place
 
         device = in_its_place(self, self._config)
@@ -205,7 +205,7 @@ def _where_it_is_asked_for(query: Query) -> Query:
 
 
 def _checked(query: Query) -> Query:
-    """The method of a plugin, whose answers are what they have to be."""
+    """A plugin's method with its answers checked."""
 
     @functools.wraps(query)
     def checked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
@@ -221,62 +221,62 @@ _HOOKS: Mapping[str, tuple[type, ...]] = {
     "misfit": (str, NoneType), "why_not_here": (str, NoneType), "why_no_export": (str, NoneType), "may_cache": (bool, np.bool_),
     "second_level": (), "tune": (), "any_size": (), "query": (), "supports": (), "stages": (Iterable,),
 }
-"""The hooks whose errors name them here, with what they return; those of `compile` and `run` are named where these are called."""
+"""The hooks whose errors name them here, with the types that they return; callers of `compile` and `run` name those."""
 
 
 class Accelerator:
-    """A device, or a library, that runs subgraphs. Derive from it, say what you support, and register the class.
+    """A device, or a library, that runs subgraphs. Derive from it, define what it supports, and register the class.
 
-    The constructor raises AcceleratorUnavailable, with the reason, where the device cannot be used."""
+    The constructor raises AcceleratorUnavailable, with the reason, if the device cannot be used."""
 
     name: ClassVar[str] = ""
     """The device's name, as in "HETERO:name,cpu"."""
 
     config_keys: ClassVar[Mapping[str, Any]] = {}
-    """The configuration keys that it knows: each a `Key`, which says what its values may be, or a plain default, for which any
-    value will do. All devices know DEVICE_ID, PERF_COUNT, CACHE_DIR, ISOLATE and ISOLATE_SECONDS. A device that computes in other
-    precisions than the model's own offers PRECISION by naming it here."""
+    """Its configuration keys: each a `Key`, which checks its values, or a plain default, which permits any value. All devices
+    have DEVICE_ID, PERF_COUNT, CACHE_DIR, ISOLATE and ISOLATE_SECONDS. A device that can compute in other precisions than the
+    model's offers PRECISION by listing it here."""
 
     dynamic_shapes: ClassVar[bool] = True
-    """Does `compile` take subgraphs whose sizes are not known? If not, it gets one for each size, when that size first comes."""
+    """True if `compile` accepts subgraphs with dynamic sizes. If not, it gets one for each size, when that size first occurs."""
 
     parallel_compile: ClassVar[bool] = True
-    """May `compile` run on several threads at once?"""
+    """True if `compile` may run on several threads at once."""
 
     appends_caches: ClassVar[bool] = False
-    """Has it a kernel for attention to a cache that is appended to (`cached_attention.py`)? Then sessions copy none."""
+    """True if it has a kernel for attention to a cache that is appended to (`cached_attention.py`). Then sessions copy none."""
 
     travels_as_body: ClassVar[bool] = False
-    """Is the ONNX body all that a compiled subgraph needs, since compiling it takes no longer than reading it?"""
+    """True if a compiled subgraph needs only its ONNX body, since compiling it takes no longer than reading it."""
 
     reads_views: ClassVar[bool] = False
-    """May `import_` get a view of the file's memory, to which it may write, instead of bytes?
+    """True if `import_` may get a writable view of the file's memory instead of bytes.
 
-    It need not copy the bytes then.
+    This saves it a copy of the bytes.
     """
 
     last_resort: ClassVar[bool] = False
-    """Does it run nearly everything, and slowly? A call that another device takes in part is inlined rather than given to it."""
+    """True if it runs nearly everything, and slowly. A call that another device supports in part is inlined instead."""
 
     compile_refuses: ClassVar[bool] = False
-    """Does `compile` itself raise for each op that `supports` refuses? Else, where `transform` rewrites the graph, a subgraph is
-    asked about once more as it was cut: what `transform` merges may have been cut apart."""
+    """True if `compile` itself raises for each op that `supports` refuses. Else, if `transform` rewrites the graph, each subgraph
+    is queried again after partitioning: nodes that `transform` merges may have been separated."""
 
     loses_nothing: ClassVar[bool] = False
-    """True if `transform` leaves out no op but those that it has computed, or that other ops take in. Else a chain of ops that
-    vanishes, and that no other op can have taken in, is not supported."""
+    """True if `transform` drops only ops that it has computed or that other ops absorb. Else a chain of ops that vanishes, and
+    that no other op can have absorbed, is not supported."""
 
     isolates_itself: ClassVar[bool] = False
-    """True for a device that isolates itself; others run in a child process under ISOLATE (`accelerators/isolation`)."""
+    """True for a device that runs in its own process; others run in a child process under ISOLATE (`accelerators/isolation`)."""
 
     keeps_arrays: ClassVar[bool] = False
-    """Has it memory of its own that arrays are put into (`to_device`), and in which its subgraphs leave outputs ON_DEVICE?"""
+    """True if it has memory of its own for arrays (`to_device`), where its subgraphs leave outputs that are ON_DEVICE."""
 
     _supports_takes_config: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Find out once if `supports` has a third argument; a `query` of the class's own obeys ISOLATE too, its
-        `compile` is given a value for each key, and the errors of its hooks name them."""
+        """Finds out once if `supports` has a third argument. Wraps the class's own `query`, which then obeys ISOLATE, its
+        `compile`, which gets a value for each key, and its hooks, whose errors then name them."""
         super().__init_subclass__(**options)
         if "query" in cls.__dict__:
             query = cls.__dict__["query"]
@@ -294,32 +294,31 @@ class Accelerator:
     # -- graphs ------------------------------------------------------------------------------------------
 
     def transform(self, graph: Graph) -> Graph:
-        """The graph made friendlier to the device (other ops, fused ops); by default as it is."""
+        """The graph rewritten for the device (other ops, fused ops); unchanged by default."""
         return graph
 
     def stages(self, graph: Graph) -> Iterable[Graph]:
-        """The graphs that `transform` makes step by step, of which the last is its result; `query` goes back from each
-        to the one before.
+        """The graphs after each step of `transform`, the last being its result; `query` carries answers back from each to the
+        one before.
 
-        Say more than one where a step removes nodes next to nodes that another step replaces.
+        Yield more than one if a step removes nodes next to nodes that another step replaces.
         """
         return (self.transform(graph),)
 
     def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
-        """The graph, which has dynamic sizes, compiled once for all of them, or in words why not; None from a device that has no
-        such kernels. It is asked where `dynamic_shapes` is False, and hands what it compiles to `compile_static`, which looks
-        into the cache first."""
+        """The graph with dynamic sizes, compiled once for all sizes, or the reason why not; None from a device without such
+        kernels. Called if `dynamic_shapes` is False. It passes graphs to `compile_static`, which looks into the cache first."""
         return None
 
     def supports(self, node: Any, graph: Graph) -> bool | str:
         """True if the device runs this node of the (transformed) graph, else the reason why not.
 
-        While a user's configuration is asked about, `get_config` tells its values here, in `transform` and in `query`. A class
-        may also define `supports(node, graph, config)`: it is given a value for each key."""
+        During a query with a user's configuration, `get_config` returns its values here, in `transform` and in `query`. A class
+        may also define `supports(node, graph, config)`, whose config has a value for each key."""
         raise NotSupported(f"{type(self).__name__} does not define supports or query", remedy="Define supports(node, graph)")
 
     def says(self, node: Any, graph: Graph) -> object:
-        """The answer of `supports` under the accelerator's own configuration."""
+        """The answer of `supports` with the accelerator's own configuration."""
         supports: Callable[..., object] = self.supports
         return supports(node, graph, dict(self._config)) if self._supports_takes_config else supports(node, graph)
 
@@ -327,54 +326,53 @@ class Accelerator:
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
         """For each op node of the graph, by its original name: True, or the reason why the device does not run it.
 
-        Runs `transform` on a copy; an original node is supported if every node that came of it is. An original node of
-        which no new node came is refused.
+        Runs `transform` on a copy; an original node is supported if every node that it became is. An original node that
+        became none is refused.
         """
         from partita.accelerators.interface.query import query_through_transform, with_own_nodes
 
         return query_through_transform(self, with_own_nodes(graph))
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """The (transformed) subgraph, ready to run. `config` holds a value for each key: what the caller gave, else the
-        accelerator's own."""
+        """The (transformed) subgraph, ready to run. `config` has a value for each key: the caller's, else the accelerator's
+        own."""
         raise NotSupported(f"{type(self).__name__} does not define compile", remedy="Define compile(graph, config)")
 
     def why_not_here(self, config: Mapping[str, Any]) -> str | None:
-        """Why what is compiled with this configuration cannot run on this machine; None if it can. Among several devices such a
-        one is passed over."""
+        """The reason why code compiled with this configuration cannot run on this machine; None if it can. Among several devices
+        such a one is skipped."""
         return None
 
     def why_no_export(self) -> str | None:
-        """Why what it compiles here can be neither exported nor cached, though it runs; None if it can. It is asked before a
-        compilation whose only purpose is the file."""
+        """The reason why code compiled with this configuration cannot run on this machine; None if it can. Among several devices
+        such a one is skipped."""
         return None
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """Make the bytes that `CompiledSubgraph.export` returned ready to run again; `graph` is its body, for its
-        types.
+        """Restores a subgraph from the bytes that `CompiledSubgraph.export` returned; `graph` is its body, for its types.
 
-        If `export_weights` gave arrays, they come as a fourth argument. The body may have been left behind: then `graph` is one
-        node between its inputs and outputs."""
+        Arrays of `export_weights` are passed as a fourth argument. If the body was left out, `graph` is a single node between
+        its inputs and outputs."""
         raise NotSupported(f"device {self.name!r} cannot import compiled subgraphs")
 
     def may_cache(self, graph: Graph) -> bool:
-        """May what `compile` makes of this subgraph be kept in the cache of compiled subgraphs, to be read by `import_`?"""
+        """True if the compiled subgraph may be kept in the cache, from which `import_` reads it."""
         return False
 
     def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
-        """The things that a compiled subgraph depends on beside its body and configuration: "library" and its version,
-        the target, ...
+        """Everything that a compiled subgraph depends on besides its body and configuration: "library" and its version, the
+        target, ...
         """
         return {}
 
     def meaning(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The configuration by what it means to compiled code: two ways to write the same come to the same, and what `identity`
-        tells may be left out. It is part of the key in the cache."""
+        """The configuration in canonical form, as part of the cache key: equivalent values become equal, and values covered by
+        `identity` may be left out."""
         return config
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
-        """Why a subgraph that was compiled with this `identity` cannot run here, in words that say what differs; None
-        if it can.
+        """The reason why a subgraph that was compiled with this `identity` cannot run here, naming the differences; None if it
+        can.
         """
         here = self.identity(config)
         differing = [key for key in {**identity, **here} if identity.get(key) != here.get(key)]
@@ -382,37 +380,37 @@ class Accelerator:
         return "; ".join(differences) or None
 
     def findings(self) -> MutableMapping[str, bool | str] | None:
-        """Answers of `supports` that were found by trying and hold for as long as `identity` is the same: they are kept on disk,
-        and the answers of other processes are added. None if there is nothing to keep."""
+        """Answers of `supports` that were found by trial and hold as long as `identity` is the same: they are kept on disk, and
+        answers of other processes are added. None if there is nothing to keep."""
         return None
 
     def second_level(self, graph: Graph, config: Mapping[str, Any]) -> SecondLevel | None:
-        """How `compile` would fuse the ops of the subgraph, and what it leaves apart and why; nothing is compiled. None if the
-        device does not show it."""
+        """The kernels into which `compile` would fuse the ops of the subgraph, and the reasons for ops left apart; nothing is
+        compiled. None if the device does not show it."""
         return None
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
-        """Find out by measuring how the kernels of a subgraph are best made, until `time.monotonic()` reaches the deadline, and
-        keep it for later compilations; `shown` is called with each kernel that is done. The default: there is no choice."""
+        """Measures variants of a subgraph's kernels until `time.monotonic()` reaches the deadline, and keeps the best for later
+        compilations; calls `shown` with each finished kernel. By default there is nothing to tune."""
 
     def subgraph_property(self) -> SubgraphProperty:
-        """The property whose node hooks HETERO uses for this device's groups, and that its backend consists of."""
+        """The property of which this device's backend consists; HETERO uses its node hooks for the device's groups."""
         from partita.accelerators.interface.device_property import DeviceProperty
 
         return DeviceProperty(self)
 
     def add_extension(self, extension: Any) -> None:
-        """Teach the device a custom op."""
+        """Adds a custom op to the device."""
         raise NotSupported(f"device {self.name!r} takes no extensions", remedy="Register the op with register_op for `reference`")
 
     # -- configuration and metrics -----------------------------------------------------------------------
 
     def keys(self) -> dict[str, Key]:
-        """All its configuration keys, with those that every device has."""
+        """All its configuration keys, including those of every device."""
         return {**_COMMON_KEYS, **declared(self.config_keys, _COMMON_KEYS)}
 
     def set_config(self, values: Mapping[str, Any]) -> None:
-        """Change the accelerator's own configuration, or nothing of it where a value is wrong; a `KEY_` prefix is accepted."""
+        """Changes the accelerator's own configuration, or nothing if a value is invalid; a `KEY_` prefix is accepted."""
         self._config.update(self.checked_config(values))
 
     def get_config(self, key: str) -> Any:
@@ -420,8 +418,8 @@ class Accelerator:
         return self._config[self._known(key, self._config, "configuration key", self._offered())]
 
     def checked_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values under plain key names, each as the device reads it. An unknown key is an error that lists the known ones;
-        a value that its key cannot have is one too."""
+        """The values under plain key names, as their keys parse them. An unknown key is an error that lists the known ones; an
+        invalid value is one too."""
         keys = self.keys()
         if not isinstance(values, Mapping):
             cause = f"it is a dictionary by key, not {values!r:.80}"
@@ -437,8 +435,8 @@ class Accelerator:
         return checked
 
     def check_device_id(self, device_id: str) -> None:
-        """BadConfig, listing those that there are, if it is not among AVAILABLE_DEVICES. A device without metrics of its own has
-        not said which there are."""
+        """Raises BadConfig, listing the valid ids, if it is not among AVAILABLE_DEVICES. A device without metrics of its own has
+        declared none."""
         silent = type(self).metrics is Accelerator.metrics or "AVAILABLE_DEVICES" not in self._metric_list("SUPPORTED_METRICS")
         if silent or device_id == str(self.keys()["DEVICE_ID"].default):
             return
@@ -446,8 +444,8 @@ class Accelerator:
         Key("0", one_of(*known)).read("DEVICE_ID", device_id, f"device {self.name!r}")
 
     def _check_precision(self, precision: str, at: Mapping[str, Any], where: str) -> None:
-        """The device has to be capable of any other precision than f32, and to offer the choice; values of its own, such as
-        "fast", it knows itself."""
+        """Raises unless the device supports the precision and offers PRECISION. f32 is always valid; values of its own, such as
+        "fast", are checked by the device."""
         if precision == "f32" or precision not in PRECISIONS:
             return
         able = self._metric_list("OPTIMIZATION_CAPABILITIES", at)
@@ -469,14 +467,14 @@ class Accelerator:
         return list(self.get_metric(metric, at) if at else self.get_metric(metric))
 
     def full_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """A value for every key: the given ones over the accelerator's own."""
+        """A value for every key: the given ones, else the accelerator's own."""
         return {**self._config, **self.checked_config(values)}
 
     def configured(self, values: Mapping[str, Any]) -> Self:
-        """A copy of the accelerator with these values, as `full_config` returns them, in place of its own: its `get_config` tells
-        them. The accelerator itself, if nothing differs. The copy shares all else that the accelerator holds."""
+        """A copy of the accelerator with these values, as `full_config` returns them, as its own configuration. The accelerator
+        itself, if nothing differs. The copy shares everything else."""
         own = {**self._config, **values}
-        with suppress(ValueError):  # Arrays among the values cannot be compared so.
+        with suppress(ValueError):  # arrays among the values cannot be compared this way
             if own == self._config:
                 return self
         configured = copy.copy(self)
@@ -491,7 +489,7 @@ class Accelerator:
 
     def get_metric(self, key: str, config: Mapping[str, Any] | None = None) -> Any:
         """The value of a metric: AVAILABLE_DEVICES, FULL_DEVICE_NAME, SUPPORTED_METRICS, SUPPORTED_CONFIG_KEYS,
-        OPTIMIZATION_CAPABILITIES, or one of the device's own; as it is with `config`, such as another DEVICE_ID."""
+        OPTIMIZATION_CAPABILITIES, or one of the device's own. `config` selects, for example, another DEVICE_ID."""
         metrics = dict(self.configured(self.checked_config(config or {})).metrics())
         metrics.setdefault("SUPPORTED_CONFIG_KEYS", self._offered())
         metrics.setdefault("SUPPORTED_METRICS", sorted([*metrics, "SUPPORTED_METRICS"]))
@@ -502,13 +500,13 @@ class Accelerator:
         return {"AVAILABLE_DEVICES": ["0"], "FULL_DEVICE_NAME": self.name, "OPTIMIZATION_CAPABILITIES": ["FP32"]}
 
     def _offered(self) -> list[str]:
-        """The keys that do something here: PRECISION only where the device says so."""
+        """The keys that have an effect here: PRECISION only if the device lists it."""
         return sorted(name for name, key in self.keys().items() if key is not _COMMON_KEYS["PRECISION"])
 
     def _known(
         self, key: str, known: Mapping[str, Any], what: str, listed: Sequence[str], prefixes: tuple[str, ...] = ("KEY_",)
     ) -> str:
-        """The key without its prefix; one that is not known is an error with the list."""
+        """The key without its prefix; an unknown key is an error that lists the known ones."""
         for prefix in ("", *prefixes) if isinstance(key, str) else ():
             if key.startswith(prefix) and key.removeprefix(prefix) in known:
                 return key.removeprefix(prefix)

@@ -1,7 +1,7 @@
-"""Values of CACHE_DIR that name no folder. This module imports nothing: a model that answers at once is asked for it."""
+"""Values of CACHE_DIR that name no folder. This module imports nothing, since a model that answers at once reads it."""
 
 OFF = frozenset(("", "0", "FALSE", "NO", "OFF"))
-"""Those that switch the cache off."""
+"""Values that disable the cache."""
 
 ON = frozenset(("1", "TRUE", "YES", "ON"))
-"""Those that mean the default folder."""
+"""Values for the default folder."""

@@ -1,7 +1,7 @@
-"""Attention whose earlier keys and values stand in buffers with room: a call that a device may have a kernel for.
+"""Attention whose earlier keys and values are in preallocated buffers: a call that a device may have a kernel for.
 
-Its body says in ONNX's ops what it computes, so that every device can run it, by reading the buffers whole. A kernel reads only
-as many earlier positions as count, and nothing is copied."""
+Its body defines it in ONNX ops, so that every device can run it, by reading the buffers whole. A kernel reads only the
+positions in use, and copies nothing."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ DOMAIN = "partita.cache"
 """Its domain."""
 
 SCALE = "scale"
-"""The attribute that queries times keys are multiplied by."""
+"""The attribute with the factor of queries times keys."""
 
 WINDOW = "window"
-"""The attribute that says how many positions up to its own a row sees; 0: all of them."""
+"""The attribute with the number of positions, up to its own, that a row attends to; 0: all."""
 
 _OPSETS = {"": 21}
 
 
 def is_cached_attention(node: Node) -> bool:
-    """Is it such a call, by its name?"""
+    """True for a CachedAttention call, by its name."""
     return node.op == OP and node.domain == DOMAIN and node.subgraph is not None
 
 
 def says_what_it_is(node: Node) -> bool:
-    """Is it such a call, and its body the one that belongs to it? A file may give any function this name."""
+    """True for a CachedAttention call whose body is the expected one. A file may give any function this name."""
     types = [entry.type for entry in node.reads]
     if not is_cached_attention(node) or len(types) != len(node.inputs) or len(types) != 6:
         return False
@@ -66,8 +66,8 @@ def cached_attention(
 ) -> Node:
     """The call. `shape` is the query's: sequences, heads, rows, depth; `room` the buffers': sequences, groups, positions, depth.
 
-    Row i sees the first `length` positions of the buffers (a vector of one number), then the new ones up to its own; of all these
-    the last `window`, unless that is 0. Each group of keys and values serves as many neighbouring heads of queries."""
+    Row i attends to the first `length` positions of the buffers (a vector of one element), then to the new ones up to its own;
+    with a `window`, only to the last `window` of these. Consecutive heads of queries share a group of keys and values."""
     body = _body(shape, room, scale, window)
     inputs = (query, *buffers, *new, length)
     types = tuple(entry.type for entry in body.outputs)
@@ -76,7 +76,7 @@ def cached_attention(
 
 
 def _body(shape: tuple[int, ...], room: tuple[int, ...], scale: float, window: int) -> Graph:
-    """What the call computes, in ops that no pass makes simpler."""
+    """The computation of the call, in ops that no pass simplifies."""
     batch, heads, rows, depth = shape
     _, groups, positions, _ = room
     query = variable("query", "float32", shape)
@@ -109,7 +109,7 @@ def _reshaped(x: Node, shape: tuple[int, ...], wanted: tuple[int, ...]) -> Node:
 
 
 def _form(graph: Graph) -> list[object]:
-    """A graph without names and types."""
+    """The graph's structure without names and types, for comparison."""
     number = {node: i for i, node in enumerate(graph.nodes)}
 
     def entry(read: NodeEntry | None) -> object:

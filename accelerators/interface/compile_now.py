@@ -1,4 +1,4 @@
-"""Lets a device transform and compile a subgraph, without a look at the cache."""
+"""Transforms and compiles a subgraph without the cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partita.graph.graph import Graph
 
 
 def compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-    """The subgraph, ready to run; what a device returns that is none, or has another border, is an error."""
+    """The subgraph, ready to run; a result of another type, or a changed number of inputs or outputs, is an error."""
     compiled = accelerator.compile(_transformed(accelerator, graph, config), config)
     if not isinstance(compiled, CompiledSubgraph):
         raise DeviceMistake(f"its compile returned {type(compiled).__name__}, not a CompiledSubgraph")
@@ -20,7 +20,7 @@ def compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any
 
 
 def _transformed(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> Graph:
-    """What the device makes of the subgraph. The device alone holds it, and may drop its weights."""
+    """The subgraph after the device's `transform`. Only the device holds it, and may drop its weights."""
     shown = accelerator.configured(config).transform(with_own_nodes(graph))
     if _border(shown) != _border(graph):
         raise DeviceMistake("its transform changed the number of inputs or outputs of the subgraph")

@@ -20,19 +20,19 @@ from partita.accelerators.interface.registry import HETERO, accelerator, is_know
 from partita.graph.errors import did_you_mean
 
 DEFAULT = "HETERO:cpu,reference"
-"""The devices asked for when nobody says which."""
+"""The default devices."""
 
 
 MULTI = "MULTI"
-"""The beginning of a string that names several devices, each of which runs the whole model."""
+"""The prefix of a string that names several devices, each of which runs the whole model."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Device:
-    """One device of those asked for."""
+    """One requested device."""
 
     label: str
-    """The label as it was written, which affinities, placements and configurations use."""
+    """The label as the user wrote it, which affinities, placements and configurations use."""
     accelerator: Accelerator
     """The accelerator that compiles for it."""
     device_id: str | None
@@ -41,10 +41,10 @@ class Device:
 
 def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
     """The devices of a string (or a list of names) in order of priority; None means the default ones, which HETERO's
-    TARGET_FALLBACK may name.
+    TARGET_FALLBACK may set.
 
-    A device that nobody knows, or that is named twice, is an error. One of several that cannot be used here is passed over: it
-    takes no op. One alone that cannot be used is an error."""
+    An unknown or repeated device is an error. One of several that cannot be used here is skipped: it refuses every op. A
+    single device that cannot be used is an error."""
     text = _default(wanted)
     where = f"device {text!r}"
     if not isinstance(text, (str, list, tuple)) or not all(isinstance(label, str) for label in text):
@@ -59,7 +59,7 @@ def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
 
 
 def parse_multi(wanted: Any) -> tuple[Device, ...]:
-    """The devices of "MULTI:first,second"; of a name without an id, all that are there. Empty if it says something else."""
+    """The devices of "MULTI:first,second"; a name without an id stands for all of its devices. Empty for any other string."""
     head, _, rest = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
     if head.strip().upper() != MULTI:
         return ()
@@ -72,13 +72,13 @@ def asked_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
 
 
 def _each(label: str) -> list[str]:
-    """The label; if it names no single one of several devices, that of each."""
+    """The label; if it has no id and its accelerator has several devices, the label of each."""
     ids = [] if "." in label else _device_or_absent(label).accelerator.get_metric("AVAILABLE_DEVICES")
     return [f"{label}.{number}" for number in ids] if len(ids) > 1 else [label]
 
 
 def find_device(label: str, devices: Iterable[Device], where: str) -> Device:
-    """The device of that label among those asked for."""
+    """The device of that label among the requested ones."""
     known = {device.label: device for device in devices}
     if not isinstance(label, str):
         remedy = f"They are {', '.join(known)}"
@@ -104,7 +104,7 @@ def _labels(wanted: str | Sequence[str]) -> list[str]:
 
 
 def _default(wanted: Any) -> Any:
-    """The devices that were asked for; where none is named, those of TARGET_FALLBACK."""
+    """The given devices; if there are none, those of TARGET_FALLBACK."""
     alone = isinstance(wanted, str) and wanted.strip().upper().rstrip(":") == HETERO
     if wanted is not None and not alone:
         return wanted
@@ -113,7 +113,7 @@ def _default(wanted: Any) -> Any:
 
 
 def _device_or_absent(label: str) -> Device:
-    from partita.accelerators.interface.absent import Absent  # upward: it stands for a device
+    from partita.accelerators.interface.absent import Absent  # upward: it stands in for a device
 
     name, _, device_id = label.partition(".")
     try:

@@ -1,4 +1,4 @@
-"""The property that stands for a device: its groups are what the device supports."""
+"""The property of a device: its groups are the ops that the device supports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DeviceProperty(SubgraphProperty):
-    """Selects the nodes that the device's `query` says it runs."""
+    """Selects the nodes that the device's `query` supports."""
 
     options: ClassVar[Sequence[str] | None] = ()
 
@@ -27,7 +27,7 @@ class DeviceProperty(SubgraphProperty):
         self._support: Support = {}
 
     def pre_partition(self, graph: Graph, options: Any) -> None:
-        """Ask the device once for the whole graph, where its own configuration says that it is asked."""
+        """Queries the device once for the whole graph, in a child process if its own configuration sets ISOLATE."""
         # upward: a property asks the device as `query` does
         from partita.accelerators.isolation import in_its_place
 
@@ -40,7 +40,7 @@ class DeviceProperty(SubgraphProperty):
 
 
 class SupportedOps(ContainOpSelector):
-    """The ops that a device said yes to; it gives the device's reasons for the others."""
+    """Selects the ops that a device supports; returns the device's reasons for the others."""
 
     def __init__(self, support: Support) -> None:
         super().__init__(lambda node: support.get(node.name) is True)

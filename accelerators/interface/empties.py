@@ -1,7 +1,7 @@
-"""Sums and maxima over arrays without elements: what few engines and kernels were ever tried with.
+"""Sums and maxima over arrays without elements, which few engines and kernels were ever tested with.
 
-Some return memory that nobody has written, some end the process. Where the sizes are known, such ops are refused; where they come
-while a model runs, `Empties` has numpy compute them."""
+Some return uninitialized memory, some end the process. If the sizes are static, such ops are refused; if they occur
+at run time, `Empties` has numpy compute them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,17 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, Type
 
 REDUCING = ops("reduction", "arg_reduction")
-"""Ops whose second input, if they have one, names dimensions, of which there may be none."""
+"""Ops whose optional second input lists axes, possibly none."""
 
-SUMMING = REDUCING | ops("pool", "global_pool", "convolution", "matmul", "integer_product", "recurrent") | frozenset(
-    "Attention Col2Im DFT DeformConv DynamicQuantizeLinear Einsum GridSample GroupNormalization InstanceNormalization"
-    " LayerNormalization MaxRoiPool MaxUnpool NegativeLogLikelihoodLoss QLinearConv QLinearMatMul RMSNormalization RoiAlign STFT"
-    " SoftmaxCrossEntropyLoss".split()
+SUMMING = REDUCING | ops(
+    "pool", "global_pool", "convolution", "matmul", "integer_product", "quantized_product", "recurrent", "norm", "summing"
 )
-"""Ops whose numbers are each made of several: of all along a dimension, or in a window."""
-
-OF_NOTHING = frozenset("CenterCropPad Concat ConstantOfShape If Loop Pad Scan Shape Size".split())
-"""Ops that rightly make something of a first operand without elements."""
+"""Ops that combine several elements into each result: all along an axis, or those of a window."""
 
 
 def sums_nothing(node: Node) -> str | None:
-    """Why the op had better run on `reference`: an operand has no elements, of which it makes some. None for other ops."""
-    if node.domain or node.op in OF_NOTHING:
+    """The reason why the op should run on `reference`: it computes elements from an operand that has none. None for other ops."""
+    if node.domain or node.op in ops("filling"):
         return None
     if node.op not in SUMMING and any(has_no_elements(value_type) for value_type in node.output_types):
         return None
@@ -44,12 +39,12 @@ def sums_nothing(node: Node) -> str | None:
 
 
 def has_no_elements(value_type: Type | None) -> bool:
-    """Is it a tensor of a size that is known to be zero?"""
+    """True for a tensor with a static dimension of zero."""
     return isinstance(value_type, TensorType) and 0 in (value_type.shape or ())
 
 
 def may_be_empty(node: Node, graph: Graph) -> str | None:
-    """Why a recurrent op had better run on `reference`: nobody knows before it runs whether it is given anything."""
+    """The reason why a recurrent op should run on `reference`: its input may turn out to be empty at run time."""
     if node.op not in ops("recurrent") or node.domain or not node.reads:
         return None
     given = node.reads[0].type
@@ -61,7 +56,7 @@ def may_be_empty(node: Node, graph: Graph) -> str | None:
 
 
 def may_reduce_nothing(node: Node, graph: Graph) -> str | None:
-    """Why a reduction may be over nothing though no input of the graph is empty: a size that it goes over depends on values."""
+    """The reason why a reduction may be over nothing though no input of the graph is empty: a reduced size depends on values."""
     if node.op not in REDUCING or node.domain or not node.reads:
         return None
     sizes = _sizes(node.reads[0].type)
@@ -76,8 +71,8 @@ def may_reduce_nothing(node: Node, graph: Graph) -> str | None:
 
 
 def axes_of(node: Node) -> list[int]:
-    """The axes of a reduction that a constant or an attribute names; none where all are meant or nobody knows."""
-    if node.op in ("ArgMax", "ArgMin"):
+    """The axes of a reduction, from a constant or an attribute; empty if all are reduced or the axes are dynamic."""
+    if node.op in ops("arg_reduction"):
         return [int(node.attrs.get("axis", 0))]
     given = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("axes")
     return [] if given is None else [int(axis) for axis in given]
@@ -88,10 +83,10 @@ def _sizes(value_type: Type | None) -> Sequence[Any]:
 
 
 class Empties:
-    """Looks after the inputs of a compiled subgraph that may have no elements."""
+    """Handles calls of a compiled subgraph whose inputs may have no elements."""
 
     def __init__(self, graph: Graph, is_probed: bool = False) -> None:
-        """`is_probed`: the device tells the sizes of values between, which may turn out to have no elements either."""
+        """`is_probed`: the device reports the sizes of intermediate values, which may turn out to be empty too."""
         is_open = any(not isinstance(node[0].type, TensorType) or not node[0].type.is_static for node in graph.inputs)
         nodes = (node for inner in graphs_in(graph) for node in inner.nodes)
         sums = is_probed or is_skeleton(graph) or any(node.op in SUMMING for node in nodes)
@@ -99,13 +94,13 @@ class Empties:
         self._graph = graph if is_open and sums else None
 
     def results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """The subgraph's outputs, by numpy, if an input has no elements; None if the device may compute them."""
+        """The subgraph's outputs, computed by numpy, if an input has no elements; None if the device can compute them."""
         if self._graph is None or all(getattr(value, "size", 1) for value in inputs):
             return None
         return self.computed(inputs, "an input has no elements, which the device cannot be given")
 
     def computed(self, inputs: Sequence[Any], cause: str) -> Sequence[Any]:
-        """The subgraph's outputs, by numpy; where it came without its body a RunError with this cause."""
+        """The subgraph's outputs, computed by numpy; raises RunError with this cause if the body was left out."""
         if is_skeleton(self._whole):
             raise RunError(cause, remedy="Export the model with its bodies, by which numpy computes it")
         return owned(interpret(self._whole, inputs), array_ids(inputs) | _constants(self._whole))

@@ -1,4 +1,4 @@
-"""Calls put back as the ops of their bodies, and which op came out of which call."""
+"""Inlining of calls that tracks which op came out of which call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
 
 _OWNER = "partita.owner"
-"""The metadata key that says, while calls are inlined, which call an op comes out of."""
+"""The metadata key that holds, during inlining, the name of the call that an op came from."""
 
 
 def without_calls(graph: Graph, rounds: Sequence[Sequence[str]]) -> Graph:
-    """The graph with the bodies of these calls in their places, of those that it has, one round after the other."""
+    """The graph with these calls inlined, as far as it has them, one round after the other."""
     from partita.partition import inline_subgraphs
 
     for names in rounds:
@@ -23,8 +23,8 @@ def without_calls(graph: Graph, rounds: Sequence[Sequence[str]]) -> Graph:
 
 
 def inlined_with_owners(graph: Graph, names: Collection[str], nested: bool) -> tuple[Graph, dict[str, str]]:
-    """The graph without these calls (and, if `nested`, without those in their bodies) -> for each op that comes out, by name, the
-    call that held it. Linear in the result."""
+    """The graph without these calls (and, if `nested`, without those in their bodies), and for each inlined op, by name, the call
+    that held it. Linear in the result."""
     own = {node.name for node in graph.nodes if node.is_op and node.name not in names}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -43,7 +43,7 @@ def inlined_with_owners(graph: Graph, names: Collection[str], nested: bool) -> t
 
 
 def _marked(body: Graph, owner: str, nested: bool) -> Graph:
-    """The body, each of its ops marked as the call's; also those in the bodies of calls inside, if they are to be inlined."""
+    """The body, each of its ops marked with the call's name; with `nested` also ops in the bodies of inner calls."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         if not node.is_op:

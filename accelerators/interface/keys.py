@@ -1,4 +1,4 @@
-"""Configuration keys: a default, what the value may be, and whether a file may say it."""
+"""Configuration keys: a default, a check of values, and whether a file may set them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from partita.accelerators.errors import BadConfig
 from partita.graph.errors import PartitaError, did_you_mean
 
 Check = Callable[[Any], Any]
-"""Returns the value as the device reads it; raises BadValue, or any ValueError or TypeError, where the key cannot have it."""
+"""Returns the value as the device reads it; raises BadValue, or any ValueError or TypeError, if it is invalid."""
 
 _YES, _NO = ("YES", "TRUE", "1"), ("NO", "FALSE", "0", "NONE")
 
 
 class BadValue(ValueError):
-    """A value that a key cannot have. Its text tells the user what to do."""
+    """A value that is invalid for a key. Its text is the remedy."""
 
 
 @attrs.frozen(slots=True)
@@ -30,17 +30,17 @@ class Key:
     """A configuration key of a device."""
 
     default: Any
-    """The value where nobody gives one."""
+    """The default value."""
     check: Check | None = None
-    """Reads a value that is given, or refuses it; None: any value will do."""
+    """Parses a value or raises; None: any value is valid."""
     names_files: bool = False
-    """May the value name a file, a folder, a library, a plugin or a command, or start a process?
+    """True if the value may name a file, a folder, a library, a plugin or a command, or start a process.
 
-    Then only the caller may give it, never a file.
+    Then only the caller may set it, never a file.
     """
 
     def read(self, name: str, value: Any, where: str) -> Any:
-        """The value as the device reads it; BadConfig says what is wrong with it."""
+        """The value as the device reads it; raises BadConfig if it is invalid."""
         if self.check is None:
             return value
         try:
@@ -54,15 +54,15 @@ class Key:
 
 
 def declared(given: Mapping[str, Any], known: Mapping[str, Key]) -> dict[str, Key]:
-    """The keys of a dictionary whose values are keys or plain defaults. A plain default of a known key changes the default alone;
-    of any other key nothing is known then: its value may be anything, and may name a file."""
+    """The keys of a dictionary whose values are keys or plain defaults. A plain default of a common key changes only its default;
+    any other key with a plain default permits any value, which may name a file."""
     unknown = Key(None, names_files=True)
     return {
         name: key if isinstance(key, Key) else attrs.evolve(known.get(name, unknown), default=key) for name, key in given.items()
     }
 
 
-# -- what values may be ----------------------------------------------------------------------------------
+# -- checks of values ------------------------------------------------------------------------------------
 
 
 def flag(value: Any) -> bool:
@@ -74,7 +74,7 @@ def flag(value: Any) -> bool:
 
 
 MOST = 1024
-"""The largest number of threads: a package may ask for them too, and tens of thousands are started for minutes, or not at all."""
+"""The largest number of threads: packages can set it too, and starting tens of thousands takes minutes, or fails."""
 
 
 def count(value: Any) -> int:
@@ -86,7 +86,7 @@ def count(value: Any) -> int:
 
 
 def positive(value: Any) -> int:
-    """A whole number that is more than nothing."""
+    """A positive integer."""
     number = _whole(value)
     if not number:
         raise BadValue("Give a whole number from 1 on")
@@ -94,7 +94,7 @@ def positive(value: Any) -> int:
 
 
 def natural(value: Any) -> int:
-    """A whole number, zero or more."""
+    """A non-negative integer."""
     number = _whole(value)
     if number is None:
         raise BadValue("Give a whole number from 0 on")
@@ -102,7 +102,7 @@ def natural(value: Any) -> int:
 
 
 def seconds(value: Any) -> float:
-    """A time that is more than nothing, and that a lock or a socket can wait."""
+    """A positive time that locks and sockets accept as a timeout."""
     with contextlib.suppress(TypeError, ValueError):
         if not isinstance(value, bool) and 0 < float(value) <= TIMEOUT_MAX:
             return float(value)
@@ -124,7 +124,7 @@ def mapping(value: Any) -> dict[str, Any]:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Read a list of texts; a text is no list of its letters."""
+    """Read a list of strings; a string itself is not accepted."""
     if isinstance(value, Iterable) and not isinstance(value, str):
         listed = tuple(value)
         if all(isinstance(item, str) for item in listed):
@@ -133,14 +133,14 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def text(value: Any) -> str:
-    """A word; a number is taken as its digits."""
+    """A string; an integer is converted to its digits."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise BadValue("Give a string")
     return str(value)
 
 
 def optional(check: Check) -> Check:
-    """Read what the other check takes, or None."""
+    """Read None, or what the other check accepts."""
     return lambda value: None if value is None else check(value)
 
 
@@ -152,7 +152,7 @@ def cache_folder(value: Any) -> Any:
 
 
 def folder_or_flag(value: Any) -> Path | None:
-    """Read a folder, or yes for the current one; None where the answer is no."""
+    """Read a folder, or a flag: yes means the current folder, no means None."""
     if isinstance(value, (str, os.PathLike)) and str(value).upper() not in (*_YES, *_NO):
         return Path(value)
     with contextlib.suppress(BadValue):
@@ -161,7 +161,7 @@ def folder_or_flag(value: Any) -> Path | None:
 
 
 def record(value: Any) -> str:
-    """Read what a recorder looks at."""
+    """Read the mode of a recorder."""
     text = str(value).lower()
     head, colon, count = text.partition(":")
     if text in ("checksums", "nan") or (head == "sample" and colon and count.isdecimal() and int(count)):
@@ -184,7 +184,7 @@ def one_of(*names: str) -> Check:
 
 
 def chosen(value: Any, names: Iterable[str]) -> str:
-    """The value, which has to be one of these words; else BadValue lists them."""
+    """The value, which has to be one of these words; BadValue lists them."""
     known = list(names)
     if value in known and isinstance(value, str):
         return value
@@ -193,7 +193,7 @@ def chosen(value: Any, names: Iterable[str]) -> str:
 
 
 def _whole(value: Any) -> int | None:
-    """The number that a value says, if that is a whole one and not negative."""
+    """The value as a non-negative integer; None if it is none."""
     said = isinstance(value, str) and value.isascii() and value.isdigit()
     if said or (isinstance(value, Integral) and not isinstance(value, bool)):
         return int(value) if int(value) >= 0 else None

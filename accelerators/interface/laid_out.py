@@ -1,4 +1,4 @@
-"""Running a compiled subgraph on arrays that lie in memory as its device needs them."""
+"""Runs a compiled subgraph on arrays with the memory layout that its device needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partita.accelerators.interface.accelerator import CompiledSubgraph
 
 
 def run_laid_out(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
-    """Run it; inputs that lie otherwise than it needs are copied."""
+    """Runs the subgraph; inputs with another layout or alignment are copied."""
     if compiled.memory == HOST:
         alignment = compiled.alignment
         for value in inputs:

@@ -1,16 +1,14 @@
-"""Finds the nodes of a transformed graph that each original node has become, and carries their answers back to it."""
+"""Maps each original node to the nodes of a transformed graph that it became, and carries their answers back to it."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
+from partita.graph.build import FUSED as FUSED
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
-
-FUSED = "partita.fused"
-"""The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces. A call need not:
-the nodes in its body have kept their names."""
+from partita.graph.ops.traits import ops
 
 Answer = bool | str
 """True, or the reason why not."""
@@ -27,12 +25,12 @@ def fused_names(node: Node) -> list[str]:
 
 
 def worse(a: Answer, b: Answer) -> Answer:
-    """The first refusal of two answers, if there is one."""
+    """The first refusal of two answers, or True."""
     return a if a is not True else b
 
 
 def lost_calls(old: Graph, new: Graph) -> list[Node]:
-    """The calls of the old graph that the new one neither has nor lists as fused: they were inlined."""
+    """The calls of the old graph that the new one neither contains nor lists as fused: they were inlined."""
     calls = [node for node in old.nodes if node.is_call]
     if not calls:
         return []
@@ -41,12 +39,12 @@ def lost_calls(old: Graph, new: Graph) -> list[Node]:
 
 
 def carried_back(old: Graph, new: Graph, answers: Answers, trusted: bool = False) -> Answers:
-    """The answers about the new graph's ops, carried back to the ops of the old graph that it was made from. Linear.
+    """Carries the answers about the new graph's ops back to the ops of the old graph. Linear.
 
-    An old node has become each new one that has its name, that lists it under `partita.fused`, or that makes its value; it is
-    supported if all of these are, and what they alone read. One that has become nothing is supported as those that read it are,
-    if each of its values is found elsewhere, or read only by nodes that have become nothing too. Of any other nothing is known,
-    which means no."""
+    An old node has become each new one that has its name, that lists it under `partita.fused`, or that computes its value; it
+    is supported if all of these are, and so is what only they read. One that became nothing takes the answers of its readers,
+    if each of its values exists elsewhere, or is read only by nodes that became nothing too. Any other node is unaccounted
+    for and therefore refused."""
     return _Trace(old, new, answers, trusted).run()
 
 
@@ -62,13 +60,13 @@ class _Trace:
         self.owned: dict[Node, list[Node]] = {}
         """For each new node, the old nodes that have become it."""
         self.fused: set[Node] = set()
-        """Old nodes that a new one lists: the values between them need not be there any more."""
+        """Old nodes that a new one lists: the values between them may no longer exist."""
         self.opened: set[Node] = set()
-        """Old nodes with bodies that a new graph has the bodies' nodes of."""
+        """Old nodes with bodies, whose bodies' nodes are in the new graph."""
         self.stands: dict[NodeEntry, NodeEntry] = {}
-        """For each value of an old op, a value of the new graph that stands for it."""
+        """For each value of an old op, its equivalent value in the new graph."""
         self.handed: dict[Node, Node] = {}
-        """Old nodes whose value another old node's now stands for, and that node."""
+        """Old nodes whose value was replaced by another old node's, and that node."""
         self.read = {entry for node in old.nodes for entry in node.reads} | set(old.outputs)
         self._makers = {entry.name: entry for node in old.nodes for entry in node.outputs if entry.name}
         self._waiting: list[tuple[NodeEntry, NodeEntry]] = []
@@ -93,7 +91,7 @@ class _Trace:
         return answers
 
     def _lost(self) -> set[Node]:
-        """Nodes that have become nothing, of chains that change values and that no op beside them can have taken in. Linear."""
+        """Nodes that became nothing, in chains that change values and that no neighbouring op can have absorbed. Linear."""
         lost: set[Node] = set()
         seen: set[Node] = set()
         for node, parts in self.parts.items():
@@ -117,7 +115,7 @@ class _Trace:
         return list(chain)
 
     def _around(self, node: Node) -> Iterator[Node]:
-        """The ops that the node reads from and those that read it."""
+        """The producers and readers of the node."""
         yield from (entry.node for entry in node.reads if entry.node.is_op)
         index = self.old.index
         yield from (index.nodes[i] for entry in node.outputs[:1] for i in index.consumers[index.number[entry.node]])
@@ -127,7 +125,7 @@ class _Trace:
         return {other for node in chain for other in self._around(node) if other not in inside}
 
     def _is_needed(self, chain: Sequence[Node]) -> bool:
-        """True if a value of the chain is read outside, or returned, and no constant stands for it."""
+        """True if a value of the chain is read outside, or returned, and was not replaced by a constant."""
         inside, returned = set(chain), set(self.old.outputs)
         for node in chain:
             for entry in node.outputs:
@@ -139,19 +137,19 @@ class _Trace:
         return False
 
     def _is_merged(self, node: Node) -> bool:
-        """True if the value of an equal node stands for its own."""
+        """True if its value was replaced by that of an equal node."""
         twin = self.handed.get(node)
         if twin is None or not twin.is_op or not _alike(twin, node) or not _equal_attributes(twin, node):
             return False
         return all(a == b or (a is not None and b is not None and self._is_same(a, b)) for a, b in zip(twin.inputs, node.inputs))
 
     def _is_same(self, a: NodeEntry, b: NodeEntry) -> bool:
-        """True if one value of the new graph stands for both, or one array is both."""
+        """True if both have the same equivalent in the new graph, or are the same array."""
         first, second = self.stands.get(a), self.stands.get(b)
         return (first is not None and first == second) or (a.node.value is not None and a.node.value is b.node.value)
 
     def _is_changed(self, node: Node) -> bool:
-        """True if it became another op, or one with other attributes or constants, which may do more than before."""
+        """True if it became another op, or got other attributes or constants, so that it may do more than before."""
         return any(
             not _alike(node, part) or not _equal_attributes(node, part) or _reads_others(node, part)
             for part in self.parts[node]
@@ -180,7 +178,7 @@ class _Trace:
                     self.fused.add(node)
 
     def _match_opened(self) -> None:
-        """An If whose condition is known becomes the nodes of its branch."""
+        """Matches an If whose condition is constant with the nodes of its branch."""
         there = {part.name: part for part in self.new.nodes if part.is_op}
         for node in self.parts:
             if node.name not in there and node.bodies and not node.is_call:
@@ -191,7 +189,7 @@ class _Trace:
                         self.opened.add(node)
 
     def _match_values(self) -> None:
-        """Values are the same by name, as outputs of the graph, or where a node that is still there reads them."""
+        """Matches values by name, as outputs of the graph, or as inputs of a node that still exists."""
         values = {entry.name: entry for node in self.new.nodes for entry in node.outputs if entry.name}
         for node, parts in list(self.parts.items()):
             for entry in node.outputs:
@@ -206,7 +204,7 @@ class _Trace:
             self._pair(*self._waiting.pop())
 
     def _match_sources(self) -> None:
-        """A node of which nothing is known yet has become one that computes the same from the same values, if there is one."""
+        """Matches each unmatched node with a new one that computes the same from the same values, if there is one."""
         if all(self.parts.values()):
             return
         sources = {entry.name: entry for node in self.new.nodes if not node.is_op for entry in node.outputs}
@@ -228,7 +226,7 @@ class _Trace:
                     self._pair(entry, new)
 
     def _pair(self, old: NodeEntry, new: NodeEntry) -> None:
-        """The new value stands for the old one."""
+        """Records that the new value is equivalent to the old one."""
         if not old.node.is_op or old.node.is_call:
             return
         first = self.stands.setdefault(old, new) is new
@@ -251,10 +249,10 @@ class _Trace:
         self._waiting += [(a, b) for a, b in pairs if a is not None and b is not None and a.node.is_op]
 
     def _totals(self) -> Answers:
-        """For each new node its answer, made worse by the answers of nodes of which nothing else is known.
+        """For each new node its answer, combined with the answers of unmatched new nodes.
 
-        Such a node counts as a part of the nodes that read it, or of what it reads where that value is nowhere else or
-        nothing reads the node.
+        Such a node counts as a part of the nodes that read it, or of those that it reads if their value is missing or no
+        matched node reads it.
         """
         totals: Answers = {}
         for part in self.new.nodes:
@@ -288,7 +286,7 @@ class _Trace:
         return totals
 
     def _is_open(self, part: Node) -> bool:
-        """Does it stand for an old node whose value is nowhere?"""
+        """True if the value of one of its old nodes has no equivalent."""
         return any(
             entry in self.read and entry not in self.stands
             for node in self.owned[part]
@@ -297,13 +295,13 @@ class _Trace:
         )
 
     def _of_part(self, node: Node, part: Node, answer: Answer) -> Answer:
-        """The answer about a part, saying which one it is."""
+        """The answer about a part, naming the part."""
         if answer is True or part.name == node.name or part.is_call:
             return answer
         return _part_of(part, answer)
 
     def _vanished(self, node: Node, answers: Answers) -> Answer:
-        """The answer about a node that has become nothing."""
+        """The answer about a node that became nothing."""
         if self._is_merged(node):
             return answers.get(self.handed[node], True)  # two equal nodes became one
         answer: Answer = True
@@ -315,7 +313,7 @@ class _Trace:
         return answer
 
     def _has_done_with(self, reader: Node, entry: NodeEntry) -> bool:
-        """Does the reader no longer need a value that is nowhere, and not because it does itself what made the value?"""
+        """True if the reader does not need the missing value any more, other than by having absorbed the op that made it."""
         if not self.parts[reader] or reader in self.opened:
             return True
         in_body_only = entry in reader.captures and entry not in reader.inputs
@@ -330,41 +328,35 @@ class _Trace:
 
 
 def _part_of(part: Node, answer: Answer) -> Answer:
-    """The refusal of what an old node has become, naming it; once."""
+    """The refusal of a new node that an old one became, naming it; once."""
     if answer is True or str(answer).startswith(_MAKES):
         return answer
     return f"{_MAKES}{part.name!r} ({part.op}) of it: {answer}"
 
 
 def _next_to(part: Node, answer: Answer) -> Answer:
-    """The refusal of a new node that stands for no old one that is known, naming it; once."""
+    """The refusal of a new node without a known old one, naming it; once."""
     if answer is True or str(answer).startswith(_MAKES):
         return answer
     return f"{_MAKES}{part.name!r} ({part.op}) next to it, and nothing tells of what: {answer}"
 
 
 def hands_on(node: Node) -> bool:
-    """True for an op that changes no number: it moves values, changes their type, or computes with a neutral constant."""
+    """True for an op that changes no element: it moves values, changes their type, or computes with a neutral constant."""
     if node.domain:
         return False
     first = node.inputs[0] if node.inputs else None
-    if node.op in _PARTS:
-        return first is not None and first.type is not None and first.type == node[0].type
-    if node.op in _MOVES or (node.op in _OF_ONE and len(node.inputs) == 1):
+    if node.op in _MOVES or (node.op in ops("variadic") and len(node.inputs) == 1):
         return True
+    if node.op in ops("copying") or node.op == "Pad":  # Where the shape stays, no number is left out, repeated or added.
+        return first is not None and first.type is not None and first.type == node[0].type
     neutral = _NEUTRAL.get(node.op or "")
     constants = [entry.node.value for entry in node.inputs[1 if node.op in ("Sub", "Div", "Pow") else 0 :] if entry is not None]
     return neutral is not None and any(value is not None and bool((value == neutral).all()) for value in constants)
 
 
-_MOVES = frozenset("Cast CastLike Dropout Flatten Identity Reshape Squeeze Transpose Unsqueeze".split())
-"""Ops whose results hold the numbers of their inputs, all of them, each once."""
-
-_PARTS = frozenset("Concat Expand Gather Pad Slice Split Tile".split())
-"""Ops that may leave numbers out, repeat or add some: not where they keep the shape."""
-
-_OF_ONE = frozenset(("Max", "Mean", "Min", "Sum"))
-"""Ops that hand on a single input."""
+_MOVES = ops("reshape", "forwarding", "casting", "shuffle") | {"Transpose"}
+"""Ops whose results hold each element of their input exactly once."""
 
 _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1, "Pow": 1}
 """The constant with which each of these changes nothing."""
@@ -389,7 +381,7 @@ _NOTHING = "its transform leaves nothing of it: no node of its name, none that l
 
 
 def _as(reader: Node, answer: Answer) -> Answer:
-    """The refusal of the node that reads one which the transform leaves out."""
+    """The refusal passed from the reader of a node that the transform leaves out."""
     if answer is True or str(answer).startswith(_WITH):
         return answer
     return f"{_WITH}{reader.name!r} ({reader.op}), which reads it: {answer}"
@@ -399,12 +391,12 @@ _WITH = "its transform leaves it out, and refused is "
 
 
 def _key(node: Node, inputs: Sequence[NodeEntry | None]) -> Hashable:
-    """The op and what it reads."""
+    """The op and its inputs, as a key."""
     return node.op, node.domain, tuple(inputs), len(node.output_names)
 
 
 def _equal_attributes(a: Node, b: Node) -> bool:
-    """Do both have the same attributes? Arrays among them are not compared and count as different."""
+    """True if both have equal attributes. Arrays are not compared and count as different."""
     plain = (bool, int, float, str, tuple, list)
     return a.attrs is b.attrs or (
         all(isinstance(value, plain) for value in a.attrs.values()) and dict(a.attrs) == dict(b.attrs)
@@ -412,5 +404,5 @@ def _equal_attributes(a: Node, b: Node) -> bool:
 
 
 def _alike(a: Node, b: Node) -> bool:
-    """Are they the same op with as many inputs?"""
+    """True for the same op with the same number of inputs."""
     return (a.op, a.domain, len(a.inputs)) == (b.op, b.domain, len(b.inputs))

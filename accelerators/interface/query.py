@@ -1,4 +1,4 @@
-"""Asks what a device supports of the transformed graph, and answers in the names of the original one."""
+"""Queries a device about the transformed graph, and returns the answers by the names of the original nodes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from partita.accelerators.interface.accelerator import Accelerator
 
 Judge = Callable[[Node, Graph], Answer]
-"""An op of a graph: True, or the reason why not."""
+"""Judges an op of a graph: True, or the reason why not."""
 
 Support = dict[str, Answer]
 """For each op node: True, or the reason why not."""
 
 
 def query_through_transform(device: Accelerator, graph: Graph, whole: bool = True) -> Support:
-    """Ask `device.supports` for each op of the transformed graph; the answers go back to the original nodes, stage by stage.
+    """Calls `device.supports` for each op of the transformed graph, and carries the answers back to the original nodes, by stage.
 
-    A call that the first stage inlined is supported if all that its body holds is. A call that a partition made is compiled
-    alone, so that its body decides: a yes to the op `Call` says nothing of what is inside. If the graph is itself a body (not
-    the `whole`), the device has to take the calls in it as ops too. Linear in the graph and its calls' bodies."""
+    A call that the first stage inlined is supported if all ops of its body are. A call that a partition made is compiled
+    alone, so its body decides: support for the op `Call` tells nothing about its contents. If the graph is itself a body (not
+    the `whole`), the device has to support the calls in it as ops too. Linear in the graph and its calls' bodies."""
     trail = [graph]
     for stage in _stages(device, graph):
         lost = lost_calls(graph, stage) if len(trail) == 1 else []
@@ -53,7 +53,7 @@ def query_through_transform(device: Accelerator, graph: Graph, whole: bool = Tru
 
 
 def with_own_nodes(graph: Graph) -> Graph:
-    """A copy with nodes of its own, in bodies too: a device may set affinities in it, and none of the caller's is touched."""
+    """A copy with its own nodes, also in bodies, so that a device may set affinities without changing the caller's graph."""
     copied = copy.deepcopy(graph.evolve(attrs={}))
     copied.attrs.update(graph.attrs)
     return copied
@@ -72,15 +72,15 @@ _next_stage = named(lambda device, steps: next(steps, _END), "stages", (), lambd
 
 
 def _asked_alone(device: Accelerator, calls: Sequence[Node]) -> Answers:
-    """The answers about calls by their bodies, as graphs of their own; shared bodies are asked about once."""
+    """The answers about calls, from queries of their bodies as separate graphs; shared bodies are queried once."""
     bodies = {id(call.subgraph): call.subgraph for call in calls if call.subgraph is not None}
     refused = {key: first_refusal(query_through_transform(device, body, whole=False), body) for key, body in bodies.items()}
     return {call: refused[id(call.subgraph)] or True for call in calls}
 
 
 def _query_inlined(device: Accelerator, graph: Graph, lost: Sequence[Node], whole: bool) -> Support:
-    """The answers where these calls are inlined: a function of the model is asked about in its place, what a partition made as
-    it will be compiled, which is alone."""
+    """The answers if these calls are inlined: a function of the model is queried in place, a partition's call alone, as it will
+    be compiled."""
     names = {call.name for call in lost}
     flat, owners = inlined_with_owners(graph, names, nested=True)
     flat = _with_all_that_calls_read(flat, [*filter(is_made_call, lost)]) if whole else flat
@@ -99,8 +99,8 @@ def _query_inlined(device: Accelerator, graph: Graph, lost: Sequence[Node], whol
 
 
 def _with_all_that_calls_read(flat: Graph, calls: Sequence[Node]) -> Graph:
-    """The graph without these calls, in which what they read is an output if nothing else needs it: a call that is compiled
-    alone is given it, though its body may not look at it, and somebody has to compute it. Linear."""
+    """The graph without these calls, with their otherwise unneeded inputs as outputs. A call that is compiled alone gets all of
+    its inputs, even those that its body does not read, so some device has to compute them. Linear."""
     needed = set(reachable([entry.node for entry in flat.outputs]))
     read = dict.fromkeys(entry for call in calls for entry in call.reads if entry.node.is_op)
     there = {node.name: node for node in flat.nodes}
@@ -113,7 +113,7 @@ NO_ANSWER = "its query gave no answer"
 
 
 def first_refusal(answers: Mapping[str, object], body: Graph) -> str | None:
-    """The first refusal of an op of the body, by the device's answers about it."""
+    """The first refusal of an op of the body, according to the device's answers."""
     for node in body.nodes:
         if node.is_op:
             answer = answers.get(node.name, NO_ANSWER)
@@ -123,7 +123,7 @@ def first_refusal(answers: Mapping[str, object], body: Graph) -> str | None:
 
 
 def _supported(device: Accelerator, node: Node, graph: Graph) -> Answer:
-    """The device's word on the node, and, of an If, Loop or Scan, on all that its bodies hold."""
+    """The device's answer about the node and, for an If, Loop or Scan, about all ops in its bodies."""
     answer = yes_or_why_not(device.says(node, graph), f"supports of device {device.name!r}", node.name)
     if answer is True and not node.is_call:
         return refused_inside(node, lambda inner, body: _supported(device, inner, body)) or True
@@ -141,7 +141,7 @@ def refused_inside(node: Node, judge: Judge) -> str | None:
 
 
 def yes_or_why_not(answer: object, where: str, name: str) -> Answer:
-    """The answer of a device's hook about the node of this name: True, or a reason; False gets a reason all the same."""
+    """Checks the answer of a device's hook about the node of this name: True, or a reason; False gets a generic reason."""
     if isinstance(answer, (bool, np.bool_)):
         return True if answer else "it does not say why"
     if isinstance(answer, str) and answer:
@@ -150,7 +150,7 @@ def yes_or_why_not(answer: object, where: str, name: str) -> Answer:
 
 
 def checked_answers(answers: object, graph: Graph, where: str) -> Support:
-    """The answers that a device's own `query` returned; a DeviceMistake unless they are about nodes of the graph, by name."""
+    """Checks the answers of a device's own `query`; raises DeviceMistake unless they are about nodes of the graph, by name."""
     if not isinstance(answers, Mapping):
         cause = f"it returned {type(answers).__name__}, not a mapping from node name to answer"
         raise DeviceMistake(cause, where=where, remedy=MEND)

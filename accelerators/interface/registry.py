@@ -16,18 +16,19 @@ from partita.graph.errors import did_you_mean
 from partita.graph.words import error_in_words
 from partita.partition.backend import BackendSource, PropertyFactory, add_backend_source
 from partita.partition.property import SubgraphProperty
+from partita.passes.registry import FAMILIES
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 HETERO = "HETERO"
-"""The beginning of a string that names several devices by priority."""
+"""The prefix of a string that names several devices by priority."""
 
 ENTRY_POINTS = "partita.accelerators"
 """The entry-point group in which a package offers its accelerators: the name is the device's, the object its class."""
 
 Factory = Callable[[], type[Accelerator]]
-"""Gives an accelerator's class; what it imports is imported only when the device is asked for."""
+"""Returns an accelerator's class; imports its dependencies only when the device is requested."""
 
 
 @attrs.frozen(slots=True)
@@ -37,7 +38,7 @@ class DeviceInfo:
     name: str
     """The device's name."""
     usable: bool
-    """Can it be used here?"""
+    """True if it can be used here."""
     detail: str
     """Its full name, or the reason why it cannot be used."""
     source: str
@@ -53,13 +54,15 @@ class _Entry:
     source: str
 
 
+FAMILIES["tvm"] = "partita.accelerators.tvm.passes"
+
 _guard = Guard(threading.RLock)
 _registered: dict[str, _Entry] = {}
 _instances: dict[str, Accelerator] = {}
 
 
 def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> type[Accelerator]:
-    """Make a device known under its class's `name` (also as a decorator), and a backend of that name with it."""
+    """Registers a device under its class's `name` (also as a decorator), and a backend of that name with it."""
     if not (isinstance(cls, type) and issubclass(cls, Accelerator)):
         cause = f"{cls!r} is no class derived from Accelerator"
         raise AcceleratorError(cause, where="register_accelerator", remedy="Give the class itself")
@@ -80,12 +83,12 @@ def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> ty
 
 
 def is_device_name(name: object) -> bool:
-    """May a device be called so? Other characters have a meaning where devices are named, and HETERO and MULTI are several."""
+    """True for a valid device name. Other characters have a meaning in device strings, and HETERO and MULTI stand for several."""
     return isinstance(name, str) and name.replace("_", "").replace("-", "").isalnum() and name.upper() not in (HETERO, "MULTI")
 
 
 def unregister_accelerator(name: str) -> None:
-    """Forget a device that was registered by call."""
+    """Unregisters a device that was registered by call."""
     with _guard.lock:
         if _registered.pop(name, None) is None:
             raise UnknownDevice(f"no device {name!r} was registered by call")
@@ -93,7 +96,7 @@ def unregister_accelerator(name: str) -> None:
 
 
 def accelerator(name: str) -> Accelerator:
-    """The one instance of a device; AcceleratorUnavailable where it cannot be used, UnknownDevice where nobody knows it."""
+    """The single instance of a device; raises AcceleratorUnavailable if it cannot be used, UnknownDevice if there is none."""
     with _guard.lock:
         if name in _instances:
             return _instances[name]
@@ -109,11 +112,11 @@ ALSO_CALLED = {
     "host": ("cpu",), "llvm": ("cpu",), "tvm": ("cpu", "cuda"),
     "ort": ("onnxruntime",), "onnx": ("onnxruntime",), "ov": ("openvino",), "numpy": ("reference",),
 }
-"""The devices that people mean by a name that other programs use."""
+"""The devices for names that other programs use."""
 
 
 def _meant(name: str) -> str:
-    """What to write in place of a name that nobody knows."""
+    """The remedy for an unknown name."""
     known = sorted(_entries())
     meant = [device for device in ALSO_CALLED.get(name.lower(), ()) if device in known]
     if meant:
@@ -122,7 +125,7 @@ def _meant(name: str) -> str:
 
 
 def is_known(name: str) -> bool:
-    """Is there a device of that name? What packages are installed is looked up only for a name that is not known without."""
+    """True if there is a device of that name. Installed packages are searched only for a name that is not found otherwise."""
     return name in _registered or name in _SHIPPED or name in _entries()
 
 
@@ -133,7 +136,7 @@ def device_names() -> list[str]:
 
 
 def devices() -> list[DeviceInfo]:
-    """All devices: those usable here, and, for the rest, why not. A broken plugin is listed with its error."""
+    """All devices: those usable here, and the others with the reason. A broken plugin is listed with its error."""
     return [_info(name, entry) for name, entry in list(_entries().items())]
 
 
@@ -157,7 +160,7 @@ def _info(name: str, entry: _Entry) -> DeviceInfo:
 
 
 def _instance_of(name: str, entry: _Entry) -> Accelerator:
-    """An instance; whatever a plugin raises becomes one clear error."""
+    """An instance; any exception of a plugin becomes a BrokenPackage."""
     where = f"device {name!r} of {entry.source}"
     try:
         cls = entry.factory()
@@ -190,17 +193,17 @@ _SHIPPED = {
 """The devices that come with Partita, the last resort last."""
 
 _WHOLE = _Entry(_shipped("partita.accelerators.hetero", "HeteroAccelerator"), "partita")
-"""HETERO, which is asked and configured like a device, and runs nothing itself."""
+"""HETERO, which has metrics and a configuration like a device, and runs nothing itself."""
 
 
 def _entries() -> dict[str, _Entry]:
-    """All devices by name; what is registered by call wins, then what is shipped."""
+    """All devices by name; those registered by call take precedence, then the shipped ones."""
     offered = {point.name: _Entry(point.load, _package(point)) for point in _points()}
     return {**offered, **_SHIPPED, **_registered}
 
 
 def _entry(name: str) -> _Entry | None:
-    """The device of that name. What packages are installed is looked up only for a name that is not known without."""
+    """The device of that name. Installed packages are searched only for a name that is not found otherwise."""
     return _registered.get(name) or _SHIPPED.get(name) or _entries().get(name)
 
 

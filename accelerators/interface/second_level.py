@@ -1,4 +1,4 @@
-"""What a device fused inside a subgraph, and what it left apart and why: the second partition, told as the first."""
+"""The kernels that a device fused inside a subgraph, and the refused fusions with reasons, like the report of a partition."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class FusedKernel:
     name: str
     """The kernel's second-level call."""
     property: str
-    """The kind of kernel: the property that chose them."""
+    """The kind of kernel: the property that selected the ops."""
     nodes: tuple[str, ...]
-    """The ops, by the names that the user knows."""
+    """The ops, by the user's names."""
 
 
 @attrs.frozen(slots=True)
@@ -30,7 +30,7 @@ class RefusedFusion:
     """Two ops, one of which reads the other, that are in different kernels."""
 
     producer: str
-    """The op that makes the value."""
+    """The op that computes the value."""
     consumer: str
     """The op that reads it."""
     rule: str
@@ -49,9 +49,9 @@ class SecondLevel:
     kernels: tuple[FusedKernel, ...]
     """The kernels in order."""
     refused: tuple[RefusedFusion, ...]
-    """The edges between kernels, and why they are no fusion."""
+    """The edges between kernels, and why they were not fused."""
     free: tuple[str, ...] = ()
-    """The ops that no kernel computes, since they move nothing."""
+    """The ops that need no kernel, since they move nothing."""
 
     @property
     def fused(self) -> tuple[FusedKernel, ...]:
@@ -59,7 +59,7 @@ class SecondLevel:
         return tuple(kernel for kernel in self.kernels if len(kernel.nodes) > 1)
 
     def explain(self, node: str) -> str:
-        """The kernel that computes an op, and each neighbour that is not in it, with the reason."""
+        """The kernel that computes an op, and each neighbour outside it, with the reason."""
         homes = [kernel for kernel in self.kernels if node in kernel.nodes]
         if not homes and node not in self.free:
             known = [name for kernel in self.kernels for name in kernel.nodes]
@@ -80,7 +80,7 @@ class SecondLevel:
 
 
 def second_level_of(cut: Graph, origins: Callable[[Node], Sequence[str]]) -> SecondLevel:
-    """What a partitioned subgraph says of itself; `origins` are the user's ops that a node comes from. Linear."""
+    """The kernels and refused fusions of a partitioned subgraph; `origins` returns the user's ops behind a node. Linear."""
     report = cut.attrs["partition_report"]
     named = {node.name: tuple(origins(node)) for node in _ops(cut)}
     named |= {node.name: tuple(origins(node)) for call in _ops(cut) if call.subgraph is not None for node in _ops(call.subgraph)}

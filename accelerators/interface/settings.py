@@ -1,4 +1,4 @@
-"""The `config` of `compile`, taken apart: each device's values, and those of HETERO itself."""
+"""Parses the `config` of `compile` into each device's values and those of HETERO itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from partita.accelerators.interface.registry import HETERO, accelerator
 from partita.graph.errors import did_you_mean
 
 MEASURED = "PERF_COUNT"
-"""The key of a device that may stand beside several devices: a model is measured as a whole."""
+"""The device key that is also valid beside several devices: a model is measured as a whole."""
 
 
 @attrs.frozen(slots=True)
@@ -34,33 +34,32 @@ class HeteroSettings:
     """The settings that hold for the compiled model as a whole."""
 
     dot_folder: Path | None = None
-    """HETERO_DUMP_GRAPH_DOT: the folder that the two .dot files go to."""
+    """HETERO_DUMP_GRAPH_DOT: the folder of the two .dot files."""
     requests: int | None = None
-    """NUM_REQUESTS: how many asynchronous requests run at once; None: as many as are worth it."""
+    """NUM_REQUESTS: the number of asynchronous requests that run at once; None: as many as are worth it."""
     queue: int | None = None
-    """QUEUE_SIZE: how many more may wait before `start` does; None: twice the requests."""
+    """QUEUE_SIZE: the number of further requests that may wait before `start` does; None: twice the requests."""
     full: str = "wait"
-    """QUEUE_FULL: what `start` does while the queue is full: "wait" for room, or raise an "error"."""
+    """QUEUE_FULL: the behaviour of `start` while the queue is full: "wait" for room, or raise an "error"."""
     limit: float | None = None
-    """REQUEST_SECONDS: how long a request may take, from `start` on; None: as long as it takes."""
+    """REQUEST_SECONDS: the time limit of a request, from `start` on; None: no limit."""
     parallel: bool | None = None
-    """PARALLEL: do independent subgraphs run side by side? None (AUTO): where it is measured to be faster."""
+    """PARALLEL: run independent subgraphs concurrently. None (AUTO): if measured to be faster."""
     pipeline: bool | None = False
-    """PIPELINE: do requests pass through the devices one after another, in the order in which they were started? None (AUTO):
-    where it is measured to be faster."""
+    """PIPELINE: requests pass through the devices as a pipeline, in the order in which they were started. None (AUTO): if
+    measured to be faster."""
     strict: bool = False
-    """STRICT: is it an error if a device cannot compile what it took? Otherwise the next one gets it."""
+    """STRICT: raise an error if a device cannot compile a subgraph that it accepted. Otherwise the next device gets it."""
     start: str = "wait"
-    """START: does `compile` "wait" for the devices, or return "now" and let others answer until they are ready?"""
+    """START: `compile` "wait"s for the devices, or returns "now" and lets others answer until they are ready."""
     start_with: str | None = None
-    """START_WITH: the devices that answer until then, as `compile` takes them; None: an engine that is installed, then
-    `reference`."""
+    """START_WITH: the devices that answer until then, as `compile` takes them; None: an installed engine, then `reference`."""
     start_seconds: float = 3600.0
-    """START_SECONDS: how long a device may take for a subgraph that it compiles meanwhile, in a process of its own."""
+    """START_SECONDS: the time limit of a device for a subgraph that it compiles meanwhile, in a process of its own."""
     capsules: Path | None = None
-    """CAPSULES: the folder that gets a capsule of each subgraph that fails to compile or to run."""
+    """CAPSULES: the folder for a capsule of each subgraph that fails to compile or to run."""
     record: str | None = None
-    """RECORD: what the recorder looks at: "checksums", "nan", or "sample:N" for every N-th call."""
+    """RECORD: the mode of the recorder: "checksums", "nan", or "sample:N" for every N-th call."""
 
 
 @attrs.frozen(slots=True)
@@ -72,18 +71,18 @@ class Config:
     by_device: Mapping[str, Mapping[str, Any]]
     """For each device label, a value for each of the device's keys."""
     stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = ()
-    """Devices, with their values, that take a size while another compiles it in the background; empty: calls wait for it."""
+    """Devices, with their values, that run a new size while another compiles it in the background; empty: calls wait for it."""
     said: Mapping[str, Set[str]] = attrs.field(factory=dict)
-    """For each device label the keys whose values were given; the others have the device's own values."""
+    """For each device label the keys that the user set; the others have the device's own values."""
 
     def of(self, device: Device, first: bool) -> Config:
-        """The settings for one device alone; pictures are drawn for the first device."""
+        """The settings for one device alone; graphs are drawn only for the first device."""
         hetero = self.hetero if first else attrs.evolve(self.hetero, dot_folder=None)
         return Config(hetero, {device.label: self.by_device[device.label]})
 
 
 def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> Config:
-    """Check and complete the configuration: a dictionary by device, flat where there is only one device."""
+    """Checks and completes the configuration: a dictionary by device, flat if there is only one device."""
     given = dict(_mapping(config or {}, "config"))
     labels = {device.label for device in devices} | {device.accelerator.name for device in devices}
     hetero = dict(_mapping(given.pop(HETERO, {}), f"config of {HETERO}"))
@@ -105,7 +104,7 @@ def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> 
 def _given(
     device: Device, nested: Mapping[str, Mapping[str, Any]], flat: Mapping[str, Any], everywhere: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What is said of one device."""
+    """The given values of one device."""
     own = {**everywhere, **nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat}
     if device.device_id is None:
         return own
@@ -123,7 +122,7 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def _read_hetero(values: Mapping[str, Any]) -> HeteroSettings:
-    """The settings that are given, over those that HETERO has by itself."""
+    """The given settings, else HETERO's own."""
     defaults = accelerator(HETERO)
     settings = {name: defaults.get_config(name) for name in HETERO_KEYS}
     for name, value in values.items():
@@ -171,7 +170,7 @@ _FIELDS = {
 
 
 def settings_of_file(fields: Mapping[str, Any], where: str) -> HeteroSettings:
-    """The settings that a file states, by field name. Settings that may name files are not read from there."""
+    """The settings of a file, by field name. Settings that may name files are ignored."""
     names = {field: name for name, field in _FIELDS.items()}
     values = {field: value for field, value in fields.items() if not HETERO_KEYS[names[field]].names_files}
     return HeteroSettings(**{field: HETERO_KEYS[names[field]].read(names[field], values[field], where) for field in values})

@@ -1,4 +1,4 @@
-"""Bodies of which only inputs and outputs are left: a device that has its code may not need the rest."""
+"""Bodies reduced to inputs and outputs: a device that has the compiled code may not need the rest."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node
 
 DOMAIN = "partita.package"
-"""The domain of the nodes that stand for compiled subgraphs."""
+"""The domain of nodes that stand for compiled subgraphs."""
 
 OP = "Compiled"
 """Their op."""
 
 
 def is_skeleton(body: Graph) -> bool:
-    """Is the graph only the interface of a body that was left behind?"""
+    """True if the graph is only the interface of a body that was left out."""
     return DOMAIN in body.opsets
 
 
 def skeleton(body: Graph) -> Graph:
-    """A body of which only inputs and outputs are left."""
+    """The body reduced to its inputs and outputs."""
     inputs = body.inputs
     inner = Node(
         "body", OP, tuple(node[0] for node in inputs), {}, tuple(f"y{i}" for i in range(len(body.outputs))),

@@ -1,4 +1,4 @@
-"""A run of a subgraph that is asked for part by part, so that its device and others work at the same time."""
+"""A run of a subgraph in separate steps, so that its device and others work at the same time."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 
 class Turn(ABC):
-    """One run, from the first that is asked for until it is finished or given up. Nobody else runs the subgraph meanwhile.
+    """One run, from `send` or `begin` until it is finished or given up. Nobody else runs the subgraph meanwhile.
 
-    It is over behind an error."""
+    An error ends it."""
 
     @abstractmethod
     def send(self, number: int, array: Any) -> None:
-        """Let the device have the input of this number now. What the array holds may change only once the turn is over."""
+        """Sends the input of this number to the device. The array's contents may change only once the turn is over."""
 
     @abstractmethod
     def begin(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> None:
-        """Let the device begin with all inputs. They and the arrays of `out`, as those of a run, are its own until it is over."""
+        """Starts the device with all inputs. The inputs and the arrays of `out` must not be changed until the turn is over."""
 
     @abstractmethod
     def finish(self) -> Sequence[Any]:
-        """The outputs, once the device has computed them."""
+        """Waits for the device and returns the outputs."""
 
     @abstractmethod
     def give_up(self) -> None:
-        """End it without a result, once the device works on it no more. It may be over already."""
+        """Ends the turn without a result, once the device has stopped. The turn may be over already."""

@@ -1,8 +1,8 @@
-"""Devices in processes of their own: where the configuration says ISOLATE, a crash or a hang of one is an error like another.
+"""Devices in processes of their own: with ISOLATE, a crash or a hang of one is an ordinary error.
 
-What a device is asked (its `query`), what it compiles and what it runs are handed to a child process, one for each class of
-device, which is started when it is first needed and again after it has ended. Graphs travel as ONNX models, arrays through memory
-that both processes see, everything else as JSON. Nothing is pickled."""
+A device's queries, compilations and runs happen in a child process, one for each class of device, which is
+started on first use and again after it has ended. Graphs are sent as ONNX models, arrays through shared memory,
+everything else as JSON. Nothing is pickled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partita.accelerators.interface.accelerator import Accelerator
 
 
 def in_its_place(accelerator: Accelerator, config: Mapping[str, Any]) -> Accelerator:
-    """The accelerator; where this configuration says ISOLATE, one that has it in a child process, unless it is such a one."""
+    """The accelerator; if this configuration sets ISOLATE, a version of it in a child process, unless it is one already."""
     if not config.get("ISOLATE") or accelerator.isolates_itself or hasattr(accelerator, "device_class"):
         return accelerator
     from partita.accelerators.isolation.isolated_device import isolated
@@ -22,6 +22,6 @@ def in_its_place(accelerator: Accelerator, config: Mapping[str, Any]) -> Acceler
 
 
 def has_own_query(accelerator: Accelerator) -> bool:
-    """Does the device's class define `query` itself?"""
+    """True if the device's class defines `query` itself."""
     kind: type[Accelerator] = getattr(accelerator, "device_class", type(accelerator))
     return kind.query is not Accelerator.query

@@ -1,6 +1,6 @@
-"""A device that is asked, and compiles, in a child process, while its subgraphs run here.
+"""A device whose queries and compilations run in a child process, and its subgraphs here.
 
-This is for work in the background, which must not take time from the calls that this process answers meanwhile."""
+This is for background work, which must not slow down the calls that this process answers meanwhile."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from partita.graph.graph import Graph
 from partita.graph.text.digests import arrays_in
 
 MEMORY = 300 << 20
-"""The bytes that a process needs whatever it compiles."""
+"""Base memory of a process in bytes."""
 
 COPIES = 4
-"""And how often the weights are in memory at the most: as they were sent, packed, as they are sent back, and as they are kept."""
+"""Maximum number of copies of the weights in memory: as sent, packed, as returned, and as kept."""
 
 
 class Workshop(DeviceProcess):
-    """The process that works for one model in the background. It is quiet, and gives way to whatever else runs."""
+    """The background compile process of one model. It prints nothing and has low priority."""
 
     def __init__(self, origin: Origin, limit: Limit) -> None:
-        """Each of its tasks may take so long: one that hangs would keep its place from all who wait."""
+        """`limit` is the time limit of each task: one that hangs would keep its compile slot from all who wait."""
         super().__init__(origin)
         self.limit = limit
         self.is_over = False
-        """Has it done its work? From then on the device compiles in this process."""
+        """True once it has done its work. From then on the device compiles in this process."""
         self.has_place = False
-        """Has whoever opened it seen to it that it may work now?"""
+        """True if its owner has already reserved a compile slot for it."""
         self._workers = set[Worker]()
-        """Those of its tasks that may be waiting for a place."""
+        """Its tasks that may be waiting for a compile slot."""
         self._is_given_up = False
 
     @contextmanager
     def place(self, graph: Graph) -> Iterator[None]:
-        """Inside, the process may work on the graph: there is one for each model, and all at once would fill the memory."""
+        """Reserves a compile slot for the graph: there is one for each model, since all at once would fill the memory."""
         if self.has_place:
             yield
             return
@@ -65,14 +65,14 @@ class Workshop(DeviceProcess):
         self.rest()
 
     def rest(self) -> None:
-        """End the process while it has nothing to do, if others wait for its place; the next question starts it again."""
+        """Ends the idle process if others wait for its slot; the next request starts it again."""
         if places.is_wanted and not self.has_place and self._guard.lock.acquire(blocking=False):
             self.end()
             self._guard.lock.release()
 
     @contextmanager
     def child(self) -> Iterator[Child]:
-        """The process as it is now; CompileError once it has been given up, also while it was being started or waited for."""
+        """The running process; CompileError once it has been given up, also while it was being started or waited for."""
         with super().child() as child:
             if self._is_given_up:
                 self.end()
@@ -93,45 +93,45 @@ class Workshop(DeviceProcess):
     def new_child(self) -> Child:
         self._check_wanted()
         child = Child(self.origin, quiet=True, variables={"TVM_NUM_THREADS": str(default_threads())})
-        with contextlib.suppress(OSError):  # Where priorities cannot be set it is as any other process.
+        with contextlib.suppress(OSError):  # if priorities cannot be set, it runs like any other process
             os.setpriority(os.PRIO_PGRP, child.number, lowered())
             _keep_off_one_core(child.number)
         return child
 
     def close(self) -> None:
-        """End the process; the device works here from now on."""
+        """Ends the process; the device compiles in this process from now on."""
         self.is_over = True
         self.end()
 
     def give_up(self) -> None:
-        """End the process in the midst of its work, which is not needed any more."""
+        """Kills the process during its work, which is not needed any more."""
         self._is_given_up = True
         for worker in list(self._workers):
             worker.give_up()
         child = self.current
         if child is not None:
             child.kill()
-        if self._guard.lock.acquire(blocking=False):  # Else it is at work: whoever speaks with it closes what leads to it.
+        if self._guard.lock.acquire(blocking=False):  # else it is in use: the thread that talks to it closes its descriptors
             self.end()
             self._guard.lock.release()
 
     def renew(self) -> None:
-        """In a forked process nothing of it is at work, or waits."""
+        """Resets the state in a forked process, where no task runs or waits."""
         super().renew()
         self.has_place, self._workers = False, set()
 
 
 def _keep_off_one_core(process: int) -> None:
-    """Leave one core to the calls. A core on which a process of low priority works counts as busy: with one on each core the
-    system put two threads of a call on the same core for a while."""
+    """Leaves one core to the calls. The scheduler counts a core with a low-priority process as busy: with one on each core it
+    sometimes put two threads of a call on the same core."""
     others = all_but_one_core() if hasattr(os, "sched_setaffinity") else ()
     if others:
         os.sched_setaffinity(process, others)
 
 
 def afar(accelerator: Accelerator, config: Mapping[str, Any], limit: Limit) -> tuple[Accelerator, Workshop] | None:
-    """The accelerator with its work done in a workshop, until that is over, each task within the limit; None where no other
-    process can do it: its class or its configuration is known to this one alone."""
+    """The accelerator with its work done in a workshop, until that is over, each task within the limit. None if no other process
+    can do it, since its class or its configuration exists only in this one."""
     kind: Any = type(accelerator)
     try:
         workshop = Workshop(origin_of(accelerator.name, kind), limit)
@@ -146,7 +146,7 @@ def afar(accelerator: Accelerator, config: Mapping[str, Any], limit: Limit) -> t
 
 
 def is_afar(accelerator: Accelerator) -> bool:
-    """Does the accelerator work in a workshop?"""
+    """True if the accelerator works in a workshop."""
     return isinstance(accelerator, _Afar)
 
 
@@ -156,7 +156,7 @@ def _class(kind: Any) -> type[Accelerator]:
 
 
 class _Afar(Isolated):
-    """A device whose queries and compilations go to its workshop."""
+    """A device whose queries and compilations run in its workshop."""
 
     workshop: Workshop
 
@@ -170,8 +170,8 @@ class _Afar(Isolated):
         return self.device_class.query(self, graph) if self.workshop.is_over else super().query(graph)
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """Have the workshop compile and export it, and import that. Where there is no room for what travels, as on a full disk,
-        it is compiled here."""
+        """Compiles and exports in the workshop, and imports the result. Compiles here if there is no room for the transfer, as on
+        a full disk."""
         if self.workshop.is_over:
             return self.device_class.compile(self, graph, config)
         order = Order(graph, config, self._where)

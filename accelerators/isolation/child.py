@@ -1,7 +1,7 @@
-"""The child process in which a device works: started by `isolation/process.py` with the numbers of four open files.
+"""The child process of a device: started by `isolation/process.py` with the numbers of four open files.
 
-It reads questions and answers each. If the device crashes or hangs, only this process does; and it ends with its parent, however
-that ends, whatever the device is doing."""
+It reads requests and answers each. If the device crashes or hangs, only this process does; and it ends with its parent, for
+any reason, whatever the device is doing."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ from partita.accelerators.isolation.memory import (
 from partita.accelerators.process.parents import end_with
 from partita.graph.graph import Graph
 from partita.graph.types import Array
+from partita.passes.python_child import own_folder_last
 
 
 def main() -> None:
-    """Serve until the parent is gone. The output of libraries goes to the parent's error stream."""
+    """Serves until the parent is gone. The output of libraries goes to the parent's stderr."""
     talk, life, requests, replies = map(int, sys.argv[1:5])
     end_with(life)
     with socket.socket(fileno=talk) as stream:
@@ -54,14 +55,14 @@ def main() -> None:
 
 @attrs.frozen(slots=True, eq=False)
 class _Loaded:
-    """A subgraph that is compiled in this child."""
+    """A subgraph compiled in this child."""
 
     compiled: CompiledSubgraph
     graph: Graph
 
 
 class _Server:
-    """The device, and what it has compiled."""
+    """The device, and its compiled subgraphs."""
 
     def __init__(self, requests: SharedMemory, replies: SharedMemory) -> None:
         self.requests = requests
@@ -71,7 +72,7 @@ class _Server:
         self._numbers = count()
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a question, with an error where it fails."""
+        """Answers a request; a failure becomes an error in the answer."""
         for number in question["drop"]:
             self._loaded.pop(number, None)
         try:
@@ -83,7 +84,7 @@ class _Server:
                 "run": self._run, "rename": self._rename, "export": self._export,
             }
             return {"answer": actions[question["do"]](question, self._device)}
-        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a device raises is told to the parent
+        except (Exception, SystemExit) as error:  # noqa: BLE001  any exception of a device is reported to the parent
             return {"error": messages.error_told(error)}
 
     def _query(self, question: Mapping[str, Any], device: Accelerator) -> Any:
@@ -109,7 +110,7 @@ class _Server:
         return number
 
     def _run(self, question: Mapping[str, Any], device: Accelerator) -> Any:
-        """The outputs lie in the memory of the replies: where their sizes are known the device may write them there itself."""
+        """Runs a subgraph. Outputs go to the shared memory of replies; those of static size may be written there directly."""
         compiled, packing = self._loaded[question["subgraph"]].compiled, Packing()
         inputs = [described(value, self.requests) for value in question["inputs"]]
         if compiled.memory == HOST:
@@ -129,7 +130,7 @@ class _Server:
         return {"outputs": outputs, "rows": [attrs.asdict(row) for row in compiled.profile_rows()]}
 
     def _rooms(self, graph: Graph, packing: Packing) -> list[tuple[Description, Array] | None]:
-        """For each output of a known size its description and an array in the memory of the replies."""
+        """For each output of static size its description and an array in the shared memory of replies."""
         listed: list[tuple[Description, Array] | None] = []
         layouts = [array_layout(entry.type) for entry in graph.outputs]
         rooms = [None if layout is None else packing.room(*layout) for layout in layouts]
@@ -153,14 +154,15 @@ class _Server:
 
 
 def _config(question: Mapping[str, Any], device: Accelerator) -> dict[str, Any]:
-    """The configuration. What asks for this process has been done: the device itself works as if nobody had asked."""
+    """The configuration without ISOLATE, which has taken effect already."""
     config = messages.config_of(question["config"])
     return config if device.isolates_itself else {**config, "ISOLATE": False}
 
 
 def _device_of(origin: Mapping[str, Any]) -> Accelerator:
-    """The device: an instance of its class, which is where the parent has listed it."""
+    """An instance of the device's class, found where the parent's Origin says."""
     sys.path += origin["folders"]
+    own_folder_last()
     if origin["path"]:
         spec = importlib.util.spec_from_file_location("__partita_main__", origin["path"])
         assert spec is not None and spec.loader is not None

@@ -1,4 +1,4 @@
-"""A device that lives in a child process, and what was compiled there."""
+"""A device in a child process, and the subgraphs compiled there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partita.graph.graph import Graph
 
 
 def isolated(accelerator: Accelerator) -> Accelerator:
-    """The accelerator with its configuration; its questions are answered, and its subgraphs compiled and run, in a child."""
+    """The accelerator with its configuration; its queries, compilations and runs happen in a child."""
     kind: Any = type(accelerator)
     copied = copy.copy(accelerator)
     copied.__class__ = _class(kind)
@@ -30,7 +30,7 @@ def isolated(accelerator: Accelerator) -> Accelerator:
 
 @cache
 def _class(kind: Any) -> type[Accelerator]:
-    """The device's class with what it does in a child; all else (its name, its keys, its metrics) stays the device's own."""
+    """The device's class with its work moved to a child; the rest (name, keys, metrics) is inherited."""
     return type(f"Isolated{kind.__name__}", (Isolated, kind), {"device_class": kind})
 
 
@@ -43,15 +43,15 @@ class Isolated(Accelerator):
     """The process in which the work is done."""
 
     def transform(self, graph: Graph) -> Graph:
-        """The child transforms what it is given itself."""
+        """Returns the graph unchanged, because the child transforms it."""
         return graph
 
     def stages(self, graph: Graph) -> Iterable[Graph]:
-        """Do nothing here, because the child transforms the graph itself."""
+        """Returns the graph unchanged, because the child transforms it."""
         return (graph,)
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
-        """Ask the device in the child."""
+        """Queries the device in the child."""
         packing, values = Packing(), config_told(self._config, self._where)
         question = {"do": "query", "graph": describe_graph(graph, packing), "config": values}
         with self.process.child() as child:
@@ -60,11 +60,11 @@ class Isolated(Accelerator):
         return answers
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """Let the device in the child compile the graph."""
+        """Compiles the graph in the child."""
         return IsolatedSubgraph(self.process, Order(graph, config, self._where), self._limit(config))
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
-        """The same for what it exported before."""
+        """Imports in the child what was exported before."""
         return IsolatedSubgraph(self.process, Order(graph, config, self._where, data, weights), self._limit(config))
 
     @property
@@ -72,12 +72,12 @@ class Isolated(Accelerator):
         return f"config of device {self.name!r}"
 
     def _limit(self, config: Mapping[str, Any]) -> Limit:
-        """The time that each of its tasks may take."""
+        """The time limit of each of its tasks."""
         return Limit(config["ISOLATE_SECONDS"])
 
 
 class Order:
-    """The order that makes the subgraph in a child; it is given again after each child's end."""
+    """The request that creates the subgraph in a child; it is sent to each new child."""
 
     def __init__(
         self, graph: Graph, config: Mapping[str, Any], where: str, data: bytes | None = None, weights: Sequence[Any] = ()
@@ -88,7 +88,7 @@ class Order:
         self._weights = weights
 
     def question(self, packing: Packing) -> dict[str, Any]:
-        """The question, its arrays in the packing."""
+        """The request, with its arrays in the packing."""
         order = {"graph": describe_graph(self._graph, packing), "config": self._config}
         if self._data is None:
             return {"do": "compile", **order}
@@ -96,7 +96,7 @@ class Order:
 
 
 class IsolatedSubgraph(CompiledSubgraph):
-    """A subgraph that is compiled in a child process. Where that has ended, it is compiled again in the next one."""
+    """A subgraph compiled in a child process. If that has ended, it is compiled again in the next one."""
 
     def __init__(self, process: DeviceProcess, order: Order, limit: Limit) -> None:
         self._process = process
@@ -110,7 +110,7 @@ class IsolatedSubgraph(CompiledSubgraph):
             self._numbered(child)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """The outputs, copied from the memory that the child has written them to."""
+        """The outputs, copied from the child's shared memory."""
         packing = Packing()
         question = {"do": "run", "inputs": [packing.describe(value) for value in inputs]}
         with self._process.child() as child:
@@ -127,23 +127,23 @@ class IsolatedSubgraph(CompiledSubgraph):
         return self._rows
 
     def rename_nodes(self, names: Mapping[str, str]) -> None:
-        """Told to the child, and to those that come after it."""
+        """Renames nodes in the child, and in later ones."""
         self._names = {**{old: names.get(new, new) for old, new in self._names.items()}, **names}
         with self._process.child() as child:
             self._ask(child, {"do": "rename", "names": dict(names)}, Packing(), "while it was exported", AcceleratorError)
 
     def export(self) -> bytes:
-        """Let the device in the child export the subgraph."""
+        """Exports the subgraph in the child."""
         exported: bytes = self.exported()[0]
         return exported
 
     def export_weights(self) -> Sequence[Any]:
-        """The arrays that go with it."""
+        """The exported weights."""
         weights: list[Any] = self.exported()[1]
         return weights
 
     def exported(self) -> tuple[bytes, list[Any]]:
-        """The compiled form, and the arrays that go with it."""
+        """The compiled form and its weights."""
         with self._process.child() as child:
             answer = self._ask(child, {"do": "export"}, Packing(), "while it was exported", AcceleratorError)
             weights = [_kept(value, None) for value in described(answer["weights"], child.replies)]
@@ -156,7 +156,7 @@ class IsolatedSubgraph(CompiledSubgraph):
         return child.ask({**question, "subgraph": number}, packing, Task(doing, self._limit, error))
 
     def _numbered(self, child: Child) -> int:
-        """The child's number of the subgraph, which is sent to the child if it does not have it yet."""
+        """The child's number of the subgraph, which is sent to the child first if needed."""
         if self._child is None or self._child() is not child:
             packing = Packing()
             task = Task("while it compiled", self._limit, CompileError)
@@ -167,7 +167,7 @@ class IsolatedSubgraph(CompiledSubgraph):
 
 
 def _kept(value: Any, out: Any) -> Any:
-    """The value in memory of this process: in the array that is to hold it, if it fits."""
+    """A copy of the value in memory of this process, in `out` if it fits."""
     if isinstance(value, list):
         return [_kept(item, None) for item in value]
     if not isinstance(value, np.ndarray):

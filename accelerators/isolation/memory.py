@@ -1,4 +1,4 @@
-"""Memory that two processes see: one writes arrays to it and describes them, the other reads what is described."""
+"""Memory shared by two processes: one writes arrays to it and sends descriptions, the other reads the described arrays."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from partita.accelerators.process.descriptors import above_streams
 from partita.graph.types import Array, dtype_name, numpy_dtype
 
 Description = Any
-"""A value as JSON says it: where its bytes are, its dtype and its sizes."""
+"""A value in JSON: offset, dtype and sizes."""
 
 ALIGNMENT = 64
-"""Where the bytes of each array begin: at a multiple of this."""
+"""Alignment of each array in bytes."""
 
 KEPT = 64 << 20
-"""The number of bytes that stay allotted between two messages."""
+"""Number of bytes that stay allocated between two messages."""
 
 
 class SharedMemory:
-    """A file in memory, mapped here and in the other process. It has no name, so that nothing of it is ever left behind."""
+    """A memory file, mapped here and in the other process. It has no name, so that nothing is ever left behind."""
 
     def __init__(self, file: int | None = None) -> None:
         self.file = above_streams(os.memfd_create("partita-arrays")) if file is None else file
@@ -43,38 +43,38 @@ class SharedMemory:
         return self._bytes
 
     def shrink(self) -> None:
-        """Give back what a large message has taken. Neither process may still read it."""
+        """Frees the memory of a large message. Neither process may still read it."""
         if os.fstat(self.file).st_size > KEPT:
             os.ftruncate(self.file, 0)
 
     def close(self) -> None:
-        """The mapping goes with the last array that lies in it."""
+        """Closes the file; the mapping is freed with the last array in it."""
         self._bytes = np.empty(0, np.uint8)
         os.close(self.file)
 
 
 class Packing:
-    """Values on their way into the memory."""
+    """Values to be copied to the shared memory."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[int, Array]] = []
         self.end = 0
-        """Where the next array may begin."""
+        """The offset of the next array, before alignment."""
 
     def place(self, size: int) -> int:
-        """Room for so many bytes; where it begins."""
+        """Reserves `size` bytes; returns their offset."""
         start = -(-self.end // ALIGNMENT) * ALIGNMENT
         self.end = start + size
         return start
 
     def put(self, array: Array) -> int:
-        """Room for the array's elements in C order, to which `write` copies them."""
+        """Reserves room for the array's elements in C order, which `write` copies."""
         start = self.place(array.nbytes)
         self._pieces.append((start, array))
         return start
 
     def describe(self, value: Any) -> Description:
-        """The value, to be written: an array, text, bytes, a list of such, or None."""
+        """Adds a value: an array, text, bytes, a list of such, or None. Returns its description."""
         if value is None:
             return None
         if isinstance(value, (list, tuple)):
@@ -89,11 +89,11 @@ class Packing:
         return _description(self.put(array), array.dtype, array.shape)
 
     def room(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Description:
-        """Room for an array that is written otherwise."""
+        """Reserves room for an array that is written by other means."""
         return _description(self.place(math.prod(shape) * dtype.itemsize), dtype, shape)
 
     def write(self, memory: SharedMemory) -> None:
-        """Copy all of it into the memory."""
+        """Copies everything to the memory."""
         data = memory.reserve(self.end)
         for start, array in self._pieces:
             if array.nbytes:
@@ -101,7 +101,7 @@ class Packing:
 
 
 def described(value: Description, memory: SharedMemory) -> Any:
-    """The value that was described; arrays are views of the memory."""
+    """The described value; arrays are views of the memory."""
     if value is None:
         return None
     if "items" in value:
@@ -118,7 +118,7 @@ def described(value: Description, memory: SharedMemory) -> Any:
 
 
 class Weights:
-    """Takes the large constants of a graph that is written as a model: see `partita.graph.writers.onnx.tensors.Aside`."""
+    """Collects the large constants of a graph that is written as a model: see `partita.graph.writers.onnx.tensors.Aside`."""
 
     location = "weights"
 
@@ -127,14 +127,14 @@ class Weights:
         self._known: dict[int, tuple[int, Array]] = {}
 
     def add(self, array: Array) -> tuple[int, int]:
-        """The array's place and length. One that several constants share is written once."""
+        """The array's offset and length. An array shared by several constants is written once."""
         if id(array) not in self._known:
             self._known[id(array)] = self._packing.put(array), array
         return self._known[id(array)][0], array.nbytes
 
 
 def describe_graph(graph: Any, packing: Packing) -> Mapping[str, Description]:
-    """A graph as a model, its large constants beside it."""
+    """Describes a graph as a model, with its large constants separate."""
     from partita.graph.writers.onnx.model import Writing
 
     model = Writing(graph, drop_control=True, aside=Weights(packing)).model
@@ -143,7 +143,7 @@ def describe_graph(graph: Any, packing: Packing) -> Mapping[str, Description]:
 
 
 def described_graph(value: Mapping[str, Description], memory: SharedMemory) -> Any:
-    """The graph that was described; its constants are copies."""
+    """The described graph; its constants are copies."""
     from partita.graph.readers.onnx.load import load_onnx
 
     weights = memory.reserve(0)[: value["weights"]].copy()
@@ -163,7 +163,7 @@ def _description(start: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> De
 
 
 def _name(dtype: np.dtype[Any]) -> str:
-    """The dtype's name; with its byte order where that is not this machine's, and for numpy types that ONNX does not have."""
+    """The dtype's name; includes the byte order if it is not native, and for numpy types that ONNX does not have."""
     if dtype.kind not in "biufcV" or dtype.names is not None:
         raise AcceleratorError(f"a value holds {dtype}, not numbers")
     return dtype.str if dtype.kind in "biufc" and dtype.isbuiltin != 2 else dtype_name(dtype)

@@ -1,4 +1,4 @@
-"""Messages between two processes: JSON behind its length, over a socket. Errors and configurations travel in them too."""
+"""Messages between two processes: length-prefixed JSON over a socket. They also carry errors and configurations."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from partita.graph.words import error_in_words, in_words
 _LENGTH = struct.Struct("<Q")
 
 _LONGEST = 86_400.0
-"""Seconds that are waited at once."""
+"""Maximum seconds of a single wait."""
 
 
 def send(stream: socket.socket, message: Any) -> None:
-    """Write one message; TypeError or ValueError, and nothing is written, where JSON cannot say it."""
+    """Writes one message; TypeError or ValueError, before anything is written, if it cannot be JSON."""
     body = json.dumps(message, default=_number).encode()
     stream.sendall(_LENGTH.pack(len(body)) + body)
 
 
 def _number(value: Any) -> Any:
-    """A number of numpy's as one of Python's."""
+    """Converts a numpy scalar to a Python number."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"it holds {type(value).__name__}, which cannot be handed to another process")
 
 
 def receive(stream: socket.socket, seconds: float | None = None, ended: int | None = None) -> Any:
-    """Read one message; TimeoutError where it is not there in time, EOFError where the other process is gone.
+    """Reads one message; TimeoutError if it is late, EOFError if the other process is gone.
 
-    `ended` is a file that can be read from when the other process has ended, though a process of its own may still hold the
-    other end of the stream."""
+    `ended` is a file that becomes readable when the other process has ended, though a child of it may still hold its
+    end of the stream."""
     until = None if seconds is None else time.monotonic() + seconds
     (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, until, ended))
     return json.loads(_exactly(stream, length, until, ended))
@@ -60,7 +60,7 @@ def _exactly(stream: socket.socket, size: int, until: float | None, ended: int |
 
 
 def _wait(stream: socket.socket, until: float | None, ended: int | None) -> None:
-    """Return when the stream can be read from, or has been closed."""
+    """Returns when the stream is readable, or closed."""
     poll = select.poll()
     for file in (stream, ended):
         if file is not None:
@@ -76,7 +76,7 @@ def _wait(stream: socket.socket, until: float | None, ended: int | None) -> None
 
 
 def error_told(error: BaseException) -> dict[str, Any]:
-    """The error in the form of a message."""
+    """Encodes the error as a message."""
     kind = type(error).__name__
     if isinstance(error, PartitaError):
         words = [None if part is None else in_words(part) for part in (error.cause, error.where, error.remedy)]
@@ -85,7 +85,7 @@ def error_told(error: BaseException) -> dict[str, Any]:
 
 
 def error_of(described: Mapping[str, Any], where: str) -> PartitaError:
-    """The error again, at this place if it names none; one of a plugin's own classes becomes an AcceleratorError."""
+    """Decodes an error, with this place if it has none; one of a plugin's own classes becomes an AcceleratorError."""
     kind: Any = getattr(errors, described["kind"], None) or getattr(graph_errors, described["kind"], None)
     simple = isinstance(kind, type) and issubclass(kind, PartitaError) and kind.__init__ is PartitaError.__init__
     error_type: type[PartitaError] = kind if simple else AcceleratorError
@@ -93,12 +93,12 @@ def error_of(described: Mapping[str, Any], where: str) -> PartitaError:
 
 
 def config_told(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A configuration in what JSON can say; a value that is no plain one is an error."""
+    """Encodes a configuration as JSON; a value that is not plain is an error."""
     return {name: _plain(value, name, where) for name, value in config.items()}
 
 
 def config_of(described: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration again."""
+    """Decodes a configuration."""
     return {name: _valued(value) for name, value in described.items()}
 
 

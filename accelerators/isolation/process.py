@@ -1,4 +1,4 @@
-"""The child process of a device, as this process sees it."""
+"""The child process of a device, from the parent's side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from partita.accelerators.process.forking import Guard, renewed_in_children
 from partita.passes.python_child import environment, implicit_path, module_command
 
 STARTING = 60.0
-"""Seconds that a child has until the device is there."""
+"""Seconds until a started child must have created the device."""
 
 COMMAND = module_command("partita.accelerators.isolation.child")
 """The command that starts a child."""
@@ -31,20 +31,20 @@ COMMAND = module_command("partita.accelerators.isolation.child")
 
 @attrs.frozen(slots=True)
 class Origin:
-    """The module and the name by which a child finds the class of a device."""
+    """The module and name by which a child finds the class of a device."""
 
     device: str
     """The device's name."""
     module: str
     """The module that defines the class."""
     path: str
-    """The file of a module that cannot be imported by a name, as the one that runs; empty for others."""
+    """The file of a module that cannot be imported by name, such as the main script; empty for others."""
     name: str
     """The class's name in it."""
 
 
 def origin_of(device: str, kind: type) -> Origin:
-    """Where a child finds the class; AcceleratorError for one that stands nowhere but in this process."""
+    """The location of the class for a child; AcceleratorError for one that exists only in this process."""
     module, path = kind.__module__, ""
     if module == "__main__":
         main = sys.modules["__main__"]
@@ -61,43 +61,43 @@ def origin_of(device: str, kind: type) -> Origin:
 
 @attrs.frozen(slots=True)
 class Limit:
-    """The time that each task of a child may take."""
+    """The time limit of each task of a child."""
 
     seconds: float
-    """The seconds of it."""
+    """The limit in seconds."""
     key: str = "ISOLATE_SECONDS"
-    """The configuration key that gives it more."""
+    """The configuration key that extends it."""
 
 
 @attrs.frozen(slots=True)
 class Task:
-    """The task of a child, for the errors if the child does not do it."""
+    """The task of a child, for errors if the child fails."""
 
     doing: str
-    """As in "while it ran"."""
+    """For example "while it ran"."""
     limit: Limit
-    """The time that it may take."""
+    """Its time limit."""
     error: type[AcceleratorError]
-    """The class of the error that is raised."""
+    """The class of the raised error."""
 
 
 class Child:
-    """One child process. Whoever speaks with it holds the lock of its DeviceProcess."""
+    """One child process. A thread that talks to it holds the lock of its DeviceProcess."""
 
     def __init__(self, origin: Origin, *, quiet: bool = False, variables: Mapping[str, str] = MappingProxyType({})) -> None:
-        """One that is quiet says nothing to the parent's error stream, and stays in its session: systems that share out the
-        processor by session would take no notice of its priority in one of its own. The variables are those of its environment
-        that are not the parent's."""
+        """A `quiet` one writes nothing to the parent's stderr, and stays in its session: systems that schedule by session would
+        ignore its priority in a session of its own. `variables` are added to the parent's
+        environment."""
         self.origin = origin
         errors = subprocess.DEVNULL if quiet or not has_errors() else None
         self.requests, self.replies = SharedMemory(), SharedMemory()
         self.dropped: deque[int] = deque()
-        """The subgraphs that nobody uses any more."""
+        """The subgraphs that are not used any more."""
         self._socket, theirs = socket_pair()
         alive, self._life = pipe()
         given = (theirs.fileno(), alive, self.requests.file, self.replies.file)
         self._last = implicit_path()
-        """The folders that a child looks into when a module is nowhere else."""
+        """The folders that a child searches last for a module."""
         paths = [path for path in sys.path if path not in self._last]
         try:
             self._process = subprocess.Popen(
@@ -107,7 +107,7 @@ class Child:
                 stderr=errors,
                 pass_fds=given,
                 env=environment(paths, **variables),
-                start_new_session=not quiet,  # Ctrl-C is for the parent, which ends its children itself.
+                start_new_session=not quiet,  # Ctrl-C is for the parent, which ends its children itself
                 process_group=0 if quiet else None,
             )
         except BaseException:
@@ -117,22 +117,22 @@ class Child:
             theirs.close()
             os.close(alive)
         self._ended: int | None = None
-        """A file that can be read from when the process has ended; None where the system has no such files."""
+        """A file that becomes readable when the process has ended; None if the system has no such files."""
         with suppress(OSError):
             self._ended = above_streams(os.pidfd_open(self._process.pid))
 
     @property
     def is_alive(self) -> bool:
-        """Does the process run?"""
+        """True if the process is running."""
         return self._process.poll() is None
 
     def start(self, limit: Limit) -> None:
-        """Have it make the device within this time."""
+        """Creates the device within this time."""
         question = {**attrs.asdict(self.origin), "folders": [os.path.abspath(path) for path in self._last]}
         self.ask(question, Packing(), Task("while it was started", limit, AcceleratorError))
 
     def ask(self, question: Mapping[str, Any], packing: Packing, task: Task) -> Any:
-        """The answer to a question whose arrays are in the packing. What the child could not do is an error."""
+        """The answer to a request whose arrays are in the packing. A failure of the child is raised as an error."""
         message = {**question, "drop": [self.dropped.popleft() for _ in range(len(self.dropped))]}
         try:
             packing.write(self.requests)
@@ -152,7 +152,7 @@ class Child:
                 f"Place these ops on another device than {self.origin.device!r}; the next call starts its process anew",
                 task,
             ) from None
-        except BaseException:  # Ctrl-C: it is in the midst of something, and its answer would be taken for another's.
+        except BaseException:  # Ctrl-C: the child is busy, and its answer would be taken for that of another request
             self.end()
             raise
         self.requests.shrink()
@@ -177,23 +177,23 @@ class Child:
 
     @property
     def number(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def kill(self) -> None:
-        """Have it end as a crash would end it, with the processes that it started."""
+        """Kills the process and its children."""
         if self._life >= 0:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """Ends the process in any state."""
         self.kill()
         self._process.wait()
         self.forget()
 
     def forget(self) -> None:
-        """Close what leads to it. In a forked process that is all: the child is its parent's."""
+        """Closes the descriptors. In a forked process that is all: the child belongs to the parent."""
         self._process.returncode = self._process.returncode or 0
         if self._life >= 0:
             self._close()
@@ -201,7 +201,7 @@ class Child:
                 os.close(self._ended)
 
     def _close(self) -> None:
-        """Close what both processes share."""
+        """Closes what both processes share."""
         os.close(self._life)
         self._life = -1
         self._socket.close()
@@ -210,7 +210,7 @@ class Child:
 
 
 class DeviceProcess:
-    """The child process of a device: started for the first question, and again for the next one after it has ended."""
+    """The child process of a device: started for the first request, and again for the next one after it has ended."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -220,17 +220,17 @@ class DeviceProcess:
 
     @property
     def time_to_start(self) -> Limit:
-        """The time that a child has until the device is there."""
+        """The time limit for starting a child."""
         return Limit(STARTING)
 
     @property
     def current(self) -> Child | None:
-        """The process that there is now, if there is one."""
+        """The current process, if there is one."""
         return self._child
 
     @contextmanager
     def child(self) -> Iterator[Child]:
-        """The process as it is now, for one thread at a time."""
+        """The running process, started if needed, for one thread at a time."""
         with self._guard.lock:
             if self._child is None or not self._child.is_alive:
                 self.end()
@@ -243,7 +243,7 @@ class DeviceProcess:
             yield self._child
 
     def new_child(self) -> Child:
-        """A process that is just starting."""
+        """A new process."""
         return Child(self.origin)
 
     def end(self) -> None:
@@ -253,7 +253,7 @@ class DeviceProcess:
             child.end()
 
     def renew(self) -> None:
-        """In a forked process, whose parent speaks with the child: it starts one of its own."""
+        """Forgets the child in a forked process, whose parent still uses it; the next request starts another."""
         child, self._child = self._child, None
         if child is not None:
             child.forget()
@@ -264,14 +264,14 @@ _processes: dict[Origin, DeviceProcess] = {}
 
 
 def process_of(device: str, kind: type) -> DeviceProcess:
-    """The one for a class of devices."""
+    """The process of a class of devices."""
     origin = origin_of(device, kind)
     with _guard.lock:
         return _processes.setdefault(origin, DeviceProcess(origin))
 
 
 def end_processes() -> None:
-    """End all children; what was compiled in them is compiled anew when it is next called."""
+    """Ends all children; their subgraphs are compiled again on the next call."""
     for process in list(_processes.values()):
         process.end()
 

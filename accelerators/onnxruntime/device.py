@@ -1,4 +1,4 @@
-"""The accelerator: what onnxruntime runs, and how it is configured."""
+"""The accelerator: the ops that onnxruntime supports, and its configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from partita.passes.infer import with_missing_types
 
 
 class OnnxRuntimeAccelerator(Accelerator):
-    """Runs the ops for which onnxruntime has a kernel. It computes in the types that the model states."""
+    """Runs the ops for which onnxruntime has a kernel. It computes in the types of the model."""
 
     name = "onnxruntime"
     travels_as_body = True
@@ -60,7 +60,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         self._libraries: list[str] = []
 
     def keys(self) -> dict[str, Key]:
-        """PROVIDER is one of those that this onnxruntime was built with, or a list of some."""
+        """All keys. PROVIDER is one of the providers that this onnxruntime was built with, or a list of some."""
         return {**super().keys(), "PROVIDER": Key(CPU, self._provider)}
 
     def _provider(self, value: Any) -> list[str] | str:
@@ -68,13 +68,13 @@ class OnnxRuntimeAccelerator(Accelerator):
         return [chosen(name, available) for name in value] if isinstance(value, (list, tuple)) else chosen(value, available)
 
     def query(self, graph: Graph) -> Support:
-        """Asks the engine itself, once for each kind of op."""
+        """Tries each kind of op once on the engine itself."""
         shown = with_missing_types(graph)
         least = cache(lambda: least_sizes(shown, resized=True))
         return query_by_op(shown, lambda node, inside: self._judge(node, inside, least))
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """Make a session that runs the body."""
+        """Creates a session that runs the body."""
         return self._compiled(self._model(graph), graph, config)
 
     def _model(self, graph: Graph) -> EngineModel:
@@ -106,13 +106,13 @@ class OnnxRuntimeAccelerator(Accelerator):
             return CompiledSession(model, graph, make, config["PERF_COUNT"])
         except AcceleratorError:
             raise
-        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
             raise CompileError(
                 model.in_own_words(reason(error)), where=f"device 'onnxruntime', subgraph {graph.name!r}"
             ) from None
 
     def add_extension(self, extension: Any) -> None:
-        """A shared library of custom ops, by its path."""
+        """Registers a shared library of custom ops, by its path."""
         if not isinstance(extension, str):
             raise AcceleratorError(
                 f"an extension is the path of a library of custom ops, not {type(extension).__name__}",
@@ -122,17 +122,17 @@ class OnnxRuntimeAccelerator(Accelerator):
         options = self._engine.SessionOptions()
         try:
             options.register_custom_ops_library(extension)
-        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
             raise AcceleratorError(reason(error), where=f"extension {extension!r} of device 'onnxruntime'") from None
         self._libraries.append(extension)
         self._trials = Trials(self._attempt)
 
     def findings(self) -> MutableMapping[str, bool | str] | None:
-        """The engine's answers; with extensions there are none to keep, because they change the answers."""
+        """The engine's answers; None with extensions, because they change the answers."""
         return None if self._libraries else self._trials.known
 
     def metrics(self) -> dict[str, Any]:
-        """The execution providers, the devices that they run on, and the newest opset known."""
+        """The execution providers, their devices, and the newest supported opset."""
         providers = list(self._engine.get_available_providers())
         return {
             "AVAILABLE_DEVICES": self._device_ids(),
@@ -143,19 +143,19 @@ class OnnxRuntimeAccelerator(Accelerator):
         }
 
     def _device_ids(self) -> list[str]:
-        """The numbers of the devices: as many as the provider with the most devices has.
+        """The numbers of the devices, up to the maximum of any provider.
 
         The processor is one device, and each GPU is one.
         """
         return [str(number) for number in range(max(self._counted().values(), default=1))]
 
     def _counted(self) -> Counter[str]:
-        """The number of devices of each provider, as far as this version of onnxruntime tells it."""
+        """The number of devices of each provider, as far as this version of onnxruntime reports it."""
         listed = self._engine.get_ep_devices() if hasattr(self._engine, "get_ep_devices") else ()
         return Counter(device.ep_name for device in listed)
 
     def check_device_id(self, device_id: str) -> None:
-        """Where onnxruntime does not tell the devices of a provider, the provider checks the number itself, in a
+        """Skips the check if onnxruntime does not list the devices of a provider, which then checks the number itself, in a
         session.
         """
         untold = set(self._engine.get_available_providers()) - {*self._counted(), CPU, "AzureExecutionProvider"}
@@ -166,7 +166,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         """The engine's version."""
         return {"library": f"onnxruntime {self._engine.__version__}"}
 
-    # -- what it supports --------------------------------------------------------------------------------
+    # -- supported ops -----------------------------------------------------------------------------------
 
     def _judge(self, node: Node, graph: Graph, least: Callable[[], Mapping[NodeEntry, Sizes]]) -> bool | str:
         refused = (
@@ -179,7 +179,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         return refused or self._trials.answer(node, graph)
 
     def _within(self, node: Node, graph: Graph) -> bool | str:
-        """An op inside a body: what the trial of the whole node will not tell."""
+        """Judges an op inside a body, as far as the trial of the whole node does not cover it."""
         known = self._hazard(node, graph) or hazards.dies_of_nothing(node, dict)
         return known or too_new(node, graph.opsets, self._newest, "onnxruntime") or True
 
@@ -188,20 +188,20 @@ class OnnxRuntimeAccelerator(Accelerator):
         return hazards.refused(node, graph) or lost
 
     def _attempt(self, alone: Graph) -> bool | str:
-        """Does a session of this one op come up?"""
+        """True if a session of this op alone can be created, else the error."""
         options = self._options()
         options.graph_optimization_level = self._engine.GraphOptimizationLevel.ORT_DISABLE_ALL
         if not OnnxRuntimeAccelerator._shared:
             options.intra_op_num_threads = 1
         try:
             self._engine.InferenceSession(self._model(alone).complete(), options, providers=[CPU])
-        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
             return f"onnxruntime: {reason(error)}"
         return True
 
     @lazy
     def _newest(self) -> dict[str, int]:
-        """The newest version of each domain that the engine loads."""
+        """The newest supported version of each domain."""
         from onnx.defs import get_all_schemas, onnx_opset_version
 
         domains = {"" if schema.domain == "ai.onnx" else schema.domain for schema in get_all_schemas()}
@@ -221,7 +221,7 @@ class OnnxRuntimeAccelerator(Accelerator):
                 model = make_model(body, opset_imports=imports, ir_version=8)
                 self._engine.InferenceSession(model.SerializeToString(), self._options(), providers=[CPU])
                 return version
-            except Exception:  # noqa: BLE001  not this one, then
+            except Exception:  # noqa: BLE001  this version is not supported
                 version -= 1
         return version
 
@@ -234,7 +234,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         return options
 
     def _session_maker(self, model: EngineModel, graph: Graph, config: Mapping[str, Any]) -> Any:
-        """A function that makes a session of the model, given the prefix of a profile's file or None."""
+        """A function that creates a session of the model, given the prefix of a profile's file or None."""
         from partita.accelerators.onnxruntime.session import session_of
 
         level = config["GRAPH_OPTIMIZATION"]
@@ -255,7 +255,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         return make
 
     def _share_threads(self, threads: int) -> bool:
-        """Use one pool of threads for all sessions.
+        """Switches to one thread pool for all sessions.
 
         The pool belongs to the whole process: afterwards no session may have its own.
         """

@@ -1,8 +1,8 @@
-"""Changes an engine's model where onnxruntime would return a part of the result, end the process, or return what nobody wrote.
+"""Changes an engine's model where onnxruntime would return a partial result or uninitialized memory, or end the process.
 
-Of the number that a TopK asks for onnxruntime keeps 32 bits; of a Compress it leaves out what a condition asks for beyond
-the data. A number that is out of range becomes one that TopK refuses, and a Compress a Gather, whose indices are checked.
-Kernels write to outputs that are left out, or read from them: these get names, which nobody reads."""
+onnxruntime keeps only 32 bits of TopK's count, and its Compress ignores a condition beyond the end of the
+data. A count out of range becomes one that TopK refuses, and a Compress a Gather, whose indices are checked.
+Some kernels write to omitted outputs, or read from them: these outputs get names, which nobody reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOO_MANY = 2**31 - 1
 
 
 def guard(model: Any) -> None:
-    """Change the ModelProto, its bodies included. An op that is added is named after the one that it stands before."""
+    """Changes the ModelProto, including bodies. An added op is named after the one that it precedes."""
     _guard(model.graph)
 
 
@@ -51,14 +51,14 @@ def _name_outputs(node: Any) -> None:
 
 
 class _Before:
-    """Ops before a node."""
+    """Ops to insert before a node."""
 
     def __init__(self, node: Any) -> None:
         self.nodes: list[Any] = []
         self._prefix = node.name or node.output[0]
 
     def op(self, name: str, *inputs: str, **attributes: Any) -> str:
-        """Add an op, and return the name of its value."""
+        """Adds an op, and returns the name of its value."""
         from onnx.helper import make_node
 
         value = f"{self._prefix}_guard{len(self.nodes)}"
@@ -66,7 +66,7 @@ class _Before:
         return value
 
     def numbers(self, *values: int) -> str:
-        """Add a constant of whole numbers."""
+        """Adds a constant of integers."""
         from onnx.helper import make_tensor
 
         return self.op("Constant", value=make_tensor("", _INT64, [len(values)], values))
@@ -85,7 +85,7 @@ def _compress(node: Any) -> list[Any]:
     before = _Before(node)
     data, condition = node.input
     chosen = before.op("Reshape", before.op("NonZero", condition), before.numbers(-1))
-    if not node.attribute:  # Without an axis it chooses among all numbers.
+    if not node.attribute:  # without an axis it selects among all elements
         data = before.op("Reshape", data, before.numbers(-1))
     node.op_type = "Gather"
     del node.input[:]

@@ -1,37 +1,43 @@
-"""The nodes that onnxruntime takes and then computes differently from ONNX's definition, or fails to run.
+"""The nodes that onnxruntime accepts, but then computes differently from ONNX's definition or fails to run.
 
 Each was found by ONNX's own node tests with onnxruntime 1.31; they are refused, so that another device computes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from partita.accelerators.engines.least_sizes import Sizes, has_elements
 from partita.accelerators.engines.lost_nan import Table, always, not_known_finite, only_of, with_reduction
+from partita.accelerators.engines.operands import (
+    has_scales,
+    known_scales,
+    may_leave_all_sizes,
+    scaled_sizes,
+)
 from partita.accelerators.interface.empties import may_be_empty, sums_nothing
 from partita.accelerators.onnxruntime import windows
-from partita.accelerators.onnxruntime.resizes import resize
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.fitting import shape_of
-from partita.graph.types import TensorType
+from partita.graph.types import Dim, TensorType
 
 Hazard = Callable[[Node], "str | None"]
 
 
 MEANS_OF_NOTHING = frozenset(("ReduceMean",))
-"""Ops that make a number of nothing where ONNX says that there is none."""
+"""Ops that return a number for an empty input where ONNX defines none."""
 
 
 FATAL = frozenset(("Einsum", "InstanceNormalization"))
-"""Ops by which onnxruntime 1.31 ends the process where an operand has no elements."""
+"""Ops at which onnxruntime 1.31 ends the process if an operand is empty."""
 
 
 def dies_of_nothing(node: Node, least: Callable[[], Mapping[NodeEntry, Sizes]]) -> str | None:
-    """Why the process might end with the op: an operand may turn out to have no elements though the inputs of the graph have.
-    `least` tells the least sizes of the graph's values. Of a body, whose inputs may have no elements, it tells none."""
+    """The reason why the op might end the process: an operand may turn out to be empty though the inputs of the graph are not.
+    `least` returns the lower bounds of sizes in the graph; it is empty for a body, whose inputs may be empty."""
     if node.op not in FATAL or node.domain:
         return None
     known = least()
@@ -46,7 +52,7 @@ def _is_fixed_in_body(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> boo
 
 
 def refused(node: Node, graph: Graph) -> str | None:
-    """Why the node had better run elsewhere, if it had."""
+    """The reason why the node should run elsewhere, or None."""
     if node.op == "EPContext":
         return "EPContext holds or names code that an engine compiled, which no graph may bring along"
     if node.op == "GatherBlockQuantized":
@@ -94,7 +100,7 @@ def _einsum(node: Node) -> str | None:
 
 
 def _integer_product(node: Node) -> str | None:
-    """The zero point, and of QLinearMatMul the scale, of the first matrix and of the result."""
+    """Checks the zero point, and for QLinearMatMul the scale, of the first matrix and of the result."""
     slots = (2,) if node.op == "MatMulInteger" else (1, 2, 6, 7)
     for slot in slots:
         kind = node.inputs[slot].type if _given(node, slot) else None  # type: ignore[union-attr]
@@ -200,6 +206,30 @@ def _given(node: Node, number: int) -> bool:
     return len(node.inputs) > number and node.inputs[number] is not None
 
 
+def _resize(node: Node) -> str | None:
+    """Resizes of integers, and by scales that do not give integer sizes, differ from ONNX's definition."""
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    is_mixed = node.attrs.get("mode", "nearest") != "nearest"
+    if is_mixed and isinstance(data_type, TensorType) and "int" in data_type.dtype:
+        return "onnxruntime cuts off what is behind the point where a resize mixes whole numbers"
+    if not has_scales(node):
+        return None
+    scales = known_scales(node)
+    aligned = node.attrs.get("coordinate_transformation_mode") == "align_corners"
+    if aligned and not _makes_whole_sizes(scaled_sizes(node, scales), scales):
+        return "onnxruntime aligns corners by the sizes that come of the scales, not by the scales"
+    if scales is not None and may_leave_all_sizes(node, scales):
+        return "onnxruntime copies what a scale that is not one leaves as large as it was"
+    return None
+
+
+def _makes_whole_sizes(shape: tuple[Dim, ...], scales: np.ndarray[Any, Any] | None) -> bool:
+    if scales is None or not all(isinstance(size, int) for size in shape):
+        return False
+    sizes = np.asarray(shape, np.float64) * scales
+    return np.array_equal(sizes, np.floor(sizes))
+
+
 _HAZARDS: Mapping[str, Hazard] = {
     "AffineGrid": _affine_grid,
     "Attention": _attention,
@@ -229,14 +259,14 @@ _HAZARDS: Mapping[str, Hazard] = {
     "NegativeLogLikelihoodLoss": _loss,
     "QLinearConv": windows.convolution,
     "QLinearMatMul": _integer_product,
-    "Resize": resize,
+    "Resize": _resize,
     "Scan": _scan,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,
     "Shrink": _shrink,
     "Slice": _slice,
     "SoftmaxCrossEntropyLoss": _loss,
-    "Upsample": resize,
+    "Upsample": _resize,
 }
 
 LOSES_NAN: Table = {
@@ -252,4 +282,4 @@ LOSES_NAN: Table = {
     "ScatterND": with_reduction,
     "Sign": only_of("float16"),
 }
-"""What is refused with NAN=exact. A Clip passes over a bound that is NaN, a Conv does not multiply its padding with weights."""
+"""The ops refused with NAN=exact. A Clip ignores a bound that is NaN, a Conv does not multiply its padding by weights."""

@@ -1,4 +1,4 @@
-"""Convolutions and pools whose windows onnxruntime counts or places otherwise than ONNX says, or does not run at all."""
+"""Convolutions and pools whose windows onnxruntime counts or places differently from ONNX, or does not support."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import attrs
 
 from partita.graph.node import Node
 from partita.graph.numerics.windows import extent
+from partita.graph.ops.traits import FILTERS, ops
 from partita.graph.types import Dim, TensorType
 
 
 def convolution(node: Node) -> str | None:
-    """Why a Conv, ConvInteger or QLinearConv had better run elsewhere."""
+    """The reason why a Conv, ConvInteger or QLinearConv should run elsewhere, or None."""
     if _dilated_same(node):
         return f"onnxruntime refuses, while it runs, {node.op} that is dilated and padded to the same size"
     if any(axis.padding < -1 for axis in _same_axes(node)):
@@ -21,7 +22,7 @@ def convolution(node: Node) -> str | None:
 
 
 def pool(node: Node) -> str | None:
-    """Why a pool had better run elsewhere."""
+    """The reason why a pool should run elsewhere, or None."""
     if _dilated_same(node):
         return f"onnxruntime makes other sizes of {node.op} that is dilated and padded to the same size"
     if any(axis.padding < 0 for axis in _same_axes(node)):
@@ -32,7 +33,7 @@ def pool(node: Node) -> str | None:
 
 
 def transposed(node: Node) -> str | None:
-    """Why a ConvTranspose had better run elsewhere."""
+    """The reason why a ConvTranspose should run elsewhere, or None."""
     axes = list(_axes(node))
     extra = node.attrs.get("output_padding") or ()
     if any(more >= axis.stride for more, axis in zip(extra, axes)):
@@ -51,28 +52,28 @@ class _Axis:
     size: Dim
     """The size of the data on this axis."""
     span: int
-    """The number of positions that one window covers."""
+    """The number of positions that one window spans."""
     stride: int
 
     @property
     def padding(self) -> int:
-        """The padding that onnxruntime adds for the same size; the largest possible, where the size is not known."""
+        """The padding that onnxruntime adds for the same size; the largest possible if the size is dynamic."""
         if not isinstance(self.size, int):
             return self.span - self.stride
         return (-(-self.size // self.stride) - 1) * self.stride + self.span - self.size
 
     @property
     def rest(self) -> bool:
-        """Is anything left behind the last whole window, or may there be?"""
+        """True if elements may remain after the last complete window."""
         return self.stride > 1 and (not isinstance(self.size, int) or (self.size - self.span) % self.stride != 0)
 
 
 def _axes(node: Node) -> Iterator[_Axis]:
-    """The spatial axes; none where nothing says how many there are."""
+    """The spatial axes; empty if their number is unknown."""
     data = _type(node, 0)
     kernel = node.attrs.get("kernel_shape")
-    if kernel is None and node.op not in ("AveragePool", "MaxPool", "LpPool"):
-        weights = _type(node, 3 if node.op == "QLinearConv" else 1)
+    if kernel is None and node.op not in ops("pool"):
+        weights = _type(node, FILTERS[str(node.op)])
         kernel = weights.shape[2:] if weights is not None and weights.shape is not None else ()
     spans: Sequence[Dim] = kernel or ()
     count = len(spans)

@@ -1,10 +1,13 @@
-"""The accelerator: what openvino runs, and how it is configured."""
+"""The accelerator: the ops that openvino supports, and its configuration."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,30 +25,30 @@ from partita.accelerators.interface.keys import Key, count, mapping, one_of, tex
 from partita.accelerators.interface.query import Support
 from partita.accelerators.interface.skeleton import is_skeleton
 from partita.accelerators.openvino import hazards
-from partita.accelerators.openvino.comparisons import turned
-from partita.accelerators.openvino.package import import_openvino, load_core
 from partita.accelerators.openvino.reasons import reason
 from partita.accelerators.openvino.small_integers import SmallIntegers
 from partita.accelerators.process.forking import Guard
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.bodies import everywhere
 from partita.passes.infer import with_missing_types
 
 NEWEST = {"": 21, "ai.onnx.ml": 3}
-"""The opset that the engine's ONNX reader is written for.
+"""The opset that the engine's ONNX reader implements.
 
-It takes newer opsets and reads their ops as the older ones.
+It accepts newer opsets and reads their ops as the older ones.
 """
 
 FILES_FROM = 1 << 26
-"""From so many bytes on the engine reads the weights from a file, which it maps: in a message they are there three times."""
+"""Size in bytes from which the engine maps the weights from a file: passed in memory, they exist three times."""
 
 _HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
 
 
 _GROUP_SIZE = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
-"""How many numbers that are multiplied by weights of 4 or 8 bits openvino rounds to bytes with one scale. At 0 it rounds none,
-which nobody asked for."""
+"""Number of elements that openvino rounds to bytes with one scale when it multiplies them by 4-bit or 8-bit weights. 0 disables
+the rounding, since nobody requested it."""
 
 
 class OpenVinoAccelerator(Accelerator):
@@ -69,14 +72,14 @@ class OpenVinoAccelerator(Accelerator):
     def __init__(self) -> None:
         super().__init__()
         try:
-            self._engine: Any = import_openvino()
+            self._engine: Any = _import_openvino()
         except ImportError as error:
             raise AcceleratorUnavailable(
                 f"the package 'openvino' cannot be imported: {error}",
                 where="device 'openvino'",
                 remedy="Install it with: pip install 'partita[openvino]'",
             ) from None
-        self._core: Any = load_core(self._engine)
+        self._core: Any = _load_core(self._engine)
         self._trials = Trials(self._attempt, constants_up_to=1 << 20)
         self._extended = False
         self._guard = Guard()
@@ -84,7 +87,7 @@ class OpenVinoAccelerator(Accelerator):
             raise AcceleratorUnavailable("openvino finds no device here", where="device 'openvino'")
 
     def query(self, graph: Graph) -> Support:
-        """Asks the engine itself, once for each kind of op; where it is known to compute something else, the answer is no."""
+        """Tries each kind of op once on the engine itself; known wrong results are refused."""
         shown = with_missing_types(graph)
         small, given = SmallIntegers(shown), frozenset(shown.inputs)
 
@@ -97,11 +100,11 @@ class OpenVinoAccelerator(Accelerator):
         return query_by_op(shown, judge)
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """The body read by the engine's ONNX frontend and compiled for its device."""
+        """Compiles the body, read by the engine's ONNX frontend, for its device."""
         from partita.accelerators.openvino.requests import CompiledRequests
 
         properties = self._properties(config)
-        model = engine_model(turned(graph), {}, PROBED)
+        model = engine_model(_turned(graph), {}, PROBED)
         try:
             compiled = self._core.compile_model(self._read(model), self._own_name(config["DEVICE_ID"]), properties)
         except RuntimeError as error:
@@ -111,7 +114,7 @@ class OpenVinoAccelerator(Accelerator):
         return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"])
 
     def import_(self, data: bytes | memoryview, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """The engine's own compiled form, read back."""
+        """Imports the engine's own compiled form."""
         from partita.accelerators.openvino.requests import CompiledRequests
 
         try:
@@ -122,16 +125,16 @@ class OpenVinoAccelerator(Accelerator):
                 where=f"device 'openvino', subgraph {graph.name!r}",
                 remedy="Compile the model again",
             ) from None
-        model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(turned(graph), {}, PROBED)
+        model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(_turned(graph), {}, PROBED)
         return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"], data)
 
     def _shared(self, data: bytes | memoryview) -> Any:
-        """The engine copies what it is given as bytes, and takes a tensor where it is."""
+        """A tensor on writable data, which the engine reads in place; it would copy bytes."""
         array = np.frombuffer(data, np.uint8)
         return self._engine.Tensor(array, shared_memory=True) if array.flags.writeable else data
 
     def add_extension(self, extension: Any) -> None:
-        """An extension of openvino, as an object, a class or a list of objects, or the path of a library of them."""
+        """Adds an openvino extension: an object, a class or a list of objects, or the path of a library of them."""
         listed = extension if isinstance(extension, list) else [extension]
         kinds = (self._engine.Extension, str, Path)
         if not all(isinstance(one, kinds) or (isinstance(one, type) and issubclass(one, self._engine.Op)) for one in listed):
@@ -148,11 +151,11 @@ class OpenVinoAccelerator(Accelerator):
         self._extended = True
 
     def findings(self) -> MutableMapping[str, bool | str] | None:
-        """The engine's answers; with extensions there are none to keep, because they change the answers."""
+        """The engine's answers; None with extensions, because they change the answers."""
         return None if self._extended else self._trials.known
 
     def metrics(self) -> dict[str, Any]:
-        """openvino's devices, and what the configured one can do."""
+        """openvino's devices, and the capabilities of the configured one."""
         device = self._own_name(self._config["DEVICE_ID"])
         title = self._core.get_property(device, "FULL_DEVICE_NAME").strip()
         return {
@@ -170,7 +173,7 @@ class OpenVinoAccelerator(Accelerator):
     def _version(self) -> str:
         return str(self._engine.__version__.split("-")[0])
 
-    # -- what it supports --------------------------------------------------------------------------------
+    # -- supported ops -----------------------------------------------------------------------------------
 
     def _judge(self, node: Node, graph: Graph, within: Callable[[Node, Graph], str | None]) -> bool | str:
         refused = (
@@ -189,11 +192,11 @@ class OpenVinoAccelerator(Accelerator):
         )
 
     def _attempt(self, alone: Graph) -> bool | str:
-        """Does a model of this one op compile?"""
+        """True if a model of this op alone compiles, else the error."""
         device = self._own_name(self._config["DEVICE_ID"])
         properties = {"INFERENCE_NUM_THREADS": 1} if device == "CPU" else {}
         try:
-            model = self._core.read_model(engine_model(turned(alone), {}).complete())
+            model = self._core.read_model(engine_model(_turned(alone), {}).complete())
             with self._guard.lock:
                 self._core.compile_model(model, device, properties)
         except RuntimeError as error:
@@ -203,7 +206,7 @@ class OpenVinoAccelerator(Accelerator):
     # -- configuration -----------------------------------------------------------------------------------
 
     def check_device_id(self, device_id: str) -> None:
-        """The first of several devices may be named by its kind alone, and a single one also with its number:
+        """Checks the id. The first of several devices may be named by its kind alone, and a single one also with its number:
 
         GPU is GPU.0.
         """
@@ -211,7 +214,7 @@ class OpenVinoAccelerator(Accelerator):
             super().check_device_id(device_id)
 
     def _own_name(self, device_id: str) -> str:
-        """The engine's own name of a device: it knows a single one by its kind alone, and several by their numbers alone."""
+        """The engine's own name of a device: the kind alone for a single one, with numbers for several."""
         names = (device_id, f"{device_id}.0", device_id.removesuffix(".0"))
         return next((name for name in names if name in self._core.available_devices), device_id)
 
@@ -230,13 +233,71 @@ class OpenVinoAccelerator(Accelerator):
             properties["NUM_STREAMS"] = str(streams)
         if str(config["CACHE_DIR"] or "").upper() not in OFF:
             properties["CACHE_DIR"] = str(config["CACHE_DIR"])
-            # Otherwise its exported form would have no weights, and nobody could import it.
+            # otherwise the exported form would lack the weights, and could not be imported
             properties["CACHE_MODE"] = "OPTIMIZE_SPEED"
         return {**properties, **config["PROPERTIES"]}
 
     def _read(self, model: EngineModel) -> Any:
-        """The engine's model; large ones go through files that are gone afterwards."""
+        """The engine's model; large ones are passed through temporary files."""
         if sum(array.nbytes for array in model.weights.values()) < FILES_FROM:
             return self._core.read_model(model.complete())
         with tempfile.TemporaryDirectory(prefix="partita-openvino-") as folder:
             return self._core.read_model(str(model.write(Path(folder))))
+
+
+_TURNED = {"Greater": "Less", "GreaterOrEqual": "LessOrEqual"}
+
+
+def _turned(graph: Graph) -> Graph:
+    """The graph with a > b written as b < a, and a >= b as b <= a, in bodies too.
+
+    openvino computes a > b as "not a <= b", which is true if one of them is NaN; its a < b is false there,
+    as specified. Names and types are unchanged."""
+    return everywhere(graph, lambda inner: rewrite(inner, _turn))
+
+
+def _turn(node: Node, rewriter: Rewriter) -> None:
+    op = None if node.domain or node.attrs else _TURNED.get(node.op or "")
+    rebuilt = rewriter.rebuilt(node)
+    rewriter.keep(node, rebuilt if op is None else rebuilt.evolve(op=op, inputs=rebuilt.inputs[::-1]))
+
+
+_guard = Guard()
+
+
+def _import_openvino() -> Any:
+    """The package openvino.
+
+    Its import would report itself over the network; with the telemetry package hidden it uses its own stub.
+    """
+    with _guard.lock:
+        if "openvino" in sys.modules:
+            return sys.modules["openvino"]
+        hidden: dict[str, ModuleType | None] = {"openvino_telemetry": sys.modules.get("openvino_telemetry")}
+        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+        try:
+            import openvino
+
+            return openvino
+        finally:
+            for name, module in hidden.items():
+                if module is None:
+                    del sys.modules[name]
+                else:
+                    sys.modules[name] = module
+
+
+def _load_core(engine: Any) -> Any:
+    """A Core with its plugins loaded, by a thread that ends after that.
+
+    The CPU plugin gives the thread that loads it a signal stack, and unmaps that when the last user of the
+    plugin releases it (in openvino 2026): on a thread that lives on, the next signal would run on memory of others.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_load, engine).result()
+
+
+def _load(engine: Any) -> Any:
+    core = engine.Core()
+    core.available_devices  # noqa: B018
+    return core

@@ -1,10 +1,10 @@
-"""Checks the indices and the lengths of sequences that openvino is given against their dimensions before it runs, and whether the
-sizes of what it is given go together.
+"""Checks the indices and the sequence lengths among openvino's inputs before it runs, and that the sizes of its
+inputs are consistent.
 
-For an index outside openvino makes zeros, or reads and writes the memory there; a length that is too long it takes for the
-longest one. Indices and lengths that are computed within a subgraph cannot be checked from here: openvino does not get the ops
-that read such ones, except Gather, for which it makes zeros. Of a size, an axis or an index that 32 bits do not
-hold it takes the lower 32.
+For an invalid index openvino returns zeros, or reads and writes out of bounds; it clips a length that is too
+long. Indices and lengths that are computed within a subgraph cannot be checked here: openvino does not get the ops
+that read them, except Gather, for which it returns zeros. Of a size, an axis or an index that exceeds 32 bits it keeps
+the lower 32.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNSEEN = "openvino reads or writes outside where {op}'s indices are wrong, and 
 
 
 def unseen(node: Node) -> str | None:
-    """Why openvino had better not get the op: its indices are computed, or a constant one lies outside."""
+    """The reason why openvino should not get the op: its indices are computed, or a constant one is out of range."""
     entry = _counting(node)
     if entry is None or node.inputs[0] is None:
         return None
@@ -46,7 +46,7 @@ def unseen(node: Node) -> str | None:
 
 
 def _counting(node: Node) -> NodeEntry | None:
-    """The input that holds the node's indices or lengths, if it has one."""
+    """The input with the node's indices or lengths, if it has one."""
     slot = 1 if node.op in ops("indexed") else 4 if node.op in ops("recurrent") else None
     return None if slot is None or node.domain or len(node.inputs) <= slot else node.inputs[slot]
 
@@ -63,17 +63,17 @@ def _wrong(node: Node, shape: Sequence[Any] | None, values: np.ndarray[Any, Any]
 
 @attrs.frozen(slots=True)
 class _Given:
-    """One input that holds indices or lengths."""
+    """One input with indices or lengths."""
 
     node: Node
     slot: int | None
-    """The number of the input among the graph's; None where it is a constant."""
+    """The number of the graph's input; None for a constant."""
     data: NodeEntry
     """The value that is read or written at the indices."""
 
 
 class GivenIndices:
-    """The inputs of a graph that its ops take for indices, or for lengths."""
+    """The inputs of a graph that are indices or sequence lengths of its ops."""
 
     def __init__(self, graph: Graph) -> None:
         self._slots: Mapping[NodeEntry, int] = {node[0]: i for i, node in enumerate(graph.inputs)}
@@ -90,7 +90,7 @@ class GivenIndices:
         self._bounds = [slot for slot, node in self._wide.items() if node.op == "Slice" and graph.inputs[slot][0] not in others]
 
     def checked(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """The inputs, in which bounds of slices are as near as 32 bits reach. RunError if an index or a length does not fit."""
+        """The inputs, with bounds of slices clipped to 32 bits. RunError if an index or a length does not fit."""
         far = {slot for slot in self._bounds if _longer_than_32_bits(np.asarray(inputs[slot])) is not None}
         if far:
             inputs = [np.clip(value, -(2**31), 2**31 - 1) if i in far else value for i, value in enumerate(inputs)]
@@ -117,14 +117,14 @@ class GivenIndices:
 
 
 def _constant(node: Node) -> np.ndarray[Any, Any]:
-    """The constant that counts."""
+    """The constant indices or lengths."""
     entry = _counting(node)
     assert entry is not None and entry.node.value is not None
     return entry.node.value
 
 
 def _wide(node: Node) -> Iterator[NodeEntry]:
-    """The inputs of the node that are sizes, axes or indices of more than 32 bits."""
+    """The node's inputs that are sizes, axes or indices wider than 32 bits."""
     for slot, entry in enumerate(node.inputs):
         if entry is not None and is_index(node, slot) and not node.domain:
             if isinstance(entry.type, TensorType) and entry.type.dtype in WIDE:
@@ -132,14 +132,14 @@ def _wide(node: Node) -> Iterator[NodeEntry]:
 
 
 def _longer_than_32_bits(values: np.ndarray[Any, Any]) -> int | None:
-    """The first number, if there is one, that 32 bits do not hold."""
+    """The first value that exceeds 32 bits, if there is one."""
     if not values.size:
         return None
     return next((int(n) for n in (values.min(), values.max()) if not -(2**31) <= n < 2**31), None)
 
 
 def _sizes(node: Node, shape: Sequence[Any] | None, given: Sequence[int]) -> tuple[int, ...] | None:
-    """The sizes that bound the indices; None where they are not known."""
+    """The sizes that bound the indices; None if dynamic."""
     if not shape:
         return None
     if str(node.op).endswith("ND"):
@@ -151,7 +151,7 @@ def _sizes(node: Node, shape: Sequence[Any] | None, given: Sequence[int]) -> tup
 
 
 def _outside(indices: np.ndarray[Any, Any], sizes: tuple[int, ...]) -> str | None:
-    """The first index outside, in words."""
+    """The first index out of range, in words."""
     if not indices.size or not sizes:
         return None
     for column, size in zip(indices.reshape(-1, len(sizes)).T, sizes, strict=True):

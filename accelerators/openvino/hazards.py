@@ -1,4 +1,4 @@
-"""The nodes that openvino takes and then computes differently from ONNX's definition.
+"""The nodes that openvino accepts, but then computes differently from ONNX's definition.
 
 Each was found by ONNX's own node tests, or by extreme values, with openvino 2026.4; they are refused, so that another device
 computes them. (Integers of more than 32 bits have a file of their own.)"""
@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from partita.accelerators.engines.conditions import condition_lengths
 from partita.accelerators.engines.lost_nan import Table, always, not_known_finite, with_reduction
-from partita.accelerators.engines.resize_scales import has_scales, known_scales, may_leave_a_size
+from partita.accelerators.engines.operands import (
+    condition_lengths,
+    has_scales,
+    known_scales,
+    may_leave_a_size,
+)
 from partita.accelerators.interface.empties import may_be_empty, sums_nothing
 from partita.accelerators.openvino.given_indices import unseen
 from partita.graph.graph import Graph
@@ -22,11 +26,11 @@ from partita.graph.types import TensorType
 Hazard = Callable[[Node], "str | None"]
 
 DTYPES = frozenset("float32 float16 int8 uint8 int16 uint16 int32 int64 uint32 uint64 bool".split())
-"""The element types that go in and out."""
+"""The supported element types of inputs and outputs."""
 
 
 def refused(node: Node, graph: Graph, given: frozenset[Node]) -> str | None:
-    """Why the node had better run elsewhere, if it had. `given` are the inputs of the whole graph, known only while it runs."""
+    """The reason why the node should run elsewhere, or None. `given` are the whole graph's inputs, which are never constant."""
     for entry in (*node.reads, *node.outputs):
         if entry.name and entry.type is not None:
             if not (isinstance(entry.type, TensorType) and entry.type.dtype in (*DTYPES, "float64")):
@@ -44,14 +48,14 @@ def refused(node: Node, graph: Graph, given: frozenset[Node]) -> str | None:
 
 
 def _of_onnxruntimes_domain(node: Node) -> str | None:
-    """Refuse onnxruntime's own ops on integers: openvino has conversions of its own for them."""
+    """Refuses onnxruntime's own ops on integers: openvino has conversions of its own for them."""
     if node.domain != DOMAIN or not str(node.op).startswith(("QLinear", "QGemm", "DynamicQuantize")):
         return None
     return f"openvino's {node.op} of onnxruntime's domain does not round as onnxruntime, and does not saturate"
 
 
 def _not_declared(node: Node, graph: Graph) -> str | None:
-    """openvino takes element types that the op does not have."""
+    """Refuses element types that the op does not have: openvino accepts them."""
     spec = spec_of(node.op or "", node.domain, graph.opsets.get("", 1))
     if spec is None:
         return None
@@ -147,7 +151,7 @@ def _cast(node: Node) -> str | None:
 
 
 def _max_pool(node: Node) -> str | None:
-    """Refuse pools with ceil_mode whose last window would begin in the padding: in openvino it may, in ONNX it must not."""
+    """Refuses pools with ceil_mode whose last window would begin in the padding: openvino permits it, ONNX does not."""
     if not node.attrs.get("ceil_mode", 0):
         return None
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
@@ -187,7 +191,7 @@ def _max_pool_with_indices(node: Node) -> str | None:
 
 
 def _may_see_padding_alone(node: Node) -> bool:
-    """Is there as much padding at an end as one window covers?"""
+    """True if the padding at an end is at least as large as a window."""
     kernel = node.attrs.get("kernel_shape", ())
     dilations = node.attrs.get("dilations") or [1] * len(kernel)
     spans = [extent(size, dilation) for size, dilation in zip(kernel, dilations)]
@@ -211,7 +215,7 @@ def _lrn(node: Node) -> str | None:
 
 
 def _compress(node: Node) -> str | None:
-    """The condition may be shorter than the data, not longer, and has to keep something where it is constant."""
+    """The condition must not be longer than the data, and a constant one has to keep something."""
     if _has_none(node, 1):
         return f"{_CRASH} of a constant condition of Compress that keeps nothing"
     length, size = condition_lengths(node)
@@ -224,7 +228,7 @@ _CRASH = "openvino divides by zero, which ends the process, while it folds what 
 
 
 def _has_none(node: Node, slot: int) -> bool:
-    """Is that input a constant all of which is zero?"""
+    """True if that input is a constant of zeros."""
     entry = node.inputs[slot] if len(node.inputs) > slot else None
     return entry is not None and entry.node.value is not None and not entry.node.value.any()
 
@@ -234,7 +238,7 @@ def _non_zero(node: Node) -> str | None:
 
 
 def _loop(node: Node) -> str | None:
-    """Refuse a Loop without turns: its results of each turn are empty, and openvino crashes at them."""
+    """Refuses a Loop with zero iterations: its scan outputs are empty, and openvino crashes at them."""
     scans = len(node.output_names) > len(node.inputs) - 2
     if scans and (_has_none(node, 0) or _has_none(node, 1)):
         return f"{_CRASH} of a Loop that has no turn"
@@ -265,7 +269,7 @@ def _expand(node: Node) -> str | None:
 
 
 def _gather_elements(node: Node) -> str | None:
-    """The indices have to be as long as the data along all other dimensions; a size that is open may be the one that is fixed."""
+    """The indices have to match the data along all other dimensions; a dynamic size may match a static one."""
     data, indices = (entry.type if entry is not None else None for entry in node.inputs[:2])
     if not (isinstance(data, TensorType) and isinstance(indices, TensorType)) or not data.shape or indices.shape is None:
         return None
@@ -298,28 +302,28 @@ def _mean_variance(node: Node) -> str | None:
 
 
 def _named_axes(node: Node, version: int) -> str | None:
-    """Refuse reductions whose axes are an attribute that openvino does not read: they became an input with opset 18."""
+    """Refuses reductions whose axes are an attribute that openvino does not read: they became an input with opset 18."""
     if 13 <= version < 18 and "axes" in node.attrs:
         return f"openvino ignores the axes of {node.op} at opset {version}"
     return None
 
 
 def _may_follow(entry: NodeEntry, given: frozenset[Node], depth: int = 8) -> bool:
-    """May the value be computed from constants alone, by a few ops? None of `given` is."""
+    """True if the value may be computed from constants alone, by a few ops. None of `given` is constant."""
     if entry.node.value is not None or not entry.node.is_op or not depth:
         return entry.node not in given and not entry.node.is_op
     return all(_may_follow(read, given, depth - 1) for read in entry.node.reads)
 
 
 def _abs(node: Node, given: frozenset[Node]) -> str | None:
-    """Refuse an Abs of what follows from constants. An input of a body may stand for a constant outside."""
+    """Refuses an Abs of a value computed from constants. An input of a body may stand for a constant outside."""
     data = node.inputs[0] if node.op == "Abs" else None
     lost = data is not None and data.node.is_op and _may_follow(data, given)
     return "openvino drops an Abs whose input follows from constants" if lost else None
 
 
 def _convolution(node: Node) -> str | None:
-    """Refuse a convolution of constant data that are dequantized; data that the model is given are computed rightly."""
+    """Refuses a convolution of dequantized constant data; dequantized inputs are computed correctly."""
     data = node.inputs[0].node if node.inputs[0] is not None else None
     if data is None or data.op != "DequantizeLinear" or data.domain or data.inputs[0] is None:
         return None
@@ -372,7 +376,7 @@ def _roi_align(node: Node, version: int) -> str | None:
 
 
 def _softmax(node: Node, version: int) -> str | None:
-    """Below opset 13 all dimensions from the axis on are one."""
+    """Below opset 13, Softmax flattens all dimensions from the axis on."""
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     rank = data_type.rank if isinstance(data_type, TensorType) else None
     if version >= 13 or (rank and int(node.attrs.get("axis", 1)) % rank == rank - 1):
@@ -446,7 +450,7 @@ _VERSIONED: Mapping[str, Callable[[Node, int], str | None]] = {
     "RoiAlign": _roi_align,
     "Softmax": _softmax,
 }
-"""Ops that mean other things at other opsets."""
+"""Ops whose meaning depends on the opset."""
 
 LOSES_NAN: Table = {
     **dict.fromkeys(
@@ -459,4 +463,4 @@ LOSES_NAN: Table = {
     "ScatterElements": with_reduction,
     "ScatterND": with_reduction,
 }
-"""What is refused with NAN=exact. A Conv does not multiply its padding with weights; a Gemm multiplies what beta=0 leaves out."""
+"""The ops refused with NAN=exact. A Conv does not multiply its padding by weights; a Gemm multiplies what beta=0 leaves out."""

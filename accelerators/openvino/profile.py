@@ -1,4 +1,4 @@
-"""Reads openvino's profile into rows."""
+"""Parses openvino's profile into rows."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node
 
 Owners = Mapping[str, Node]
-"""For each layer's name, the node of the graph that it computes, or whose computation it prepares."""
+"""For each layer's name, the node of the graph that it computes, or for which it prepares inputs."""
 
 Microseconds = tuple[float, float]
-"""Microseconds on the clock, and of processor time."""
+"""Wall time and processor time in microseconds."""
 
 
 def owners_of_layers(compiled: Any, model: EngineModel, graph: Graph) -> Owners:
     """The engine's layers by name.
 
-    The engine tells which layers each layer was made from. A layer that it adds itself (a change of layout, a part of
+    The engine reports which layers each layer was made from. A layer that it adds itself (a change of layout, a part of
     an op) belongs to the layer that reads it, or else to the one that it reads. Linear.
     """
     owners: dict[str, Node] = {f"x{number}": node for number, node in enumerate(graph.inputs)}
@@ -42,11 +42,11 @@ def owners_of_layers(compiled: Any, model: EngineModel, graph: Graph) -> Owners:
 
 
 KEPT = 16
-"""From so many runs on, a layer's time is a mean: openvino tells whole microseconds, too coarse for differences of large sums."""
+"""Number of runs from which a time is a mean: openvino reports whole microseconds, too coarse for differences of large sums."""
 
 
 class Times:
-    """The layers' times in the last run. openvino tells the mean of all runs, the slow first one too."""
+    """The layers' times in the last run. openvino reports the mean of all runs, including the slow first one."""
 
     def __init__(self, runs: int = 0, last_times: Mapping[str, Microseconds] | None = None, before: Times | None = None) -> None:
         self.runs = runs
@@ -55,13 +55,13 @@ class Times:
         self._before = before
 
     def after(self, infos: Sequence[Any]) -> Times:
-        """The object for one more run: its times count from the run before, or from run number KEPT."""
+        """The times after one more run: they count from the run before, or from run number KEPT."""
         before = self if self.runs <= KEPT or self._before is None else self._before
         earlier = Times(before.runs, before._last_times)
         return Times(self.runs + 1, {info.node_name: _microseconds(info) for info in infos}, earlier)
 
     def of(self, info: Any) -> Microseconds:
-        """A layer's microseconds on the clock and of processor time."""
+        """A layer's wall time and processor time in microseconds."""
         times, before = _microseconds(info), self._before
         if before is None or info.node_name not in before._last_times:
             return times
@@ -75,9 +75,9 @@ def _microseconds(info: Any) -> Microseconds:
 
 
 def rows_of(infos: Sequence[Any], times: Times, owners: Owners, model: EngineModel) -> Sequence[ProfileRow]:
-    """A row for each layer, then one for each node that no layer bears the name of.
+    """A row for each layer, then one for each node without a layer of its name.
 
-    Layers that the engine added and does not run are left out.
+    Layers that the engine added and did not run are left out.
     """
     rows, seen = [], set()
     for info in infos:

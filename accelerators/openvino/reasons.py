@@ -1,10 +1,10 @@
-"""Makes one line of the error that openvino raises."""
+"""Shortens openvino's errors to one line."""
 
 from __future__ import annotations
 
 
 def reason(error: BaseException) -> str:
-    """The heart of the engine's message: what follows its places in source files."""
+    """The engine's message without its source locations."""
     lines = [line.strip() for line in str(error).splitlines()]
     telling = [line for line in lines if line and not line.startswith(_NOISE)]
     return " ".join(telling) or " ".join(lines)

@@ -23,11 +23,11 @@ from partita.graph.graph import Graph
 from partita.graph.types import Array, TensorType, numpy_dtype
 
 BOUND_FROM = 1 << 16
-"""Outputs of at least this many bytes are written where the caller gets them; smaller ones are as quickly copied."""
+"""Outputs of at least this many bytes are written directly to the caller's arrays; copying smaller ones is as fast."""
 
 
 class CompiledRequests(CompiledSubgraph):
-    """Runs the compiled model; arrays go in without copies, large ones come out without copies."""
+    """Runs the compiled model; inputs and large outputs are not copied."""
 
     concurrent = True
     alignment = 64
@@ -41,7 +41,7 @@ class CompiledRequests(CompiledSubgraph):
         self._data = data
         """The bytes that it was imported from.
 
-        They are kept because the engine cannot read the form that it writes of an imported model.
+        They are kept because the engine cannot read the form that it exports of an imported model.
         """
         self._engine = engine
         self._compiled = compiled
@@ -62,7 +62,7 @@ class CompiledRequests(CompiledSubgraph):
         self._last = threading.local()
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """One run on a request that nobody else uses."""
+        """One run on a free request."""
         inputs = self._indices.checked(inputs)
         without = self._empties.results(inputs)
         if without is not None:
@@ -92,8 +92,8 @@ class CompiledRequests(CompiledSubgraph):
         return rows_of(infos, times, self._owners, self.model)
 
     def _noted(self, infos: Sequence[Any]) -> tuple[Sequence[Any], Times]:
-        """With several streams each has counters of its own, and nothing tells which stream these belong to; then they
-        stay as they are.
+        """Records the counters and times. With several streams each has its own counters, of an unknown stream; then the times
+        are not updated.
         """
         if int(self._compiled.get_property("NUM_STREAMS")) == 1:
             with self._guard.lock:
@@ -110,12 +110,12 @@ class CompiledRequests(CompiledSubgraph):
 class _Request:
     """One infer request.
 
-    Setting a tensor costs more than running a small model, so a tensor that is set already is left alone.
+    Setting a tensor costs more than running a small model, so a tensor that is set already is not set again.
     """
 
     def __init__(self, engine: Any, compiled: Any, inputs: Sequence[int], shapes: Sequence[tuple[Any, Any] | None]) -> None:
         self.request = compiled.create_infer_request()
-        """openvino's own."""
+        """openvino's own request."""
         self._tensor = engine.Tensor
         self._inputs = inputs
         self._given: list[Any] = [None] * len(inputs)
@@ -135,11 +135,11 @@ class _Request:
         ]
 
     def extra(self, first: int, count: int) -> list[Array]:
-        """What the last run told beside the outputs: so many arrays from this number on."""
+        """The last run's extra outputs: `count` arrays from index `first` on."""
         return [self.request.get_output_tensor(first + i).data.copy() for i in range(count)]
 
     def _bind(self, out: Sequence[Any] | None) -> list[Array | None]:
-        """For each large output the array that it is written to: the caller's, or a new one."""
+        """For each large output the array to write to: the caller's, or a new one."""
         bound: list[Array | None] = []
         for i, large in enumerate(self._shapes):
             if large is None:
@@ -154,7 +154,7 @@ class _Request:
 
 
 def _plain(array: Array) -> Array:
-    """numpy has two equal dtypes for integers of 64 bits; openvino knows one of them, and onnxruntime returns the other."""
+    """The array with openvino's int64: numpy has two equal dtypes of 64-bit integers, and onnxruntime returns the other."""
     return array.view(array.dtype.str) if array.dtype.char in "lLqQ" else array
 
 
@@ -176,8 +176,8 @@ def _fits(target: Array, shape: tuple[int, ...], dtype: Any) -> bool:
 def _numbers(ports: Sequence[Any], count: int) -> list[int]:
     """The number of the body's input for each of the engine's inputs.
 
-    The engine drops inputs that it does not read. An input that is an output as well has lost its name; it is the one
-    that is left, if only one is.
+    The engine drops unused inputs. An input that is an output as well has lost its name; if only one is left, it is
+    that one.
     """
     numbers = [_number(port) for port in ports]
     rest = [number for number in range(count) if number not in numbers]
@@ -192,7 +192,7 @@ def _number(port: Any) -> int | None:
 
 
 def _large_static(port: Any, value_type: Any) -> tuple[Any, Any] | None:
-    """Shape and dtype of an output that is worth binding."""
+    """Shape and dtype of an output that is large enough to bind."""
     if not isinstance(value_type, TensorType) or port.partial_shape.is_dynamic:
         return None
     dtype = numpy_dtype(value_type.dtype)

@@ -1,4 +1,4 @@
-"""openvino computes integers in 32 bits at most, and often as floats: which of a graph's integers are sure to come out right?"""
+"""Finds the integers of a graph that openvino computes correctly: it uses 32 bits at most, and often floats."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 WIDE = frozenset(("int64", "uint64", "uint32"))
-"""Computed, and even moved, in 32 bits."""
+"""Types that are computed, and even moved, in 32 bits."""
 
 _NARROW = frozenset(("int16", "uint16", "int8", "uint8"))
 
 _INTEGERS = WIDE | _NARROW | {"int32"}
-
-_SIZES = frozenset("Shape Size NonZero ArgMax ArgMin TopK Unique".split())
-"""Ops whose 64-bit results count elements."""
 
 _INDEXED = {
     "Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "ScatterElements": (1,), "ScatterND": (1,), "Scatter": (1,),
@@ -30,18 +27,16 @@ _INDEXED = {
 }
 """The inputs of each op that are sizes, axes or indices: no valid value of them needs more than 32 bits."""
 
-_ARITHMETIC = frozenset(
-    """Abs Add BitShift Ceil CumSum Div Einsum Erf Floor Gemm HardSigmoid HardSwish LeakyRelu MatMul Mean Mod Mul Neg PRelu Pow
-    ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
-    Reciprocal Relu ScatterElements ScatterND Sqrt Sub Sum""".split()
+_ARITHMETIC = ops("ring", "reduction", "running", "matmul", "contraction") | frozenset(
+    "Abs BitShift Div Erf Mod PRelu Pow Relu".split()
 )
-"""Ops that openvino computes with saturation or as float32 where ONNX counts modulo the type's size."""
+"""Ops that openvino computes with saturation or as float32, though ONNX wraps around."""
 
 _LIMIT = 2**31 - 1
 
 
 class SmallIntegers:
-    """The values of a graph, bodies included, that are integers small enough for any arithmetic. Linear."""
+    """The values of a graph, including bodies, that are integers small enough for any arithmetic. Linear."""
 
     def __init__(self, graph: Graph) -> None:
         self._small: set[NodeEntry] = set()
@@ -59,7 +54,7 @@ class SmallIntegers:
             return node.value.dtype.kind in "iu" and _fits(node.value)
         if node.op is None or node.bodies:
             return False
-        if node.op in _SIZES:
+        if node.op in ops("positional"):
             return True
         if node.op == "ConstantOfShape":
             return _fits(np.asarray(node.attrs.get("value", 0)))
@@ -69,7 +64,7 @@ class SmallIntegers:
         return bool(data) and all(entry in self._small or _dtype(entry) == "bool" for entry in data)
 
     def refused(self, node: Node) -> str | None:
-        """Why the node's integers might not come out right."""
+        """The reason why the node's integers might be computed wrongly."""
         if node.bodies:
             return None
         for i, entry in enumerate(node.inputs):
@@ -84,14 +79,13 @@ class SmallIntegers:
 
     def _refused(self, node: Node, entry: NodeEntry) -> str | None:
         dtype = _dtype(entry)
-        # What is small among 32 bits may be more than 8 or 16 hold.
+        # a value that is small for 32 bits may exceed 8 or 16 bits
         if dtype not in _INTEGERS or (entry in self._small and dtype not in _NARROW):
             return None
         if dtype in WIDE:
             return _too_wide(entry)
-        if node.op in _ARITHMETIC and not (node.op or "").startswith("Scatter"):
-            return f"openvino's {node.op} of {dtype} rounds or saturates where ONNX counts on from the other end"
-        if node.op in ("ScatterElements", "ScatterND") and node.attrs.get("reduction", "none") != "none":
+        is_summed = node.op in ops("scattering") and node.attrs.get("reduction", "none") != "none"
+        if node.op in _ARITHMETIC or is_summed:
             return f"openvino's {node.op} of {dtype} rounds or saturates where ONNX counts on from the other end"
         if node.op in ops("comparison") and dtype == "int32":
             return f"openvino compares int32 as float32, and {entry.name!r} may hold large numbers"
@@ -107,7 +101,7 @@ def _fits(array: np.ndarray) -> bool:  # type: ignore[type-arg]
 
 
 def is_index(node: Node, number: int) -> bool:
-    """Is this input of the node a size, an axis or an index?"""
+    """True if this input of the node is a size, an axis or an index."""
     return number in _INDEXED.get(node.op or "", ())
 
 

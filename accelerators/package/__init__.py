@@ -1,1 +1,1 @@
-"""Compiled models that travel: written into one file, read back without compiling."""
+"""Export and import of compiled models: one file, read back without compiling."""

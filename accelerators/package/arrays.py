@@ -1,4 +1,4 @@
-"""The arrays of a package: all in one member, each content once, mapped from the file when it is imported."""
+"""The arrays of a package: all in one member, equal ones once, mapped from the file on import."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from partita.accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
-from partita.accelerators.package.container import MemberWriter
-from partita.accelerators.package.errors import PackageError
+from partita.accelerators.package.container import MemberWriter, PackageError
 from partita.graph.types import Array, dtype_name, numpy_dtype
 
 WEIGHTS = "weights"
-"""The member's name, and what the ONNX bodies call the place of their large constants."""
+"""The member's name, which is also the location of large constants in the ONNX bodies."""
 
 Row = tuple[int, str, tuple[int, ...]]
 """Offset in the member, dtype, shape."""
 
 
 class ArrayWriter:
-    """Takes arrays; a content that is there already is found again."""
+    """Writes arrays; equal contents are written once."""
 
     location = WEIGHTS
 
@@ -28,7 +27,7 @@ class ArrayWriter:
         self._known: dict[tuple[int, str], int] = {}
 
     def add(self, array: Array) -> tuple[int, int]:
-        """Add an array and return its offset and length."""
+        """Adds an array and returns its offset and length."""
         key = array.nbytes, array_digest(array)
         if key not in self._known:
             self._member.write(bytes(-(self._member.start + self._member.size) % ALIGNMENT))
@@ -37,7 +36,7 @@ class ArrayWriter:
         return self._known[key], array.nbytes
 
     def row(self, array: Array) -> Row:
-        """The row by which the manifest refers to the array."""
+        """The manifest's row for the array."""
         return self.add(array)[0], dtype_name(array.dtype), array.shape
 
 

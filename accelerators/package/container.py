@@ -1,7 +1,7 @@
 """The file: a zip of stored members, sealed as a whole.
 
-The zip's comment ends the file and is the seal: where the manifest lies, a signature if there is one, and the SHA-256 of
-everything before it. A reader checks the seal first and then goes by the manifest: the zip's own tables serve other tools."""
+The zip's comment ends the file and is the seal: the position of the manifest, an optional signature, and the SHA-256 of
+everything before it. A reader checks the seal first and then uses the manifest: the zip's own tables are for other tools."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from partita.accelerators.package.errors import PackageError
+from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.atomic import replacing
 from partita.accelerators.process.regular import open_regular, others_may_write
 
 FORMAT = 1
-"""The version of the format; a reader knows its own only."""
+"""The version of the format; a reader supports only its own."""
 
 MANIFEST = "manifest.json"
 """The last member."""
@@ -37,8 +37,12 @@ _LENGTH = len("partita-package-0001 manifest=") + 16 + 1 + 16 + len(" hmac=") + 
 _PIECE = 1 << 20
 
 
+class PackageError(AcceleratorError):
+    """An exported model cannot be written, is damaged, or does not fit this machine."""
+
+
 def checked_key(key: Any, where: str) -> bytes | None:
-    """The key as bytes; None if no key is given."""
+    """The key as bytes; None if there is none."""
     if key is None:
         return None
     if not isinstance(key, (bytes, bytearray)):
@@ -50,7 +54,7 @@ def checked_key(key: Any, where: str) -> bytes | None:
 
 
 class PackageWriter:
-    """Writes members one after the other."""
+    """Writes members one after another."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -60,7 +64,7 @@ class PackageWriter:
 
     @contextmanager
     def member(self, name: str) -> Iterator[MemberWriter]:
-        """A member to be written piece by piece."""
+        """A member to be written in pieces."""
         info = zipfile.ZipInfo(name)
         info.external_attr = 0o600 << 16
         with self._zip.open(info, "w", force_zip64=True) as stream:
@@ -69,17 +73,17 @@ class PackageWriter:
         self._members[name] = writer.start, writer.size, writer.digest.hexdigest()
 
     def add(self, name: str, data: bytes) -> str:
-        """A member as a whole; -> its name."""
+        """Writes a whole member; returns its name."""
         with self.member(name) as member:
             member.write(data)
         return name
 
     def abandon(self) -> None:
-        """Write nothing more."""
+        """Stops writing."""
         self._zip.fp = None
 
     def finish(self, manifest: Mapping[str, Any], key: bytes | None) -> None:
-        """Write the manifest and the seal."""
+        """Writes the manifest and the seal."""
         members = dict(self._members)
         self.add(MANIFEST, json.dumps({"format": FORMAT, **manifest, "members": members}, indent=1).encode())
         self._zip.close()
@@ -93,11 +97,11 @@ class PackageWriter:
 
 
 class MemberWriter:
-    """One member as it is being written."""
+    """One member while it is written."""
 
     def __init__(self, write: Callable[[Any], Any], start: int) -> None:
         self.start = start
-        """The offset in the file at which its bytes begin."""
+        """The offset of its bytes in the file."""
         self.size = 0
         """The number of bytes so far."""
         self.digest = hashlib.sha256()
@@ -105,7 +109,7 @@ class MemberWriter:
         self._write = write
 
     def write(self, data: Any) -> None:
-        """Append the data."""
+        """Appends the data."""
         self._write(data)
         self.digest.update(data)
         self.size += len(data)
@@ -113,7 +117,7 @@ class MemberWriter:
 
 @contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[PackageWriter]:
-    """A package to be written, which takes the path's place when it is whole."""
+    """A package to write, which replaces the path when it is complete."""
     with replacing(path) as file:
         writer = PackageWriter(file)
         try:
@@ -124,7 +128,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[PackageWriter]:
 
 
 class Package:
-    """A package whose seal is right, mapped into memory. Changes to the mapping stay in this process."""
+    """A package with a valid seal, mapped into memory. Changes to the mapping stay in this process."""
 
     def __init__(self, path: str | os.PathLike[str], key: bytes | None) -> None:
         self.where = os.fsdecode(path)
@@ -136,7 +140,7 @@ class Package:
         self._end = start
 
     def member(self, name: str) -> memoryview:
-        """The bytes of a member; they are under the seal."""
+        """The bytes of a member, which the seal covers."""
         try:
             start, size, _ = self.manifest["members"][name]
             fits = min(start, size) >= 0 and start + size <= self._end
@@ -151,9 +155,9 @@ _AGAIN = "Copy the file once more, or export the model again"
 
 
 def _opened(path: str, key: bytes | None) -> tuple[memoryview, re.Match[bytes]]:
-    """The file, mapped, and its seal, once that is found to be right.
+    """The mapped file and its seal, after checking the seal.
 
-    It is checked through a small buffer, so that parts which nobody reads afterwards are not kept in memory. A signed file
+    It is checked through a small buffer, so that unused parts are not kept in memory. A signed file
     that others may write to is checked as a copy: they could alter it afterwards.
     """
     try:
@@ -210,13 +214,13 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _signature(key: bytes, file: BinaryIO, end: int) -> bytes:
-    digest = hashlib.sha256(key).digest()  # HMAC takes keys for equal of which one ends with more zero bytes.
+    digest = hashlib.sha256(key).digest()  # HMAC treats keys as equal that differ only in trailing zero bytes
     signature: bytes = _fed(hmac.new(digest, digestmod=hashlib.sha256), file, end).hexdigest().encode()
     return signature
 
 
 def _fed(digest: Any, file: BinaryIO, end: int) -> Any:
-    """The digest of the file up to a place, where it stands again afterwards."""
+    """Feeds the file up to `end` to the digest; the file's position is `end` afterwards."""
     file.seek(0)
     left = end
     while left:

@@ -1,4 +1,4 @@
-"""Writing a compiled model into one file."""
+"""Exports a compiled model to one file."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from partita.graph.words import counted
 def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
     """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
 
-    Each subgraph travels as its device's own form and, unless `bodies` is false, as ONNX too, so that it can be
-    compiled anew where that form does not fit. The ONNX body is always written where it is the device's own form or
-    where sizes are dynamic; kernels for any size travel beside it. With a `key` the file is signed (HMAC-SHA256).
+    Each subgraph is written in its device's own form and, unless `bodies` is false, as ONNX too, so that it can be
+    compiled again if that form does not fit. The ONNX body is always written if it is the device's own form or
+    if sizes are dynamic; kernels for any size are written too. With a `key` the file is signed (HMAC-SHA256).
     """
     key = checked_key(key, "export")
     with writing(path) as package:
@@ -56,7 +56,7 @@ class _Exporting:
         """The row of each compiled subgraph, by its identity."""
 
     def run(self) -> None:
-        """Make all members but the arrays, which go straight into the file."""
+        """Creates all members but the arrays, which are written directly to the file."""
         calls = {}
         for node, unit in zip([n for n in self.model.graph.nodes if n.is_op], self.model.units, strict=True):
             if id(unit.compiled) not in self.numbers:
@@ -67,7 +67,7 @@ class _Exporting:
         self.members[MEMBER] = json.dumps(self.model.report.to_dict(), default=str).encode()
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest, which tells the importer all that it needs."""
+        """The manifest with everything that the importer needs."""
         properties = self.model.properties
         return {
             "model": properties.name,
@@ -99,14 +99,14 @@ class _Exporting:
         }
 
     def any_size(self, unit: Unit, compiled: SpecializedSubgraph, number: int) -> dict[str, Any] | None:
-        """The kernels for any size, which are made ready from the body and need not be compiled again."""
+        """The kernels for any size, which are applied to the body on import and need not be compiled again."""
         if compiled.any_size is None or unit.device.accelerator.travels_as_body:
             return None
         kernels = compiled.any_size.compiled
         try:
             code = bytes(kernels.export())
         except NotSupported:
-            return None  # The body travels, and is compiled where it arrives.
+            return None  # the body is exported, and compiled on import
         weights = [self.arrays.row(array) for array in self.weights(unit, kernels)]
         return {"code": self.member(f"code/{number}", code), "weights": weights}
 
@@ -134,7 +134,7 @@ class _Exporting:
 
 
 def _travelling(accelerator: Accelerator, config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The configuration that may travel: the values of keys that name no files, as JSON has them."""
+    """The part of the configuration that is exported: the values of keys that name no files, as JSON."""
     written = {}
     for name, key in accelerator.keys().items():
         if name not in config or key.names_files:
@@ -153,7 +153,7 @@ def _travelling(accelerator: Accelerator, config: Mapping[str, Any], where: str)
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it; TypeError if it has none."""
+    """The value as JSON; TypeError if it has no such form."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (str, int, float, bool)):

@@ -1,4 +1,4 @@
-"""The report of an imported model: how it was made, and what happened at import."""
+"""The report of an imported model: the exporter's, and notes on the import."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.package.container import Package
-from partita.accelerators.package.errors import PackageError
+from partita.accelerators.package.container import Package, PackageError
 from partita.accelerators.placement.placement import NoSuchNode
 from partita.accelerators.process.json_form import form_error
 from partita.graph.errors import did_you_mean
@@ -24,11 +23,11 @@ _FORM = {
     "placement": {"devices": [str], "nodes": {str: str}, "refusals": {str: {str: str}}},
     "notes": [str],
 }
-"""The part of a report that is read again; the rest is handed on as it is."""
+"""The checked part of a report; the rest is passed on unchanged."""
 
 
 def read_report(package: Package) -> dict[str, Any]:
-    """The exporter's report; PackageError unless it has the form that is read here."""
+    """The exporter's report; PackageError if its form is invalid."""
     try:
         data = json.loads(bytes(package.member(MEMBER)))
         wrong = form_error(data, _FORM)
@@ -42,12 +41,12 @@ def read_report(package: Package) -> dict[str, Any]:
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class ImportedReport:
-    """`model.report` of an imported model: the words of the exporter's report."""
+    """`model.report` of an imported model, from the exporter's report."""
 
     data: Mapping[str, Any]
     """The exporter's compile report as plain data, as `read_report` returns it."""
     notes: tuple[str, ...] = ()
-    """Notes about the import: which subgraphs were compiled anew, and why."""
+    """Notes on the import: which subgraphs were compiled again, and why."""
 
     def why(self, node: str) -> str:
         """The device of the node, and why it is not on the preferred devices."""

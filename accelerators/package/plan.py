@@ -1,4 +1,4 @@
-"""The graph around the subgraphs, as it travels: each call is a node that says the number of its compiled subgraph."""
+"""The exported graph around the subgraphs: each call is a node with the number of its compiled subgraph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partita.passes.symbols import merged
 
 
 def plan_of(graph: Graph, numbers: Mapping[Node, int]) -> Graph:
-    """The graph of a compiled model with numbers in the places of bodies."""
+    """The graph of a compiled model with numbers in place of bodies."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         if node not in numbers:
@@ -29,8 +29,8 @@ def plan_of(graph: Graph, numbers: Mapping[Node, int]) -> Graph:
 
 
 def graph_of(plan: Graph, bodies: Mapping[int, Graph]) -> tuple[Graph, dict[str, int]]:
-    """The graph of a compiled model again, and by call name the number of its subgraph; an error where a body has other inputs or
-    outputs than its call."""
+    """The restored graph of a compiled model, and the number of each call's subgraph by call name; an error if a body has other
+    inputs or outputs than its call."""
     numbers: dict[str, int] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -48,7 +48,7 @@ def graph_of(plan: Graph, bodies: Mapping[int, Graph]) -> tuple[Graph, dict[str,
 
 
 def _require_fit(call: Node, body: Graph) -> None:
-    """TypeMismatch if the types of the call contradict those of its body; unknown types and sizes contradict nothing."""
+    """Raises TypeMismatch if the types of the call contradict those of its body; unknown types and sizes contradict nothing."""
     sides = {
         "input": ([None if entry is None else entry.type for entry in call.inputs], [node[0].type for node in body.inputs]),
         "output": (call.output_types, [entry.type for entry in body.outputs]),

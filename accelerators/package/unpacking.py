@@ -1,4 +1,4 @@
-"""A compiled model from a file."""
+"""Imports a compiled model from a file."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from partita.accelerators.interface.device_list import Device, parse_devices
 from partita.accelerators.interface.settings import read_config, settings_of_file
 from partita.accelerators.isolation import in_its_place
 from partita.accelerators.package.arrays import WEIGHTS, read_array
-from partita.accelerators.package.container import Package, checked_key
-from partita.accelerators.package.errors import PackageError
+from partita.accelerators.package.container import Package, PackageError, checked_key
 from partita.accelerators.package.imported_report import ImportedReport, read_report
 from partita.accelerators.package.plan import graph_of
 from partita.accelerators.running.compiled_model import CompiledModel
@@ -34,7 +33,7 @@ Row = Mapping[str, Any]
 def import_package(
     path: str | os.PathLike[str], key: bytes | None, config: Mapping[str, Any] | None, recompile: bool | str | Sequence[str]
 ) -> CompiledModel:
-    """Do what `import_model` promises."""
+    """Implements `import_model`."""
     package = Package(path, checked_key(key, os.fsdecode(path)))
     try:
         model = _Importing(package, config, recompile).run()
@@ -67,10 +66,10 @@ class _Importing:
         self.notes: list[str] = []
         self.misfits: list[str] = []
         self.taken: set[str] = set()
-        """The subgraphs whose kernels for any size are those of the package."""
+        """The subgraphs that use the package's kernels for any size."""
 
     def run(self) -> CompiledModel:
-        """All subgraphs, and the graph around them."""
+        """Imports all subgraphs, and the graph around them."""
         devices = self.devices()
         values = self.configured([device for device in devices if device is not None])
         imported = [self.unit(row, device, values) for row, device in zip(self.rows, devices, strict=True)]
@@ -87,7 +86,7 @@ class _Importing:
         return CompiledModel(graph, units, report, settings, (), measured, lambda: self.measuring(units, numbers))
 
     def measuring(self, units: Mapping[str, Unit], numbers: Mapping[str, int]) -> dict[str, Unit]:
-        """The same subgraphs, to be measured; those that the device cannot measure as they are, imported once more."""
+        """The same subgraphs for measuring; those that the device cannot measure directly are imported again."""
 
         def again(unit: Unit, config: Mapping[str, Any]) -> Unit:
             return self.imported(self.rows[numbers[unit.name]], unit.device, unit.body, config, recompiled=unit.recompiled)
@@ -95,7 +94,7 @@ class _Importing:
         return measured_units(units, again)
 
     def devices(self) -> list[Device | None]:
-        """The device of each subgraph; None where this machine does not have it."""
+        """The device of each subgraph; None if this machine does not have it."""
         device_of: dict[str, Device | None] = {}
         for row in self.rows:
             label = row["device"]
@@ -110,13 +109,11 @@ class _Importing:
         return [device_of[row["device"]] for row in self.rows]
 
     def others(self) -> tuple[Device, ...] | None:
-        """The devices to compile anew for; None if the caller named none."""
+        """The devices to compile for again; None if the caller named none."""
         return None if isinstance(self.recompile, bool) else parse_devices(self.recompile)
 
     def configured(self, devices: Sequence[Device]) -> dict[str, dict[str, Any]]:
-        """For each device label a value for each key: the one that the caller gives, or else the one that the model
-        was compiled with.
-        """
+        """For each device label a value for each key: the caller's, or else the one that the model was compiled with."""
         every = {device.label: device for device in [*devices, *(self.others() or ())]}
         given = read_config(self.config, list(every.values()))
         config = {label: dict(values) for label, values in given.by_device.items()}
@@ -128,7 +125,7 @@ class _Importing:
         return config
 
     def stated(self, row: Row, device: Device) -> dict[str, Any]:
-        """The configuration that the file gives a subgraph, checked. A file names no files: see docs/deploy.md."""
+        """The checked configuration of a subgraph in the file. A file may not name files: see docs/deploy.md."""
         keys, where = device.accelerator.keys(), f"{self.package.where}, subgraph {row['name']!r}"
         for name in row["config"]:
             if name in keys and keys[name].names_files:
@@ -143,7 +140,7 @@ class _Importing:
             raise PackageError(error.cause, where=where, remedy="Export the model again") from error
 
     def unit(self, row: Row, device: Device | None, values: Mapping[str, Mapping[str, Any]]) -> Unit | None:
-        """The unit of one subgraph; None if its form does not fit here, which is noted."""
+        """The unit of one subgraph; None, with a note, if its form does not fit here."""
         body = self.onnx(row["body"])
         has_code = row["code"] is not None or row.get("any_size") is not None
         if has_code and device is not None and device.accelerator.travels_as_body:
@@ -170,7 +167,7 @@ class _Importing:
         return self.anew(row, body, self.others() or (device,), values, differs)
 
     def imported(self, row: Row, device: Device, body: Graph, config: Mapping[str, Any], recompiled: bool = False) -> Unit:
-        """The subgraph in its device's own form."""
+        """Imports the subgraph in its device's own form."""
         if row["code"] is None or recompiled:
             stand_ins = self.stand_ins(device, config)
             kept = nothing_kept if recompiled else partial(self.for_any_size, row, device, config=config)
@@ -179,7 +176,7 @@ class _Importing:
         return Unit(row["name"], device, body, self.read(row, device, body, config), 0.0, config, identity=row["identity"])
 
     def read(self, stored: Row, device: Device, body: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """The compiled form of a body, from its code and weights."""
+        """Imports a compiled body from its code and weights."""
         weights = tuple([read_array(self.arrays, item, self.package.where) for item in stored["weights"]])
         member = self.package.member(stored["code"])
         code: Any = member if device.accelerator.reads_views else bytes(member)
@@ -188,7 +185,7 @@ class _Importing:
         return compiled
 
     def for_any_size(self, row: Row, device: Device, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph | None:
-        """The kernels for any size, for a graph that was made ready for them; None where the package has none that fit here."""
+        """The kernels for any size, for a prepared graph; None if the package has none that fit here."""
         stored = row.get("any_size")
         if stored is None or device.accelerator.misfit(row["identity"], config) is not None:
             return None
@@ -201,7 +198,7 @@ class _Importing:
         return kernels
 
     def stand_ins(self, device: Device, config: Mapping[str, Any]) -> list[tuple[Device, Mapping[str, Any]]]:
-        """The stand-ins for a device that compiles each size: the model's devices that are here and take any size."""
+        """The stand-ins for a device that compiles each size: the model's available devices that take any size."""
         others: list[tuple[Device, Mapping[str, Any]]] = []
         for label in () if device.accelerator.dynamic_shapes else self.report["placement"]["devices"]:
             with contextlib.suppress(AcceleratorError):
@@ -213,7 +210,7 @@ class _Importing:
     def anew(
         self, row: Row, body: Graph, devices: Sequence[Device], values: Mapping[str, Mapping[str, Any]], why: str
     ) -> Unit | None:
-        """The subgraph compiled from its body, on the first of these devices that takes all of it."""
+        """Compiles the subgraph from its body, on the first of these devices that takes all of it."""
         if not row["whole"]:
             self.misfits.append(f"subgraph {row['name']!r} cannot be compiled anew ({why}): it was exported without its body")
             return None

@@ -1,1 +1,1 @@
-"""Who runs what: each device's answers, the user's rules, and the device of each node."""
+"""Placement: each device's answers, the user's rules, and the device of each node."""

@@ -1,4 +1,4 @@
-"""Ops of constants alone, which are computed while compiling unless their device takes them into a subgraph with other ops."""
+"""Ops with only constant inputs, folded while compiling unless their device takes them into a subgraph with other ops."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from partita.passes import apply_pass
 from partita.passes.fold_constants import ops_of_constants
 
 LIMIT = 1 << 30
-"""An op whose outputs take more bytes stays an op."""
+"""Maximum size in bytes of the outputs of a folded op."""
 
 FACTOR = 8
-"""An op whose outputs take more bytes than this times what it reads, and a mebibyte, stays an op: weights of four bits, a
-byte each in memory, become float64 at most."""
+"""Maximum ratio of the size of a folded op's outputs to that of its inputs, above a mebibyte. 4-bit weights, which take a
+byte each in memory, may so become float64."""
 
 
 def computable(graph: Graph, names: Collection[str]) -> frozenset[str]:
@@ -29,8 +29,8 @@ def computable(graph: Graph, names: Collection[str]) -> frozenset[str]:
 
 
 def with_constants_computed(graph: Graph, placement: Placement) -> Graph:
-    """The placed graph with constants in the place of ops of constants alone that no other op of their device reads.
-    `placement.computed` gets their names."""
+    """The placed graph with those ops folded that read only constants and that no other op of their device reads.
+    Their names are added to `placement.computed`."""
     alone = _left_alone(graph, placement)
     if not alone:
         return graph
@@ -49,8 +49,8 @@ def _gone(folded: Graph, names: Collection[str]) -> frozenset[str]:
 
 
 def _left_alone(graph: Graph, placement: Placement) -> list[Node]:
-    """The ops of constants alone that their device refuses, or that make no output and that it would not run together with an op
-    that reads more, and those that these read. Linear."""
+    """The ops with only constant inputs that their device refuses, or that make no output and that it would not run together with
+    an op that reads more, and the ops that these read. Linear."""
     ops = ops_of_constants(graph)
     if not ops:
         return []
@@ -69,7 +69,7 @@ def _left_alone(graph: Graph, placement: Placement) -> list[Node]:
 
 
 def _with_what_they_read(ops: Sequence[Node]) -> list[Node]:
-    """The ops and, in turn, the ops that they read."""
+    """The ops and, transitively, the ops that they read."""
     reached = dict.fromkeys(ops)
     waiting = list(ops)
     while waiting:

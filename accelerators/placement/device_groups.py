@@ -1,4 +1,4 @@
-"""The groups of all devices at once, each device's own property obeyed: its hooks, its limits, its pre- and post-partition."""
+"""Groups the ops of all devices at once by each device's own property: its hooks, its limits, its pre- and post-partition."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from partita.partition.plans import Outside
 
 
 class DeviceGroups(AffinityProperty):
-    """Nodes of equal affinity go together; each device's property makes its calls, or gives the nodes back."""
+    """Groups nodes of equal affinity; each device's property creates its calls, or rejects the nodes."""
 
     def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
-        """The selector of each device; what the device supports was asked before."""
+        """Calls the `pre_partition` of each device's own property; the default one is skipped, since its query is done."""
         for own in self.properties.values():
             if type(own).pre_partition is not DeviceProperty.pre_partition:
                 own.pre_partition(graph, options)
 
     def post_partition(self, graph: Graph) -> None:
-        """Call the `post_partition` of each device's own property."""
+        """Calls the `post_partition` of each device's own property."""
         for own in self.properties.values():
             own.post_partition(graph)
 
 
 def given_back_because(outside: Outside, own: SubgraphProperty | None) -> str:
-    """Why a device's property, or an option of the user's (`own` is None), left an op that the device supports."""
+    """The reason why a device's property, or a user option (`own` is None), rejected an op that the device supports."""
     text = outside.text.removesuffix(f", by {DeviceGroups.name!r}")
     if text.startswith(f"{outside.node!r} was "):
         text = f"it was {text.removeprefix(f'{outside.node!r} was ')}"

@@ -1,4 +1,4 @@
-"""Placement: which device runs which node, why the preferred ones do not, and the means to change it."""
+"""Placement: the device of each node, why the preferred ones do not run it, and means to change it."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Placement(MutableMapping[str, str]):
         computed: frozenset[str] = frozenset(),
     ) -> None:
         self.graph = table.graph
-        """The graph that was asked about, with types, and without the calls in `inlined`."""
+        """The typed graph of the query, without the calls in `inlined`."""
         self.inlined = tuple(name for names in rounds for name in names)
-        """The calls that no device takes whole, the last resort apart: their bodies' nodes are placed one by one."""
+        """The calls that no device except the last resort takes whole: the nodes of their bodies are placed individually."""
         self.notes = tuple(notes)
         """Notes on the calls that were inlined or kept whole, and on the device that decided it."""
         self.computed = computed
-        """The ops of constants alone that are computed while compiling. They are listed, and need no device."""
+        """The ops with only constant inputs that are folded while compiling. They are listed, and need no device."""
         self._rounds = tuple(map(tuple, rounds))
         self._table = table
         self._devices = tuple(devices)
@@ -65,12 +65,12 @@ class Placement(MutableMapping[str, str]):
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices asked, the preferred one first."""
+        """The requested devices, the preferred one first."""
         return tuple(device.label for device in self._devices)
 
     @property
     def ops(self) -> int:
-        """The number of ops that run on devices, those in a call counted one by one."""
+        """The number of ops that run on devices, counting those inside calls."""
         return sum(len(self._ops_of(self.graph[name])) for name in self._where if name not in self.computed)
 
     @property
@@ -81,7 +81,7 @@ class Placement(MutableMapping[str, str]):
     @property
     def unsupported(self) -> dict[str, dict[str, str]]:
         """The ops that no device runs (of `query(partial=True)`), each with every device's reason. They are not listed, and
-        `apply` gives them no device; assigning one forces it onto that."""
+        `apply` gives them no device; assigning one forces the op onto it."""
         names = [name for name in self._homeless if name not in self._where]
         return {name: {label: self._reason(name, label) for label in self.devices} for name in names}
 
@@ -106,7 +106,7 @@ class Placement(MutableMapping[str, str]):
         return len(self._where)
 
     def refusals(self, name: str) -> dict[str, str]:
-        """Why each device that is preferred to the node's own does not run it."""
+        """The reason why each device that is preferred to the node's own does not run it."""
         label = None if name in self._homeless and name not in self._where else self[name]
         reasons: dict[str, str] = {}
         for preferred in self.devices:
@@ -120,7 +120,7 @@ class Placement(MutableMapping[str, str]):
         return rule or self._table.refusals(device).get(name) or self._by_hand.get(name) or "it would run it"
 
     def why(self, name: str) -> str:
-        """The device of the node, and why it is not on the devices that come before."""
+        """The device of the node, and why it is not on the preferred devices."""
         refused = self.refusals(name)
         node = self.graph[name]
         label = self._where.get(name)
@@ -134,16 +134,16 @@ class Placement(MutableMapping[str, str]):
         return "\n".join([head, *(f"  not on {device}: {reason}" for device, reason in refused.items())])
 
     def is_refused(self, name: str) -> bool:
-        """True if the node's own device does not run it: it is computed while compiling, or was forced."""
+        """True if the node's own device does not run it: it is folded while compiling, or was forced."""
         return name in self._where and name in self._table.refusals(self._where[name])
 
     def has_other(self, name: str, label: str) -> bool:
-        """True if a device after this one runs the node."""
+        """True if a later device runs the node."""
         labels = [device.label for device in self._devices]
         return choose(name, self._devices[labels.index(label) + 1 :], self._table, self._rules) is not None
 
     def move(self, names: Sequence[str], away_from: str, reason: str) -> dict[str, str]:
-        """Place these nodes anew, since their device failed; -> their new devices, or NotSupported if some node has none."""
+        """Moves these nodes, since their device failed; returns their new devices. NotSupported if some node has none."""
         self._table.refuse(away_from, names, reason)
         choices = {name: choose(name, self._devices, self._table, self._rules) for name in names}
         nowhere = [self.graph[name] for name, label in choices.items() if label is None]
@@ -156,7 +156,7 @@ class Placement(MutableMapping[str, str]):
         return moved
 
     def apply(self, graph: Graph) -> Graph:
-        """The graph, its op nodes copied, each with its device as affinity. Linear."""
+        """The graph with copied op nodes, each with its device as affinity. Linear."""
         graph = without_calls(graph, self._rounds)
         missing = [name for name in self._where if name not in graph]
         if missing:
@@ -176,7 +176,7 @@ class Placement(MutableMapping[str, str]):
         return rewrite(graph, visit)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data; refusals of those nodes that are not on the first device."""
+        """Everything as plain data, including refusals of nodes that are not on the first device."""
         refused = {name: self.refusals(name) for name in self}
         unsupported = self.unsupported
         return {
@@ -190,7 +190,7 @@ class Placement(MutableMapping[str, str]):
         }
 
     def to_table(self, most: int = 12) -> Table:
-        """How many ops each device has, and what the preferred devices refused, for a terminal, by rich."""
+        """The number of ops of each device, and the refusals of preferred devices, as a rich table for a terminal."""
         from rich.table import Table
         from rich.text import Text
 
@@ -234,7 +234,7 @@ class Placement(MutableMapping[str, str]):
         return "\n".join([*lines, *(f"  {note}" for note in first_of(self.notes))])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows."""
+        """The representation for notebooks."""
         from partita.accelerators.showing.notebook import placement_html  # upward: notebooks ask for a method
         from partita.graph.pictures.html import bundle
 
@@ -253,7 +253,7 @@ class Placement(MutableMapping[str, str]):
 
     @staticmethod
     def _ops_of(node: Node) -> list[str]:
-        """The ops that run as this node: those of its body, where a partition made it a call."""
+        """The ops that run as this node: those of its body, if a partition made the call."""
         if not is_made_call(node) or node.subgraph is None:
             return [node.op or ""]
         return [inner.op or "" for inner in node.subgraph.nodes if inner.is_op]
@@ -274,7 +274,7 @@ class Placement(MutableMapping[str, str]):
         return NoSuchNode(f"there is no op node {name!r}", where="placement", remedy=remedy)
 
     def _holder_of(self, name: str) -> Node | None:
-        """The placed node in whose bodies there is an op of this name, at whatever depth."""
+        """The placed node whose bodies contain an op of this name, at any depth."""
         for placed in self._where:
             node = self.graph[placed]
             if any(name in inner for body in bodies_of(node) for inner in graphs_in(body)):

@@ -1,4 +1,4 @@
-"""Finds a device for each node: by priority, after what is pinned, forbidden, or placed by hand."""
+"""Finds a device for each node: by priority, after pinned, forbidden and manually placed nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def query(
     forbid: Forbid | None = None,
     partial: bool = False,
 ) -> Placement:
-    """Where HETERO would place each op: on the first of the devices that runs it. Affinities of the graph play no part.
+    """The placement of each op by HETERO: on the first of the devices that runs it. Affinities of the graph are ignored.
 
     An op that no device runs is an error; with `partial` it has no device, and is in `placement.unsupported`, with the reasons.
 
@@ -58,11 +58,11 @@ def place(
     partial: bool = False,
     removed: Mapping[str, str] = MappingProxyType({}),
 ) -> Placement:
-    """The placement of a graph with types; `fixed` gives the devices of nodes that have theirs already, `by_device` the
-    configurations, `removed` the nodes that the user's graph had, each with the reason why this one has not.
+    """The placement of a typed graph; `fixed` has the devices of nodes that are placed already, `by_device` the configurations,
+    `removed` the nodes of the user's graph that this one lacks, each with the reason.
 
-    A call goes whole to the first device, the last resort apart, that takes all that is inside. One that none takes is inlined,
-    unless it insists on one piece, or only the last resort is asked."""
+    A call is placed whole on the first device, except the last resort, that takes all of its contents. One that none takes is
+    inlined, unless it must stay in one piece, or the last resort is the only device."""
     fixed = fixed or {}
     calls = _Calls(devices, fixed)
     while True:
@@ -81,7 +81,7 @@ def place(
             else:
                 where[node.name] = label
     computed = computable(graph, {node.name for node in refused}) if refused else frozenset()
-    if computed:  # They belong to no device in truth, and are gone before one is asked to compile.
+    if computed:  # they belong to no device in fact, and are gone before one compiles
         refused = [node for node in refused if node.name not in computed]
         where = {**where, **dict.fromkeys(computed, devices[0].label)}
         where = {node.name: where[node.name] for node in graph.nodes if node.name in where}
@@ -101,18 +101,18 @@ class _Calls:
     def __init__(self, devices: Sequence[Device], fixed: Mapping[str, str]) -> None:
         self.devices = devices
         self.preferred = [device for device in devices if not device.accelerator.last_resort] or list(devices)
-        """The devices that a call goes to whole: all but the last resort, if there is another."""
+        """The devices that a call is placed on whole: all but the last resort, if there is another."""
         self.fixed = fixed
         self.rounds: list[list[str]] = []
-        """The calls that were inlined, outer ones before those that came out of them."""
+        """The inlined calls, outer ones before those that came out of them."""
         self.names: set[str] = set()
         """The names of these nodes."""
         self.notes: list[str] = []
-        """Why each of them was."""
+        """The reason for each of them."""
         self._forbidden: dict[str, dict[str, str]] = {}
 
     def extended(self, rules: Rules) -> Rules:
-        """The rules, those that forbid a call a device holding for the ops that came out of it."""
+        """The rules, with those that forbid a call a device extended to the ops that came out of it."""
         forbidden = {name: dict(by_device) for name, by_device in rules.forbidden.items()}
         for name, by_device in self._forbidden.items():
             forbidden[name] = {**by_device, **forbidden.get(name, {})}
@@ -147,7 +147,7 @@ class _Calls:
         return with_missing_types(without_calls(graph, [names]))
 
     def kept_whole(self, graph: Graph, where: Mapping[str, str], table: SupportTable, rules: Rules) -> list[str]:
-        """A note on each call that would have been inlined, had it not insisted on one piece."""
+        """A note on each call that would have been inlined, but must stay in one piece."""
         labels = {device.label for device in self.preferred}
         by_hand = any(node.name in self.fixed for node in graph.nodes if node.is_op and not is_made_call(node))
         notes = []
@@ -172,7 +172,7 @@ def _refusals(name: str, devices: Sequence[Device], table: SupportTable, rules: 
 
 
 def _check_forced(placement: Placement, table: SupportTable, rules: Rules, fixed: Mapping[str, str]) -> None:
-    """Check that the nodes which the user forces onto a device run there."""
+    """Checks that the nodes that the user forces onto a device run there."""
     for name in (*rules.pinned, *fixed):
         label = placement.get(name)
         reason = table.refusals(label).get(name) if label is not None else None
@@ -186,14 +186,14 @@ def _check_forced(placement: Placement, table: SupportTable, rules: Rules, fixed
 
 
 def checked_graph(graph: Graph, where: str) -> Graph:
-    """The argument, if it is a graph."""
+    """The argument, if it is a graph; else an error."""
     if not isinstance(graph, Graph):
         raise AcceleratorError(f"{type(graph).__name__} is no Graph", where=where, remedy="Read a model with load(...) first")
     return graph
 
 
 def _checked_types(graph: Graph) -> Graph:
-    """The typed graph, with inferred types in the place of declared ones that they contradict."""
+    """The typed graph, with declared types replaced where inferred ones contradict them."""
     if isinstance(graph.attrs.get("shape"), TypeView):
         return graph
     return infer(graph, strict=False, check_declared=False, check_fits=True)

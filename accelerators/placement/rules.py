@@ -25,17 +25,17 @@ Forbid = Mapping[str, "str | Sequence[str]"]
 
 @attrs.frozen(slots=True)
 class Rules:
-    """The user's word on single nodes."""
+    """The user's rules for single nodes."""
 
     pinned: Mapping[str, tuple[str, str]]
-    """For each node name, the device that must run the node, and the rule that says so."""
+    """For each node name, the device that must run the node, and the rule."""
     forbidden: Mapping[str, Mapping[str, str]]
-    """For each node name, the devices that must not run the node, each with the rule that says so."""
+    """For each node name, the devices that must not run the node, each with the rule."""
     inside: Mapping[str, Mapping[str, str]] = attrs.Factory(dict)
     """For each call name, the devices that must not run the call whole, each with the rule about an op inside."""
 
     def against(self, name: str, label: str) -> str | None:
-        """The rule by which the device must not run the node."""
+        """The rule that forbids the device to run the node."""
         return self.forbidden.get(name, {}).get(label) or self.inside.get(name, {}).get(label)
 
 
@@ -47,9 +47,9 @@ def resolve_rules(
     inlined: Collection[str] = (),
     removed: Mapping[str, str] = MappingProxyType({}),
 ) -> Rules:
-    """The rules applied to the graph's ops, and to those inside its calls. One that means no node, or two devices for one node,
-    are errors; one that means a call which was `inlined` is none. `removed` are nodes that the user's graph had, each with the
-    reason why this one has not."""
+    """The rules for the graph's ops, and those inside its calls. A rule that matches no node, and two devices for one node,
+    are errors; a rule that matches an `inlined` call is not. `removed` are nodes of the user's graph that this one lacks, each
+    with the reason."""
     held = _held(graph) if pin or forbid else {}
     known = {*inlined, *(name for ops in held.values() for name, _ in ops)}
     inside: dict[str, dict[str, str]] = {}
@@ -87,7 +87,7 @@ Held = dict[str, list[tuple[str, str]]]
 
 
 def _held(graph: Graph) -> Held:
-    """The ops that each call of the graph holds; those of shared bodies are listed once."""
+    """The ops inside each call of the graph; those of shared bodies are listed once."""
     by_body: dict[int, list[tuple[str, str]]] = {}
     held: Held = {}
     for node in graph.nodes:
@@ -101,7 +101,7 @@ def _held(graph: Graph) -> Held:
 
 
 def _within(held: Held, key: str) -> Iterator[tuple[str, str]]:
-    """The calls that hold an op that the rule means, each with the first such op."""
+    """The calls that contain an op that the rule matches, each with the first such op."""
     ops = {title for listed in held.values() for _, title in listed}
     fits = re.compile(key).fullmatch if key not in ops else None
     for call, listed in held.items():
@@ -144,7 +144,7 @@ def _matching(
 
 
 def _is_known_op(graph: Graph, key: str) -> bool:
-    """An op that the graph happens not to hold may be forbidden all the same."""
+    """True for an op of ONNX: forbidding one that the graph does not contain is valid."""
     from partita.graph.ops import spec_of
 
     domain, _, op = key.rpartition("::")

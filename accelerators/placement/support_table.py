@@ -1,4 +1,4 @@
-"""The answers of several devices about each op of a graph, asked for when needed, and once."""
+"""The answers of several devices about each op of a graph, queried once when needed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from partita.graph.build import is_made_call
 from partita.graph.graph import Graph
 
 Refusals = Mapping[str, str]
-"""The reason why a device does not run an op, by node name; ops that it runs are not in it."""
+"""The reason why a device does not run an op, by node name; ops that it runs are absent."""
 
 
 class SupportTable:
-    """The answers of the devices for one graph under one configuration, affinities aside."""
+    """The answers of the devices for one graph and configuration, ignoring affinities."""
 
     def __init__(self, graph: Graph, devices: Sequence[Device], by_device: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self.graph = graph
@@ -34,16 +34,16 @@ class SupportTable:
         return self._refusals[label]
 
     def refuse(self, label: str, names: Sequence[str], reason: str) -> None:
-        """Note that the device refuses these ops from now on: it took them and then failed, or its property gave them back."""
+        """Records that the device refuses these ops from now on: it failed on them, or its property rejected them."""
         self.refusals(label)
         self._refusals[label].update(dict.fromkeys(names, reason))
 
 
 def ask(device: Device, graph: Graph, config: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Ask the device which ops of the graph it refuses, and why.
+    """Queries the device for the ops of the graph that it refuses, and why.
 
-    A call that a partition made is compiled alone: where a device with a `query` of its own does not know it as an op, its body
-    is asked about."""
+    A call that a partition made is compiled alone: if a device with its own `query` does not support it as an op, its body
+    is queried."""
     where = f"query of device {device.label!r}"
     accelerator = in_its_place(device.accelerator, config or {}).configured(config or {})
     answers = _answers(accelerator, graph, where)

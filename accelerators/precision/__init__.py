@@ -1,1 +1,1 @@
-"""Lower precision, op by op: which numbers activations take, the graph in other precisions, and the plan that says which."""
+"""Lower precision per op: ranges of activations, the graph in other precisions, and the plan of precisions."""

@@ -1,4 +1,4 @@
-"""From the numbers that values take on given inputs to the range that their integers cover."""
+"""Calibrates the integer range of each value from the elements seen on given inputs."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import numpy as np
 from partita.graph.types import Array
 
 Range = tuple[float, float]
-"""The least and the largest number that is told apart; zero lies between them."""
+"""The smallest and largest representable value; zero is between them."""
 
 Seen = Callable[[], Iterable[Mapping[str, Array]]]
-"""The values by name, once for each of the inputs that are given."""
+"""Yields the values by name, once for each input."""
 
 METHODS = ("minmax", "percentile", "entropy")
-"""`minmax` covers every number that was seen, `percentile` all but one in ten thousand, and `entropy` what keeps most of the
-distribution, as TensorRT chooses it."""
+"""`minmax` covers every element that was seen, `percentile` all but one in ten thousand, and `entropy` the range that preserves
+the distribution best, as in TensorRT."""
 
 PERCENT = 99.99
 
 BINS = 2048
-"""Pieces that the sizes of a value's numbers are counted in."""
+"""Number of histogram bins of magnitudes."""
 
 LEVELS = 128
-"""Sizes that a byte with a sign can tell apart."""
+"""Number of magnitudes of a signed byte."""
 
 STRIDE = 16
-"""Thresholds are tried at every so manieth piece."""
+"""Step in bins between thresholds that are tried."""
 
 ROOM = 1.25
-"""The factor by which the range of the calibration inputs is widened: numbers of others beyond it would be cut off."""
+"""The factor by which the range of the calibration inputs is widened, since other inputs would be clipped to it."""
 
 
 def calibrated(seen: Seen, method: str = "minmax") -> dict[str, Range]:
-    """The range of each value. The values are looked at once, or twice where their distribution counts."""
+    """The range of each value. The values are read once, or twice if their distribution is needed."""
     widest: dict[str, Range] = {}
     for values in seen():
         for name, array in values.items():
@@ -60,20 +60,20 @@ def _size(bounds: Range) -> float:
 
 
 def _within(bounds: Range, part: float) -> Range:
-    """The range up to a part of its size, on either side."""
+    """The range clipped to a fraction of its magnitude on either side."""
     most = _size(bounds) * part
     return max(bounds[0], -most), min(bounds[1], most)
 
 
 def _by_percentile(counts: Array) -> int:
-    """The pieces that hold all but few of the numbers."""
+    """The number of bins that hold PERCENT of the elements."""
     total = np.cumsum(counts)
     return int(np.searchsorted(total, total[-1] * PERCENT / 100)) + 1
 
 
 def _by_entropy(counts: Array) -> int:
-    """The pieces whose distribution loses least when it is told apart in as many levels as a byte has: the least divergence of
-    Kullback and Leibler."""
+    """The number of bins whose distribution loses least if rounded to as many levels as a byte has: the minimum Kullback-Leibler
+    divergence."""
     best, least = BINS, np.inf
     for pieces in range(LEVELS, BINS + 1, STRIDE):
         kept = counts[:pieces].astype(np.float64)
@@ -90,7 +90,7 @@ def _by_entropy(counts: Array) -> int:
 
 
 def _in_levels(counts: Array) -> Array:
-    """The counts as they look after rounding to levels: each level's numbers spread over those of its pieces that have any."""
+    """The counts after rounding to levels: each level's count is spread over its non-empty bins."""
     level = np.arange(len(counts)) * LEVELS // len(counts)
     some = counts > 0
     total, pieces = np.bincount(level, counts, LEVELS), np.bincount(level, some, LEVELS)

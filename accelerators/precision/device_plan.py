@@ -1,4 +1,4 @@
-"""The part of a plan that says on which device each op runs, how long it took on each, and which devices refused it."""
+"""The part of a plan about devices: each op's device, its time on each device, and the devices that refused it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Times = Mapping[str, Mapping[str, float]]
 """For each device the microseconds of an op, by precision."""
 
 CONVERTING = ops("quantizing") | {"Cast"}
-"""The ops that lowering adds: each runs wherever a device takes it, if its neighbour's device does not."""
+"""The ops that lowering adds: each runs on any device that supports it, if its neighbour's device does not."""
 
 
 @attrs.define(slots=True)
@@ -34,25 +34,25 @@ class DevicePlan:
     """The device of each op."""
 
     devices: tuple[str, ...]
-    """The devices that were asked for, the preferred one first."""
+    """The requested devices, the preferred one first."""
     placement: dict[str, str]
     """The device of each op, by name."""
     times: Mapping[str, Times]
-    """What each op took on each device that ran it, by name."""
+    """The time of each op on each device that ran it, by name."""
     refusals: Mapping[str, Mapping[str, str]]
-    """Why devices do not run an op in float32, by the op's name and by device."""
+    """The reasons why devices do not run an op in float32, by the op's name and by device."""
     by_hand: set[str]
-    """The ops whose device was said from outside."""
+    """The ops whose device the user set."""
     measured: tuple[str, ...]
-    """What was measured of whole models, a sentence for each."""
+    """The measurements of whole models, a sentence for each."""
 
     @property
     def pinned(self) -> dict[str, str]:
-        """The devices that were said from outside, as patterns of names that `pin` takes."""
+        """The devices that the user set, as patterns of names that `pin` takes."""
         return {re.escape(name): label for name, label in self.placement.items() if name in self.by_hand}
 
     def place(self, name: str, device: str) -> None:
-        """Let an op run on another of the devices."""
+        """Moves an op to another of the devices."""
         where = f"plan.place({name!r})"
         if name not in self.placement:
             remedy = did_you_mean(str(name), self.placement) or "It lists the ops that some output needs"
@@ -62,7 +62,7 @@ class DevicePlan:
         self.by_hand.add(name)
 
     def why(self, name: str) -> list[str]:
-        """How long the op took on each device, and why others refuse it, a line for each."""
+        """The op's time on each device, and why others refuse it, a line for each."""
         lines = ["  its device was said from outside"] if name in self.by_hand else []
         for label in self.devices:
             times = self.times.get(name, {}).get(label, {})
@@ -85,7 +85,7 @@ class DevicePlan:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> DevicePlan:
-        """The object that `to_dict` wrote; ValueError, TypeError, KeyError or AttributeError for what is none."""
+        """Reads the result of `to_dict`; ValueError, TypeError, KeyError or AttributeError for anything else."""
         devices = tuple(map(_text, content["devices"]))
         placement = {_text(name): _text(label) for name, label in content["placement"].items()}
         for name, label in placement.items():
@@ -106,14 +106,14 @@ def _text(value: Any) -> str:
 
 
 def check_label(label: str, labels: Sequence[str], where: str) -> None:
-    """Complain about a device that is none of those asked for."""
+    """Raises if a device is not among the requested ones."""
     if label not in labels:
         remedy = did_you_mean(str(label), labels) or f"They are {', '.join(labels)}"
         raise UnknownDevice(f"{label!r} is none of the devices asked for", where=where, remedy=remedy)
 
 
 def with_devices(graph: Graph, placement: Mapping[str, str]) -> Graph:
-    """The graph with these devices as affinities; lowering hands them on to what it adds. Linear."""
+    """The graph with these devices as affinities; lowering copies them to the ops that it adds. Linear."""
     missing = [name for name in placement if name not in graph]
     if missing:
         raise AcceleratorError(
@@ -136,16 +136,16 @@ def lowered_on(
     labels: Sequence[str],
     config: Mapping[str, Any] | None = None,
 ) -> Graph:
-    """The graph in these precisions, with types, and with the devices of the placement if there is one."""
+    """The typed graph in these precisions, on the devices of the placement if there is one."""
     if placement is None:
         return infer(lowered(graph, precisions, ranges), strict=False)
     return on_devices(infer(lowered(with_devices(graph, placement), precisions, ranges), strict=False), labels, config)
 
 
 def on_devices(graph: Graph, labels: Sequence[str], config: Mapping[str, Any] | None = None) -> Graph:
-    """The lowered graph, each op of it on a device that runs it there: an error for an op of the plan that no longer fits.
+    """The lowered graph, each op on a device that supports it: an error if an op of the plan is no longer supported.
 
-    What lowering added goes to the first device that runs it if the device of its neighbour does not."""
+    An op that lowering added goes to the first device that supports it, if its neighbour's device does not."""
     devices = parse_devices(list(labels))
     settings = read_config(config, devices)
     devices = present(devices, settings.by_device, strict=False)
@@ -161,7 +161,7 @@ def on_devices(graph: Graph, labels: Sequence[str], config: Mapping[str, Any] | 
 
 
 def _label(node: Node, devices: Sequence[Device], table: SupportTable) -> str:
-    """The node's device, if that runs it."""
+    """The node's device, if it supports the node."""
     wanted = node.affinity
     reason = None if wanted is None else table.refusals(wanted).get(node.name)
     if wanted is not None and reason is None:

@@ -1,8 +1,8 @@
-"""A graph with some of its products in lower precision, as ONNX says it, so that every engine reads it.
+"""Lowers the precision of some products of a graph, in standard ONNX, so that every engine reads it.
 
-A product in int8 stands between QuantizeLinear and DequantizeLinear, with a scale for each channel of its weights; one in bf16 or
-f16 between two casts; one whose weights alone are integers reads them by way of a DequantizeLinear. Ops that only move numbers,
-and pools, read the same integers as what follows them."""
+A product in int8 is between QuantizeLinear and DequantizeLinear, with a scale for each channel of its weights; one in bf16 or
+f16 between two casts; one with integer weights alone reads them through a DequantizeLinear. Ops that only move elements,
+and pools, read the same integers as their consumers."""
 
 from __future__ import annotations
 
@@ -18,42 +18,40 @@ from partita.graph.build import constant, op
 from partita.graph.errors import PassError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array, TensorType
 from partita.passes.constants import Namer
 
 KEPT = "float32"
-"""The precision of what is not lowered."""
+"""The precision of ops that are not lowered."""
 
 CASTS = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
 
 BLOCKS = (32, 16, 8)
-"""How many numbers of a column of 4-bit weights share a scale: the first of these that divides the depth, or else the whole
-column. OpenVINO reads no blocks that do not divide it."""
+"""Numbers of elements of a column of 4-bit weights that share a scale: the first that divides the depth, or else the whole
+column. OpenVINO supports only blocks that divide it."""
 
 BYTES = {"int8": 1.0, "int8-weights": 1.0, "int4-weights": 0.5, "bf16": 2.0, "f16": 2.0}
-"""What a product may be lowered to, and how many bytes a number of its weights takes then."""
+"""The precisions of products, and the bytes per weight in each."""
 
 PRECISIONS = tuple(BYTES)
 
 HALF_BYTES = 21
-"""The first version of ONNX with integers of 4 bits."""
+"""The first opset with 4-bit integers."""
 
 CHANNEL_SCALES = 13
-"""The first version of ONNX with a scale for each channel."""
+"""The first opset with a scale for each channel."""
 
-MOVES = frozenset("MaxPool Reshape Transpose Flatten Squeeze Unsqueeze Slice".split())
-"""Ops whose numbers are those of their input."""
-
-AGREEING = MOVES | frozenset("Add Sum Concat Relu".split())
-"""Ops that read what is quantized for others, rather than a value of their own."""
+AGREEING = ops("propagated") | frozenset("Add Sum Concat Relu".split())
+"""Ops that read values quantized for others, rather than require their own."""
 
 ONNX_TYPES = {"bf16": 16, "f16": 10, "float32": 1}
-"""ONNX's numbers for element types."""
+"""ONNX's codes of element types."""
 
 
 def lowerable(graph: Graph) -> list[Node]:
-    """The convolutions and products of matrices whose weights are float32 constants: those that may be lowered. Linear."""
+    """The convolutions and matrix products with constant float32 weights: those that may be lowered. Linear."""
     return [node for node in graph.nodes if weight_of_product(node) is not None]
 
 
@@ -72,7 +70,7 @@ def weight_of_product(node: Node) -> Array | None:
 
 
 def with_channel_scales(graph: Graph) -> Graph:
-    """The graph at a version of ONNX that has a scale for each channel; as it is, where ONNX cannot convert it."""
+    """The graph at an opset with a scale for each channel; unchanged if ONNX cannot convert it."""
     from partita.passes import apply_pass
 
     if graph.opsets.get("", 1) >= CHANNEL_SCALES:
@@ -84,7 +82,7 @@ def with_channel_scales(graph: Graph) -> Graph:
 
 
 def why_not(node: Node, precision: str, version: int) -> str | None:
-    """Why a version of ONNX has no such op in a precision, or why nobody wants it; None where it may be lowered."""
+    """The reason why an opset does not support the op in a precision, or why it would gain nothing; None if it may be lowered."""
     reason = why_not_in_onnx(node, precision, version)
     if reason is None and precision.endswith("-weights") and node.op == "Conv":
         return "a convolution whose weights alone are integers wins nothing: they become numbers before it runs"
@@ -92,7 +90,7 @@ def why_not(node: Node, precision: str, version: int) -> str | None:
 
 
 def why_not_in_onnx(node: Node, precision: str, version: int) -> str | None:
-    """Why a version of ONNX has no such op in a precision; None where it has."""
+    """The reason why an opset does not support the op in a precision; None if it does."""
     if precision in ("int8", "int8-weights") and version < CHANNEL_SCALES:
         return f"a scale for each channel needs opset {CHANNEL_SCALES}, and the model has {version}"
     if precision == "int4-weights" and version < HALF_BYTES:
@@ -104,12 +102,12 @@ def why_not_in_onnx(node: Node, precision: str, version: int) -> str | None:
 
 
 def channel_axis(node: Node) -> int:
-    """Along which axis of its weights a product has its outputs."""
+    """The axis of a product's weights for its output channels."""
     return 0 if node.op == "Conv" or node.attrs.get("transB", 0) else 1
 
 
 def lowered(graph: Graph, precisions: Mapping[str, str], ranges: Mapping[str, Range]) -> Graph:
-    """The graph with these nodes, by name, in these precisions; `ranges` are those of the values that int8 reads. Linear."""
+    """The graph with these nodes, by name, in these precisions; `ranges` are those of values that int8 ops read. Linear."""
     for node in graph.nodes:
         reason = why_not_in_onnx(node, precisions.get(node.name, KEPT), graph.opsets.get("", 1))
         if reason is not None:
@@ -118,9 +116,9 @@ def lowered(graph: Graph, precisions: Mapping[str, str], ranges: Mapping[str, Ra
 
 
 def moved_from(entry: NodeEntry) -> list[NodeEntry]:
-    """The value, and those before it that have the same numbers, the first one last."""
+    """The value, and the ones that it is moved from, the original one last."""
     path = [entry]
-    while path[-1].node.op in MOVES and not path[-1].node.domain and len(path[-1].node.output_names) == 1:
+    while path[-1].node.op in ops("propagated") and not path[-1].node.domain and len(path[-1].node.output_names) == 1:
         before = path[-1].node.inputs[0]
         if before is None or before.node.value is not None:
             break
@@ -130,14 +128,14 @@ def moved_from(entry: NodeEntry) -> list[NodeEntry]:
 
 @attrs.frozen(slots=True)
 class Integers:
-    """What the bytes of a value stand for."""
+    """The quantization parameters of a value's bytes."""
 
     scale: np.float32
     point: np.uint8
 
     @classmethod
     def of(cls, bounds: Range) -> Integers:
-        """Unsigned bytes over a range, which zero is one of."""
+        """Unsigned bytes for a range, extended to zero."""
         low, high = min(bounds[0], 0.0), max(bounds[1], 0.0)
         scale = np.float32((high - low) / 255)
         if not (np.isfinite(scale) and scale > 1e-30):
@@ -146,7 +144,7 @@ class Integers:
 
 
 def signed_bytes(array: Array, axis: int) -> tuple[Array, Array]:
-    """Weights as signed bytes around zero, and their scale along an axis."""
+    """Weights as signed bytes with zero point 0, and their scales along an axis."""
     others = tuple(d for d in range(array.ndim) if d != axis)
     scale = (np.abs(array).max(others, keepdims=True) / 127).astype(np.float32)
     scale = np.where(scale > 1e-30, scale, np.float32(1.0))
@@ -154,12 +152,12 @@ def signed_bytes(array: Array, axis: int) -> tuple[Array, Array]:
 
 
 def block_of(depth: int) -> int:
-    """How many numbers of a column of 4-bit weights share a scale."""
+    """The number of elements of a column of 4-bit weights that share a scale."""
     return next((block for block in BLOCKS if depth % block == 0), depth)
 
 
 def half_bytes(array: Array, axis: int) -> tuple[Array, Array]:
-    """Weights as integers of 4 bits around zero, and their scales: one for each block along the axis."""
+    """Weights as 4-bit integers with zero point 0, and their scales: one for each block along the axis."""
     numbers = np.moveaxis(array, axis, 0)
     block = block_of(len(numbers))
     most = np.abs(numbers).reshape(-1, block, *numbers.shape[1:]).max(1)
@@ -170,7 +168,7 @@ def half_bytes(array: Array, axis: int) -> tuple[Array, Array]:
 
 
 def bytes_won(node: Node, precision: str) -> float:
-    """How many bytes the product's weights take less in a precision."""
+    """The number of bytes that a precision saves on the product's weights."""
     weight = weight_of_product(node)
     assert weight is not None
     scales = 4 / block_of(weight.shape[1 - channel_axis(node)]) if precision == "int4-weights" else 0.0
@@ -186,13 +184,13 @@ class _Lowering:
         self.namer = Namer(graph)
         self.integers = self._wanted()
         self.dequantized: dict[tuple[NodeEntry, str | None], NodeEntry] = {}
-        """Values that were rounded to bytes and back: one for each device that reads it, so that bytes pass between devices."""
+        """Values after quantization and dequantization: one for each device that reads it, so that bytes pass between devices."""
         self.cast: dict[tuple[NodeEntry, str], NodeEntry] = {}
         self.affinity: str | None = None
-        """The device of the node that is being looked at, or of the first that reads it: what is added goes there."""
+        """The device of the current node, or of its first reader: added ops get it."""
 
     def _wanted(self) -> dict[NodeEntry, Integers]:
-        """The values that are quantized."""
+        """The values to quantize."""
         wanted: dict[NodeEntry, Integers] = {}
         for node in self.graph.nodes:
             if self.precisions.get(node.name) == "int8" and node.inputs[0] is not None:
@@ -222,7 +220,7 @@ class _Lowering:
         return rewriter.finish(outputs=outputs, nodes=())
 
     def _reading(self, node: Node, slots: Callable[[int], bool]) -> list[NodeEntry | None]:
-        """The node's inputs, those of some slots as they were quantized."""
+        """The node's inputs, those of some slots after quantization."""
         given = []
         for i, entry in enumerate(node.inputs):
             stands = self.dequantized.get((entry, node.affinity)) if entry is not None and slots(i) else None
@@ -230,13 +228,13 @@ class _Lowering:
         return given
 
     def _kept(self, node: Node) -> Node:
-        """A node that is not lowered reads its own values, or those that are quantized for what follows."""
+        """A node that is not lowered reads its own values, or those quantized for its consumers."""
         if not node.domain and node.op in AGREEING and not node.bodies:
             return self.rewriter.rebuilt(node).evolve(inputs=tuple(self._reading(node, lambda i: True)))
         return self.rewriter.rebuilt(node)
 
     def _quantize(self, entry: NodeEntry, value: NodeEntry) -> None:
-        """Round the value to bytes, and back for each device that reads it."""
+        """Quantizes the value, and dequantizes it for each device that reads it."""
         step = self.integers[entry]
         arrays = {"scale": step.scale, "point": step.point}
         operands = [self._constant(entry, np.asarray(array), what) for what, array in arrays.items()]
@@ -247,7 +245,7 @@ class _Lowering:
             self.dequantized[entry, label] = rounded
 
     def _int8(self, node: Node) -> Node:
-        """The product of rounded values by rounded weights; its bias is in units of their scales' product."""
+        """The product of quantized values and weights; its bias is in units of the product of their scales."""
         given, weight = self._reading(node, lambda i: i == 0), weight_of_product(node)
         assert weight is not None and node.inputs[0] is not None and node.inputs[1] is not None
         axis = channel_axis(node)
@@ -262,13 +260,13 @@ class _Lowering:
         return node.evolve(inputs=tuple(given))
 
     def _byte_weights(self, node: Node) -> Node:
-        """The product of values as they are by weights that are stored as bytes."""
+        """The product of unchanged values by weights that are stored as bytes."""
         axis, weight = channel_axis(node), weight_of_product(node)
         assert weight is not None
         return self._with_weight(node, *signed_bytes(weight, axis), axis=axis)
 
     def _half_byte_weights(self, node: Node) -> Node:
-        """The product of values as they are by weights that are stored as half bytes, in blocks of the depth."""
+        """The product of unchanged values by weights that are stored as half bytes, in blocks of the depth."""
         depth, weight = 1 - channel_axis(node), weight_of_product(node)
         assert weight is not None
         return self._with_weight(node, *half_bytes(weight, depth), axis=depth, block_size=block_of(weight.shape[depth]))
@@ -282,7 +280,7 @@ class _Lowering:
     def _stored(
         self, entry: NodeEntry, node: Node, what: str, array: Array, scales: Array, axis: int, **attributes: int
     ) -> NodeEntry:
-        """A constant as integers and their scales."""
+        """A constant as integers and scales."""
         stem = f"{node.name}_{what}"
         operands = [self._constant(entry, array, "integers", stem), self._constant(entry, scales, "scales", stem)]
         return self._helper("DequantizeLinear", stem, entry.type, *operands, axis=axis, **attributes)

@@ -1,4 +1,4 @@
-"""Which op runs in which precision, and on which device, and why: read it, lock it, change it, keep it as JSON, apply it."""
+"""The precision and device of each op, with reasons: a plan to read, lock, change, save as JSON, and apply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSION = 1
 """The version of the JSON form."""
 
 FAR = 1e37
-"""The ranges of values end here: float32 has to hold their length."""
+"""Limit of the ranges of values: their width has to fit float32."""
 
 
 @attrs.frozen(slots=True)
@@ -38,15 +38,15 @@ class PrecisionRow:
     """The op's name."""
     op: str
     precision: str
-    """What it runs in: float32, or a lower precision."""
+    """Its precision: float32, or a lower one."""
     reason: str
-    """Why it runs in that."""
+    """The reason."""
     errors: Mapping[str, float]
-    """How far the model's answer moves if this op alone runs in a lower precision, by precision."""
+    """The error of the model's output if this op alone runs in a lower precision, by precision."""
     gains: Mapping[str, float]
-    """What the op wins in a lower precision, in the plan's unit, by precision."""
+    """The gain of the op in a lower precision, in the plan's unit, by precision."""
     locked: bool = False
-    """Was it said from outside?"""
+    """True if the user set it."""
 
 
 class NoSuchOp(AcceleratorError, KeyError):
@@ -58,7 +58,7 @@ class NoSuchOp(AcceleratorError, KeyError):
 class PrecisionPlan(MutableMapping[str, str]):
     """The precision of each op that may be lowered, by name.
 
-    Assign to change it, which locks it; `apply` writes the precisions into a graph."""
+    Assigning changes and locks it; `apply` writes the precisions into a graph."""
 
     def __init__(
         self,
@@ -73,18 +73,18 @@ class PrecisionPlan(MutableMapping[str, str]):
     ) -> None:
         self.graph_name = graph_name
         self.fingerprint = written_fingerprint
-        """Tells whether another graph is the same, node for node."""
+        """Identifies the graph, node for node."""
         self._rows = dict(rows)
         self.ranges = dict(ranges)
-        """The range that the integers of each value cover, by value."""
+        """The range of the integers of each value, by value."""
         self.tolerance = tolerance
-        """How far the answer may be from that of float32."""
+        """The allowed error of the output against float32."""
         self.error = error
-        """How far it was, measured with the whole plan applied; None once the plan was changed."""
+        """The measured error with the whole plan applied; None once the plan was changed."""
         self.unit = unit
-        """What gains are counted in: microseconds, or bytes of weights."""
+        """The unit of gains: microseconds, or bytes of weights."""
         self.devices = devices
-        """The device of each op, where these were chosen with the precisions; None where the plan says nothing of devices."""
+        """The device of each op, if devices were chosen with the precisions; else None."""
 
     @property
     def rows(self) -> tuple[PrecisionRow, ...]:
@@ -93,21 +93,21 @@ class PrecisionPlan(MutableMapping[str, str]):
 
     @property
     def locked(self) -> dict[str, str]:
-        """What was said from outside: given to `choose_precision` as `lock`, it holds in another choice too."""
+        """The precisions that the user set; passed to `choose_precision` as `lock`, they apply to another choice too."""
         return {row.node: row.precision for row in self.rows if row.locked}
 
     @property
     def placement(self) -> dict[str, str]:
-        """The device of each op, by name; empty if the plan says nothing of devices."""
+        """The device of each op, by name; empty if the plan has no devices."""
         return {} if self.devices is None else dict(self.devices.placement)
 
     @property
     def pinned(self) -> dict[str, str]:
-        """The devices that were said from outside: given to `choose_precision` as `pin`, they hold in another choice too."""
+        """The devices that the user set; passed to `choose_precision` as `pin`, they apply to another choice too."""
         return {} if self.devices is None else self.devices.pinned
 
     def place(self, name: str, device: str) -> None:
-        """Let an op run on another of the plan's devices, in this choice and in those that are given `pinned`."""
+        """Moves an op to another of the plan's devices, in this choice and in those that are given `pinned`."""
         if self.devices is None:
             remedy = 'Choose for several devices, as "HETERO:first,second", with win="time"'
             raise AcceleratorError("the plan says nothing of devices", where=f"plan.place({name!r})", remedy=remedy)
@@ -141,12 +141,12 @@ class PrecisionPlan(MutableMapping[str, str]):
         return self._rows[name]
 
     def lock(self, *names: str) -> None:
-        """Let these ops keep their precision in later choices; all ops, if none is named."""
+        """Locks the precision of these ops for later choices; of all ops, if none is named."""
         for name in names or tuple(self._rows):
             self._rows[name] = attrs.evolve(self._row(name), locked=True)
 
     def why(self, name: str) -> str:
-        """The op's precision and device, and the reasons for them. Ops that are never lowered have a device alone."""
+        """The op's precision and device, and the reasons for them. Ops that are never lowered have only a device."""
         label = self.placement.get(name)
         if name not in self._rows and label is not None:
             return "\n".join([f"{name} is on {label}", *self._why_there(name)])
@@ -165,8 +165,8 @@ class PrecisionPlan(MutableMapping[str, str]):
     def apply(self, graph: Graph, config: Mapping[str, Any] | None = None) -> Graph:
         """The graph in these precisions: standard ONNX, which `save` writes and other engines read.
 
-        Where the plan has devices, they are the affinities of its ops; `config` is as for `compile`, and each device is asked
-        whether it runs them so."""
+        If the plan has devices, they become the affinities of its ops; `config` is as for `compile`, and each device is queried
+        about the lowered ops."""
         require_graph(graph)
         if fingerprint(graph) != self.fingerprint:
             raise AcceleratorError(
@@ -225,7 +225,7 @@ class PrecisionPlan(MutableMapping[str, str]):
             ) from problem
 
     def to_table(self) -> Table:
-        """The plan for a terminal, by rich."""
+        """The plan as a rich table for a terminal."""
         from rich.table import Table
         from rich.text import Text
 
@@ -250,7 +250,7 @@ class PrecisionPlan(MutableMapping[str, str]):
         return f"{self.graph_name}: {shown}; {measured}, where {self.tolerance:g} is allowed"
 
     def _devices(self) -> str:
-        """How many ops each device has, in words."""
+        """The number of ops of each device, in words."""
         counts = Counter(self.placement.values())
         return "".join(f"; {counted(count, 'op')} on {label}" for label, count in counts.items())
 
@@ -266,7 +266,7 @@ class PrecisionPlan(MutableMapping[str, str]):
 
 
 def _rows(listed: Iterable[Mapping[str, Any]]) -> dict[str, PrecisionRow]:
-    """The ops of a plan that was read, by name."""
+    """Parses the ops of a plan, by name."""
     rows: dict[str, PrecisionRow] = {}
     for row in map(_row, listed):
         if row.node in rows:
@@ -277,7 +277,7 @@ def _rows(listed: Iterable[Mapping[str, Any]]) -> dict[str, PrecisionRow]:
 
 
 def _row(content: Mapping[str, Any]) -> PrecisionRow:
-    """One op of a plan that was read; ValueError, TypeError or AttributeError for what is none."""
+    """Parses one op of a plan; ValueError, TypeError or AttributeError if it is invalid."""
     errors, gains = ({str(name): float(n) for name, n in content[key].items()} for key in ("errors", "gains"))
     words = {key: str(content[key]) for key in ("node", "op", "precision", "reason")}
     if not isinstance(content["locked"], bool):
@@ -292,12 +292,12 @@ def _range(low: float, high: float) -> Range:
 
 
 def amount(gain: float, unit: str) -> str:
-    """What is won, in words."""
+    """The gain, in words."""
     return f"{gain:,.0f} {unit}" if unit == "bytes" else f"{gain:,.1f} {unit}"
 
 
 def check_precision(precision: str, where: str) -> None:
-    """Complain about a precision that there is not."""
+    """Raises for an unknown precision."""
     if precision not in (KEPT, *PRECISIONS):
         names = (KEPT, *PRECISIONS)
         raise AcceleratorError(

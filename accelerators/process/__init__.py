@@ -1,1 +1,1 @@
-"""Code about the process and its files: forks, the interpreter's end, and files that are written whole."""
+"""Process-level code: forks, interpreter exit, cores, and atomic files."""

@@ -1,4 +1,4 @@
-"""Work behind calls that are being answered, on a thread that gives way to theirs."""
+"""Background work while calls are being answered, on a thread of low priority."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from partita.accelerators.process.short_turns import short_turns
 T = TypeVar("T")
 
 NICENESS = 10
-"""So much lower is the priority of what works behind calls: where they keep all cores busy it gets a tenth of each. With 5 it
+"""Priority decrement of background work: if calls keep all cores busy, it gets a tenth of each. With 5 it
 gets a quarter, and the 99th percentile of calls was twice the steady one."""
 
 
 def lowered() -> int:
-    """The priority of what works behind calls, as the system counts it. The main thread's is that of the calls."""
+    """The niceness of background work. The main thread's niceness is that of the calls."""
     return min(os.getpriority(os.PRIO_PROCESS, os.getpid()) + NICENESS, 19)
 
 
 def hands() -> int:
-    """On how many threads work that starts now is shared out: one for each core, and a single one while anything works behind
-    calls, whatever its priority: several would get as much of the cores together as a call does."""
+    """Number of threads for new work: one per core, but only one while there is background work, whatever its priority:
+    several together would get as much of the cores as a call does."""
     return 1 if short_turns.are_on else usable_cores()
 
 
 def behind(work: Callable[[], T], *, leaves_threads: bool = False) -> T:
-    """What the work returns or raises, done by a thread of low priority while this one waits, in short turns with the calls.
-    Threads that the work starts, and that stay, would have that priority too: work that leaves any is done with this one's."""
+    """Runs the work in a thread of low priority while this one waits, with short GIL intervals; returns its result.
+    Threads that the work leaves behind would keep that priority: with `leaves_threads` it runs in this thread."""
     with short_turns:
-        if leaves_threads or not sys.platform.startswith("linux"):  # elsewhere threads have no priorities of their own
+        if leaves_threads or not sys.platform.startswith("linux"):  # only Linux has priorities per thread
             return work()
         return _lowered(work)
 
 
 def _lowered(work: Callable[[], T]) -> T:
-    """The same of the work alone."""
+    """Runs the work in a thread of low priority."""
     results, errors, context = list[T](), list[BaseException](), contextvars.copy_context()
 
     def do() -> None:
@@ -49,7 +49,7 @@ def _lowered(work: Callable[[], T]) -> T:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lowered())
         try:
             results.append(context.run(work))
-        except BaseException as error:  # noqa: BLE001  whatever it is belongs to who waits
+        except BaseException as error:  # noqa: BLE001  any exception belongs to the waiting caller
             errors.append(error)
 
     thread = threading.Thread(target=do, name="partita-behind", daemon=True)

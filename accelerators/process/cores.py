@@ -1,5 +1,5 @@
-"""Counts the cores that this process may use: those that it may run on, as many as its container's share of time is
-worth, and of two threads of one core only one, because both would share the units that multiply.
+"""Counts the cores that this process may use, given its CPU affinity and its container's quota. Of two threads of a core only one
+counts, because both share the units that multiply.
 """
 
 from __future__ import annotations
@@ -7,12 +7,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from partita.accelerators.process.groups import group_folders
-
 _CPUS = Path("/sys/devices/system/cpu")
+_ROOT = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
 
 
 def usable_cores() -> int:
@@ -24,7 +25,7 @@ def usable_cores() -> int:
 
 
 def default_threads() -> int:
-    """On how many threads kernels run unless the configuration says so: TVM_NUM_THREADS or OMP_NUM_THREADS, else all cores."""
+    """Default number of threads of kernels: TVM_NUM_THREADS or OMP_NUM_THREADS, else all cores."""
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
         given = os.environ.get(name, "").split(",")[0].strip()
         if given.isdigit() and int(given) > 0:
@@ -33,7 +34,7 @@ def default_threads() -> int:
 
 
 def all_but_one_core() -> frozenset[int]:
-    """The processors that this process may run on, without those of its first core; none where it has a single core."""
+    """The processors that this process may run on, without those of its first core; empty if it has a single core."""
     allowed = frozenset(os.sched_getaffinity(0))
     first = _core(min(allowed))
     return frozenset(number for number in allowed if _core(number) != first)
@@ -41,13 +42,13 @@ def all_but_one_core() -> frozenset[int]:
 
 @cache
 def _physical(allowed: frozenset[int]) -> int:
-    """The cores that these processors belong to."""
+    """The number of cores that these processors belong to."""
     return len({_core(number) for number in allowed})
 
 
 @cache
 def _core(number: int) -> str:
-    """The processors of the core that this one belongs to, as the system lists them."""
+    """The processors of this one's core, as the system lists them."""
     try:
         return (_CPUS / f"cpu{number}/topology/thread_siblings_list").read_text().strip()
     except OSError:
@@ -56,7 +57,7 @@ def _core(number: int) -> str:
 
 @cache
 def _quota() -> int | None:
-    """Whole cores' worth of time that the container may use in a period; None if there is no limit."""
+    """The container's CPU quota in whole cores; None if there is no limit."""
     try:
         limits = [limit for folder in group_folders("cpu") if (limit := _limit(folder))]
     except OSError:
@@ -65,7 +66,7 @@ def _quota() -> int | None:
 
 
 def _limit(folder: Path) -> float | None:
-    """The share that one group is limited to, as either version of the system's interface says it."""
+    """The quota of one group, from either version of the system's interface."""
     for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
             quota, period = " ".join((folder / name).read_text() for name in names).split()
@@ -77,9 +78,21 @@ def _limit(folder: Path) -> float | None:
 
 @cache
 def _reported() -> int:
-    """The fast cores of a Mac."""
+    """The number of fast cores of a Mac."""
     for name in ("hw.perflevel0.physicalcpu", "hw.physicalcpu"):
         done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False)
         if done.returncode == 0 and done.stdout.strip().isdigit():
             return max(1, int(done.stdout))
     return max(1, os.cpu_count() or 1)
+
+
+def group_folders(controller: str) -> Iterator[Path]:
+    """The folders of this process's Linux control groups that may limit the controller's resource, innermost first; OSError if
+    the system has no groups."""
+    for line in _OWN.read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        base = _ROOT / controller if controller in controllers.split(",") else _ROOT
+        if controllers and base == _ROOT:
+            continue
+        group = base / path.lstrip("/")
+        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(_ROOT))

@@ -1,7 +1,7 @@
-"""Open files whose numbers are none of the standard streams'.
+"""File descriptors outside the range of the standard streams.
 
-A process may be started without its streams, as a service often is. The next files that it opens then have their numbers, 0 to
-2: a child process would find its own streams in their places, and what a library prints would go into them."""
+A process may be started without its streams, as services often are. The next files that it opens then get their numbers, 0 to
+2: a child process would use them as its own streams, and a library's output would go into them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import socket
 import sys
 
 FIRST = 3
-"""The first number that is no stream's."""
+"""The first number after the streams'."""
 
 ERRORS = 2
-"""The number of the stream for errors."""
+"""The number of stderr."""
 
 
 def above_streams(number: int) -> int:
-    """The open file under such a number. The number that it had is closed, if it was a stream's."""
+    """The open file under such a number. The old number is closed, if it was a stream's."""
     if number >= FIRST:
         return number
     try:
@@ -28,13 +28,13 @@ def above_streams(number: int) -> int:
 
 
 def pipe() -> tuple[int, int]:
-    """Both ends of a pipe, the one to read from first."""
+    """Both ends of a pipe, the read end first."""
     reading, writing = os.pipe()
     return above_streams(reading), above_streams(writing)
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Two sockets that are connected."""
+    """Two connected sockets."""
     one, other = socket.socketpair()
     return _moved(one), _moved(other)
 
@@ -44,12 +44,12 @@ def _moved(end: socket.socket) -> socket.socket:
 
 
 def at_a_terminal() -> bool:
-    """Does somebody at a terminal see the stream for errors?"""
+    """True if stderr is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def has_errors() -> bool:
-    """Has this process a stream for errors, which children may write to as well?"""
+    """True if this process has a stderr, which children may write to as well."""
     if sys.__stderr__ is None:
         return False
     try:

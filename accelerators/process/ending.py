@@ -1,8 +1,8 @@
-"""The end of the interpreter while daemon threads use devices.
+"""Interpreter exit while daemon threads use devices.
 
-Python ends such a thread when it next wants to run Python code: on its way out of an engine's library, which C++ answers by
-aborting the whole process. Therefore the end waits until nobody is inside a device any more, and lets nobody in: daemon threads
-that come later stay at the door, and go with the process."""
+Python ends such a thread when it next wants to run Python code: as it returns from an engine's library, where C++ then aborts
+the whole process. Therefore the exit waits until no thread is inside a device, and lets none enter: daemon threads
+that come later block in `enter`, and end with the process."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from contextlib import contextmanager
 from partita.accelerators.process.forking import renewed_in_children
 
 PATIENCE = 10.0
-"""Seconds that the end of the interpreter waits for what still runs."""
+"""Maximum seconds that the interpreter's exit waits for running calls."""
 
 
 class Door:
-    """Counts the calls that are inside a device."""
+    """Counts the calls inside devices."""
 
     def __init__(self) -> None:
         self.inside: deque[int] = deque()
-        """The threads, each as often as it entered."""
+        """The threads inside, once for each entry."""
         self.closed_by: int | None = None
-        """The thread that ends the interpreter, once it does; it may still enter."""
+        """The thread that ends the interpreter; it may still enter."""
         renewed_in_children(self)
 
     def enter(self) -> None:
-        """Note that a device is about to be used; `leave` has to follow."""
+        """Marks the begin of using a device; `leave` has to follow."""
         me = threading.get_ident()
         self.inside.append(me)
         if self.closed_by is not None and me != self.closed_by and self.inside.count(me) == 1:
@@ -38,16 +38,16 @@ class Door:
             _stay()
 
     def leave(self) -> None:
-        """Note that the use of the device is over."""
+        """Marks the end of using the device."""
         self.inside.remove(threading.get_ident())
 
     def renew(self) -> None:
-        """In a forked process, only the thread that forked may be inside."""
+        """Resets the count in a forked process, where only the forking thread may be inside."""
         me = threading.get_ident()
         self.inside = deque([me] * self.inside.count(me))
 
     def close(self) -> None:
-        """Let nobody else in, and wait until all others are out."""
+        """Blocks new entries, and waits until all other threads have left."""
         me = self.closed_by = threading.get_ident()
         end = time.monotonic() + PATIENCE
         while any(thread != me for thread in list(self.inside)) and time.monotonic() < end:
@@ -60,24 +60,24 @@ _last: list[Callable[[], None]] = []
 
 
 def when_the_door_is_closed(action: Callable[[], None]) -> None:
-    """Call it when the interpreter ends, and nobody is inside a device any more."""
+    """Registers an action for interpreter exit, once no thread is inside a device."""
     _last.append(action)
 
 
 def _stay() -> None:
-    """Wait for ever, because the interpreter is ending."""
+    """Blocks forever, because the interpreter is ending."""
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()
 
 
 door = Door()
-"""The one of this process."""
+"""The door of this process."""
 
 
 @contextmanager
 def at_a_device() -> Iterator[None]:
-    """Inside, the end of the interpreter waits. (`enter` and `leave` cost a microsecond less.)"""
+    """Inside, interpreter exit waits. (`enter` and `leave` cost a microsecond less.)"""
     door.enter()
     try:
         yield
@@ -86,7 +86,7 @@ def at_a_device() -> Iterator[None]:
 
 
 def main_has_ended() -> bool:
-    """Is the program over, save for threads that are not daemons, and functions that were registered for its end?"""
+    """True if the main thread has ended; non-daemon threads and exit handlers may still run."""
     return not threading.main_thread().is_alive()
 
 
@@ -94,5 +94,5 @@ atexit.register(door.close)
 
 
 def before_the_door_closes(action: Callable[[], None]) -> None:
-    """Call it when the interpreter ends, while all threads may still use devices."""
+    """Registers an action for interpreter exit, while all threads may still use devices."""
     atexit.register(action)

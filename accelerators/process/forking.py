@@ -1,4 +1,4 @@
-"""Lets a forked process make anew the locks that threads of its parent held, and the threads themselves."""
+"""Resets locks and threads in forked processes, which lack the parent's other threads."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class Renewable(Protocol):
     """An object that holds locks or threads."""
 
     def renew(self) -> None:
-        """Make them anew: no other thread is there yet."""
+        """Creates them again: no other thread exists yet."""
 
 
 _holders: WeakSet[Renewable] = WeakSet()
 
 
 def renewed_in_children(holder: Renewable) -> None:
-    """Have it renewed in each process that is forked from this one."""
+    """Registers it for renewal in each process that is forked from this one."""
     _holders.add(holder)
 
 
 class Guard:
-    """A lock for `with guard.lock:`, which a forked process finds free, whoever held it in its parent.
+    """A lock for `with guard.lock:`, which is free in a forked process even if it was held in the parent.
 
-    Whoever forks while holding it releases the lock that it took: the `with` remembers that one."""
+    A thread that forks while holding it releases the original lock, which its `with` statement references."""
 
     def __init__(self, kind: Callable[[], Any] = threading.Lock) -> None:
         self._kind = kind
@@ -36,7 +36,7 @@ class Guard:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """No thread that held it is in this process."""
+        """Replaces the lock: no thread that held it is in this process."""
         self.lock = self._kind()
 
 

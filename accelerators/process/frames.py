@@ -1,10 +1,10 @@
-"""Errors hold the functions that they came through, and all that these had in hand."""
+"""Tracebacks keep frames, and all of their local variables, alive."""
 
 from __future__ import annotations
 
 
 def forget_frames(error: BaseException) -> None:
-    """Drop that of an error that nobody will see, and of those that led to it: else it stays until Python looks for cycles."""
+    """Clears the tracebacks of an unneeded error and its causes; else the frames live until the next garbage collection."""
     waiting: list[BaseException | None] = [error]
     seen = set[int]()
     while waiting:

@@ -1,4 +1,4 @@
-"""The form of JSON data that somebody else may have written, checked once where it is read."""
+"""Checks the form of untrusted JSON data once, when it is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ least these names, `{str: form}` for one with any names."""
 
 
 def form_error(value: Any, form: Form, path: str = "") -> str | None:
-    """The first part of the value that has another form, in words; None if all have theirs."""
+    """The first part of the value that has another form, in words; None if the form is right."""
     if isinstance(form, list):
         if not isinstance(value, list):
             return f"{path or 'it'} is no list"

@@ -1,4 +1,4 @@
-"""Work that is done once, by whoever asks first."""
+"""Work that is done once, by the first caller."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 class Once(Generic[T]):
-    """Called with the work: others wait for whoever does it, and get the same result, or the same error. A forked process does
-    what its parent had not ended. The work is not kept, since it may hold whoever has this."""
+    """Called with the work: concurrent callers wait, and get the same result or error. A forked process redoes work that its
+    parent had not finished. The work is not kept, since it may reference the owner of this."""
 
     def __init__(self) -> None:
         self._guard = Guard()
@@ -22,11 +22,11 @@ class Once(Generic[T]):
     def __call__(self, work: Callable[[], T]) -> T:
         with self._guard.lock:
             if self._error is not None:
-                raise self._error.with_traceback(None)  # else it would grow with each call
+                raise self._error.with_traceback(None)  # else the traceback would grow with each call
             if not self._results:
                 try:
                     self._results.append(work())
-                except Exception as error:  # Ctrl-C is no result of the work
+                except Exception as error:  # Ctrl-C is not a result of the work
                     self._error = error
                     raise
             return self._results[0]

@@ -1,55 +1,55 @@
-"""Places for work that takes all cores and much memory: who comes when all are taken waits in a queue."""
+"""Slots for work that takes all cores and much memory, with a queue of waiting workers."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from partita.accelerators.process.cores import usable_cores
+from partita.accelerators.process.cores import group_folders, usable_cores
 from partita.accelerators.process.forking import Guard, renewed_in_children
-from partita.accelerators.process.free_memory import free_memory
 
 CORES = 4
-"""So many cores have work for most of the time while one model is compiled, so that there is a place for each such number."""
+"""Number of cores that compiling one model keeps busy; there is one slot for each such number."""
 
 LOOK = 1.0
-"""Seconds between two looks at the memory that is free, which others may give back unseen."""
+"""Polling interval in seconds of free memory, which other processes may release unnoticed."""
 
 
 class GivenUp(Exception):
-    """Nobody needs the work any more that waited for a place."""
+    """The work that waited for a slot is not needed any more."""
 
 
 class Worker:
-    """One who wants a place for his work. It is given up by whoever drops the last reference to what the work is for, at any time
-    and in any thread, so that `give_up` waits for no lock."""
+    """A worker that wants a slot. It is given up when the last reference to its result is dropped, at any time
+    and in any thread, so `give_up` waits for no lock."""
 
     def __init__(self) -> None:
         self.is_given_up = False
         self._news: SimpleQueue[None] = SimpleQueue()
 
     def give_up(self) -> None:
-        """Leave the queue."""
+        """Leaves the queue."""
         self.is_given_up = True
         self.look()
 
     def look(self) -> None:
-        """Have him look whether it is his turn."""
+        """Wakes the worker to check if it is next."""
         self._news.put(None)
 
     def wait(self) -> None:
-        """Wait until there may be news."""
+        """Waits until the state may have changed."""
         with suppress(Empty):
             self._news.get(timeout=LOOK)
 
 
 class Places:
-    """The work that is done now, and the queue of what waits. One worker always has a place, others if there is room."""
+    """The running work, and the queue of waiting work. One worker always gets a slot, others if there is room."""
 
     def __init__(self, most: Callable[[], int], free: Callable[[], int | None]) -> None:
-        """`most` counts the places, `free` the bytes that are left."""
+        """`most` returns the number of slots, `free` the available bytes."""
         self._most, self._free = most, free
         self._guard = Guard()
         self._waiting = deque[Worker]()
@@ -58,7 +58,7 @@ class Places:
 
     @contextmanager
     def place(self, worker: Worker, needed: int) -> Iterator[None]:
-        """Inside, the worker has a place, for work that needs so many bytes. GivenUp if he was given up before."""
+        """Inside, the worker has a slot, for work that needs `needed` bytes. Raises GivenUp if it was given up before."""
         try:
             with self._guard.lock:
                 self._waiting.append(worker)
@@ -72,7 +72,7 @@ class Places:
 
     @property
     def is_wanted(self) -> bool:
-        """Does anybody wait?"""
+        """True if some worker is waiting."""
         return bool(self._waiting)
 
     def _enters(self, worker: Worker, needed: int) -> bool:
@@ -94,16 +94,52 @@ class Places:
 
     def _leave(self, worker: Worker) -> None:
         with self._guard.lock:
-            with suppress(ValueError):  # a forked process has none of those inside, nor of those that wait
+            with suppress(ValueError):  # a forked process has no running or waiting workers
                 (self._inside if worker in self._inside else self._waiting).remove(worker)
             following = self._waiting[0] if self._waiting else None
         if following is not None:
             following.look()
 
     def renew(self) -> None:
-        """In a forked process no thread works, and none waits."""
+        """Resets the queue in a forked process, where no thread works or waits."""
         self._waiting, self._inside = deque(), []
 
 
+_MACHINE = Path("/proc/meminfo")
+
+_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+"""A group's files with its limit and usage, in either version of the system's interface."""
+
+
+def free_memory() -> int | None:
+    """Memory in bytes available to this process: that of the machine, and of its control groups; None if the system does not
+    report it."""
+    try:
+        left = [*_of_machine(), *_of_groups()]
+    except (OSError, ValueError):
+        return None
+    return max(0, min(left)) if left else None
+
+
+def _of_machine() -> Iterator[int]:
+    for line in _MACHINE.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            yield int(line.split()[1]) << 10
+
+
+def _of_groups() -> Iterator[int]:
+    """The remaining memory of each group. Inactive file pages count as free, since the system can reclaim them."""
+    for folder in group_folders("memory"):
+        for limit, used in _FILES:
+            if (folder / limit).is_file() and (text := (folder / limit).read_text().strip()) != "max":
+                yield int(text) - int((folder / used).read_text()) + _idle_files(folder)
+
+
+def _idle_files(folder: Path) -> int:
+    lines = (folder / "memory.stat").read_text().splitlines()
+    counts = dict(line.split() for line in lines)
+    return int(counts.get("total_inactive_file", counts.get("inactive_file", 0)))
+
+
 places = Places(lambda: max(1, usable_cores() // CORES), free_memory)
-"""Those of this process."""
+"""The slots of this process."""

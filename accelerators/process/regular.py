@@ -1,4 +1,4 @@
-"""Files that are read without waiting for anybody."""
+"""Opens files without ever blocking."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from io import BufferedReader
 
 
 class NoFile(OSError):
-    """A pipe, a device or a folder is where a file is asked for."""
+    """The path is a pipe, a device or a folder instead of a file."""
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """The file, open for reading. NoFile if something else is in its place: whoever opens a pipe as a file waits until somebody
-    writes to it, and so perhaps for ever."""
+    """The file, open for reading. Raises NoFile if it is something else: opening a pipe like a file blocks until somebody
+    writes to it, possibly forever."""
     return _opened(os.open(path, _FLAGS), may_be_anybodys=True)
 
 
 def open_private(path: str | os.PathLike[str]) -> BufferedReader:
-    """The same of a file that is no link, belongs to this user or to root, and that others may not write to. The opened file is
-    looked at: whoever may rename the folder could put another in its place at any time."""
+    """The same for a file that is no link, belongs to this user or to root, and that others may not write to. The check is on the
+    opened file: with write access to the folder, somebody could replace it at any time."""
     try:
         number = os.open(path, _FLAGS | os.O_NOFOLLOW)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Quiet between two engines that are timed in one process."""
+"""Waits for idle threads between two engines that are timed in one process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 import time
 
 PAUSE = 0.004
-"""Seconds to look at, again and again, until hardly any processor time was used in them."""
+"""Sampling interval in seconds; it is repeated until the process uses hardly any processor time."""
 
 RESTLESS = 0.5
-"""Seconds after which threads that do not stop are waited for no longer."""
+"""Maximum seconds to wait for threads that do not stop."""
 
 
 def settle() -> None:
-    """Wait until this process's threads sleep. Some engines' spin on for a while after a call and slow down who comes next."""
+    """Waits until this process's threads sleep. Some engines' threads spin after a call and slow down the next engine."""
     end = time.perf_counter() + RESTLESS
     used = math.inf
     while used > PAUSE / 4 and time.perf_counter() < end:

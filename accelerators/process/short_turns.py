@@ -1,4 +1,4 @@
-"""Python's lock while threads work behind calls: a call that wants it back has it soon."""
+"""Shortens Python's GIL switch interval during background work, so that calls get the GIL back soon."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from partita.accelerators.process.forking import Guard, renewed_in_children
 
 TURN = 0.0002
-"""Seconds after which a thread that runs Python's code hands the lock to one that waits for it, while anything works behind
-calls. Python's own are 5 ms, which is as long as a call of a small model takes: twice a call it would have waited so long."""
+"""The GIL switch interval in seconds during background work. Python's default of 5 ms is as long as a call of a small model,
+which would wait that long twice."""
 
 
 class ShortTurns:
-    """Inside `with short_turns:` turns are short, however many threads are inside; then they are as long as they were before."""
+    """Inside `with short_turns:` the interval is short, for any number of threads; afterwards it is restored."""
 
     def __init__(self) -> None:
         self._guard = Guard()
@@ -22,7 +22,7 @@ class ShortTurns:
 
     @property
     def are_on(self) -> bool:
-        """Does anything work behind calls?"""
+        """True if there is background work."""
         return self._inside > 0
 
     def __enter__(self) -> None:
@@ -35,27 +35,27 @@ class ShortTurns:
 
     def __exit__(self, *exception: object) -> None:
         with self._guard.lock:
-            if self._inside:  # it is not in a process that was forked inside
+            if self._inside:  # it may be 0 in a process that was forked inside
                 self._inside -= 1
                 if not self._inside:
                     self._restore()
 
     def renew(self) -> None:
-        """In a forked process nothing works behind calls."""
+        """Resets the interval in a forked process, which has no background work."""
         if self._inside:
             self._inside = 0
             self._restore()
 
     def _restore(self) -> None:
-        """Leave what somebody else has set meanwhile as it is."""
+        """Restores the interval, unless somebody else has changed it meanwhile."""
         if sys.getswitchinterval() == self._short:
             _set(self._before)
 
 
 def _set(seconds: float) -> None:
-    """Python cuts off what is less than a microsecond, and of what it says itself a whole one."""
+    """Sets the interval: Python truncates to microseconds, even a value that it returned itself."""
     sys.setswitchinterval(seconds + 5e-7)
 
 
 short_turns = ShortTurns()
-"""Those of this process."""
+"""The object of this process."""

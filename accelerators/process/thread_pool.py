@@ -1,4 +1,4 @@
-"""Pools of threads that serve the end of a program, too."""
+"""Thread pools that also work during interpreter exit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 class Pool(ThreadPoolExecutor):
-    """A pool for work that somebody waits for. Once the main thread has ended Python gives pools no more threads, while those
-    that are not daemons, and functions that were registered for the end, go on: whoever hands in work does it himself then."""
+    """A pool for work that somebody waits for. Once the main thread has ended, Python starts no more pool threads, while
+    non-daemon threads and exit handlers still run: `submit` then runs the work itself."""
 
     def submit(self, work: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
         """The future of the work."""
@@ -26,6 +26,6 @@ class Pool(ThreadPoolExecutor):
         future = Future[T]()
         try:
             future.set_result(work(*args, **named))
-        except BaseException as error:  # noqa: BLE001  whatever it is belongs to who waits
+        except BaseException as error:  # noqa: BLE001  any exception belongs to the waiting caller
             future.set_exception(error)
         return future

@@ -1,4 +1,4 @@
-"""The folder that this process works in, from which relative paths lead."""
+"""The working directory, which relative paths start from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def working_folder() -> str:
-    """The folder; empty if somebody has removed it, so that relative paths stay what they are."""
+    """The working directory; empty if it was removed, so that relative paths are unchanged."""
     try:
         return os.getcwd()
     except OSError:

@@ -1,1 +1,1 @@
-"""A compiled model: its inputs and outputs, the steps of a call, requests, and what a run took."""
+"""Compiled models: inputs and outputs, the steps of a call, asynchronous requests, and profiles."""

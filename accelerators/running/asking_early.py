@@ -1,4 +1,4 @@
-"""The order of steps in which devices that work on their own begin early, and what they compute is wanted late."""
+"""Orders steps so that asynchronous devices start early and their results are needed late."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 
 class Ordered(Protocol):
-    """A step that reads numbered slots and fills others."""
+    """A step that reads and writes numbered slots."""
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -16,15 +16,15 @@ class Ordered(Protocol):
 
     @property
     def makes(self) -> tuple[int, ...]:
-        """The slots that it fills."""
+        """The slots that it writes."""
 
 
 OneStep = TypeVar("OneStep", bound=Ordered)
 
 
 def begun_early(steps: Sequence[OneStep], overlaps: Sequence[bool]) -> list[OneStep]:
-    """The steps in another order that they allow: of those that are ready, first the ones that overlap; then those that do not
-    read what such a one computes, and of these the ones that others which overlap wait for. Near-linear."""
+    """The steps in another valid order: among ready steps, overlapping ones come first; then those that do not depend on an
+    overlapping one, beginning with those that other overlapping steps need. Near-linear."""
     if not any(overlaps) or all(overlaps):
         return list(steps)
     maker = {slot: i for i, step in enumerate(steps) for slot in step.makes}
@@ -52,8 +52,8 @@ def begun_early(steps: Sequence[OneStep], overlaps: Sequence[bool]) -> list[OneS
 
 
 def ends_of(steps: Sequence[Ordered], overlaps: Sequence[bool]) -> dict[int, int]:
-    """By the number of each step that overlaps, the step before which it is finished: the first that reads of it, or else the
-    number of all steps."""
+    """The deadline of each overlapping step, by step number: the first step that reads its outputs, or else the number of all
+    steps."""
     first: dict[int, int] = {}
     for i in reversed(range(len(steps))):
         first.update(dict.fromkeys(steps[i].reads, i))

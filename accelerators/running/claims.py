@@ -1,4 +1,4 @@
-"""The sizes of a model's outputs that it declares by a symbol of its inputs: a claim like any other, which a call may not fit."""
+"""Output sizes that a model declares by a symbol of its inputs: claims that are checked on every call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partita.passes.contradictions import DeclaredMismatch
 
 @attrs.frozen(slots=True)
 class _Claim:
-    """One size of an output that has to be as large as one of an input."""
+    """An output size that has to equal an input size."""
 
     output: int
     axis: int
@@ -27,7 +27,7 @@ class _Claim:
 
 
 class SizeClaims:
-    """The claims of a model; none for most models, whose calls need not be checked for them."""
+    """The claims of a model; most models have none, and then their calls are not checked."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -42,17 +42,17 @@ class SizeClaims:
             if symbol in given
         ]
         self._has_loops = any(node.op in ("Loop", "Scan") for inner in graphs_in(graph) for node in inner.nodes)
-        """True if a loop without turns may make a value: an engine then takes each size that is not static for 0."""
+        """True if a loop with zero iterations may produce a value: an engine then sets every dynamic size to 0."""
 
     def __bool__(self) -> bool:
         return bool(self._claims)
 
     def sizes(self, arrays: Sequence[Any]) -> list[int]:
-        """For each claim the size that these inputs give its symbol."""
+        """For each claim the size of its symbol in these inputs."""
         return [arrays[claim.input].shape[claim.input_axis] for claim in self._claims]
 
     def check(self, results: Sequence[Any], sizes: Sequence[int]) -> None:
-        """ClaimError for the first output that has another size."""
+        """Raises ClaimError for the first output of another size."""
         for claim, size in zip(self._claims, sizes):
             value = results[claim.output]
             if isinstance(value, np.ndarray) and value.shape[claim.axis] != size:
@@ -68,7 +68,7 @@ class SizeClaims:
 
 
 def is_of_a_claim(error: BaseException) -> bool:
-    """True if the error, or one that it came of, is that a declared size is not the one that came."""
+    """True if the error, or a cause of it, is a declared size that does not match the actual one."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, (ClaimError, DeclaredMismatch)):
@@ -78,6 +78,6 @@ def is_of_a_claim(error: BaseException) -> bool:
 
 
 def _symbols(value_type: object) -> list[tuple[int, str]]:
-    """The axes whose sizes are symbols."""
+    """The axes whose sizes are symbols, with the symbols."""
     shape = value_type.shape if isinstance(value_type, TensorType) else None
     return [(axis, size) for axis, size in enumerate(shape or ()) if isinstance(size, str)]

@@ -1,4 +1,4 @@
-"""A compiled model, which runs."""
+"""A compiled model, ready to run."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ if TYPE_CHECKING:
     from partita.accelerators.sessions.decoder import Decoder
 
 CHUNKS = (128, 16, 1)
-"""The numbers of new tokens that a session's steps are compiled for."""
+"""The numbers of new tokens for which a session's steps are compiled."""
 
 
 @attrs.frozen(slots=True)
 class ModelProperties:
-    """The object that `model.properties` gives."""
+    """The type of `model.properties`."""
 
     name: str
     """The model's name."""
     devices: tuple[str, ...]
     """The devices that run it, in order of first use."""
     subgraphs: int
-    """How many subgraphs there are."""
+    """Number of subgraphs."""
     optimal_requests: int
-    """The number of calls at once that is worth while."""
+    """The useful number of concurrent calls."""
     inputs: tuple[tuple[str, Type | None], ...]
     """Names and types of the inputs."""
     outputs: tuple[tuple[str, Type | None], ...]
@@ -94,18 +94,18 @@ class ModelProperties:
 
 @attrs.frozen(slots=True, eq=False)
 class Origin:
-    """What a model was compiled from."""
+    """The source from which a model was compiled."""
 
     graph: Graph
-    """The graph as it was given."""
+    """The graph as the caller passed it."""
     step: Callable[[Graph], CompiledModel] | None
-    """Compiles a decoder's step in the same way; None where its devices do not append to caches."""
+    """Compiles a decoder's step in the same way; None if its devices do not append to caches."""
 
 
 class CompiledModel:
-    """Call it with arrays. Any number of threads may; the arrays returned belong to the caller.
+    """Call it with arrays, from any number of threads; the returned arrays belong to the caller.
 
-    `graph` is the partitioned graph, `report` says which device runs each op, and why."""
+    `graph` is the partitioned graph, `report` tells which device runs each op, and why."""
 
     def __init__(
         self,
@@ -120,14 +120,14 @@ class CompiledModel:
         self.graph = graph
         """The partitioned graph: each op is the call of a compiled subgraph."""
         self.report = report
-        """Placement, moves, subgraphs, and how the graph was cut."""
+        """Placement, moves, subgraphs, and the partition of the graph."""
         self._units = units
         self.settings = settings
         """The settings of the model as a whole."""
         self.dead = tuple(dead)
         """The nodes that no output needs."""
         self.measured = measured
-        """Is every call measured?"""
+        """True if every call is measured."""
         self._measuring_units = measuring_units
         self._checker = InputChecker(graph, _asked_weakly(WeakMethod(self._stays)))
         self._claims = SizeClaims(graph)
@@ -135,10 +135,10 @@ class CompiledModel:
         for i, name in enumerate(graph.output_names):
             self._names.setdefault(name, i)
         self.without_claims: Callable[[], CompiledModel] | None = None
-        """Compiles the same model without the sizes that its file declares and that do not follow; None where it has none."""
+        """Compiles the same model without declared sizes that contradict inference; None if there is no such variant."""
         self._renouncing = threading.Lock()
         self.origin: Origin | None = None
-        """What it was compiled from; None for one that was read from a file."""
+        """The source it was compiled from; None if it was read from a file."""
         self._decoder: Decoder | None = None
         self._constants = _constant_ids(graph)
         self._executor = self._runs()
@@ -158,12 +158,12 @@ class CompiledModel:
         return Executor(plan_run(self.graph, self._units), self._constants, self.settings.parallel)
 
     def _stays(self, number: int, array: DeviceArray) -> bool:
-        """May an input on a device be read there? Not where it is recorded, and not by several devices."""
+        """True if an input on a device may be read there: it is not recorded, and all its readers are on that device."""
         executor = self._executor
         return isinstance(executor, Executor) and self._recorder is None and executor.stays(number, array)
 
     def _stages(self) -> Pipeline | None:
-        """The stages that requests pass through, if that is asked for and there are several."""
+        """The stages of requests, if PIPELINE is set and there are several."""
         if self.settings.pipeline is False or not isinstance(self._executor, Executor):
             return None
         pipeline = Pipeline(self._executor.plan, self.settings.pipeline)
@@ -177,11 +177,11 @@ class CompiledModel:
     # -- running -----------------------------------------------------------------------------------------
 
     def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
-        """The outputs for these inputs, given by position, as one dictionary, or by keyword.
+        """The outputs for these inputs, which are given by position, as one dictionary, or by keyword.
 
         `out` may hold arrays to write the outputs to: one, a list with one (or None) for each output, or some by name. Arrays in
-        a device's memory are read and written there by the device that has them. The word "device" leaves an output in new memory
-        of the device that computes it."""
+        a device's memory are read and written there by the device that owns them. The word "device" leaves an output in new
+        memory of the device that computes it."""
         arrays = self._checker.arrays(args, named)
         due = 0 if self._recorder is None else self._recorder.due()
         plain = not (due or self.measured or self._closed)
@@ -199,7 +199,7 @@ class CompiledModel:
         return self._run(arrays, out, traced=self._traced(), due=due)
 
     def _traced(self) -> Tracing | None:
-        """What notes the steps of the call that comes now; None while no timeline is open."""
+        """The tracing of the next call; None if no timeline is open."""
         timeline = self._timeline
         return None if timeline is None else timeline.request()
 
@@ -215,8 +215,8 @@ class CompiledModel:
         return self._run_once(given, out, None, None, due)
 
     def _has_renounced_claims(self, error: PartitaError) -> bool:
-        """Compile again with the sizes that follow, if the error is that others, which the file declares, are wrong; False if it
-        is not, or if that fails too."""
+        """Compiles again with inferred sizes if the error is a wrong size that the file declares; False if it is not, or if that
+        fails too."""
         if self.without_claims is None or not is_of_a_claim(error):
             return False
         with self._renouncing:
@@ -233,7 +233,7 @@ class CompiledModel:
         return True
 
     def _adopt(self, final: CompiledModel, report: CompileReport | ImportedReport) -> None:
-        """From the next call on, run as this model does."""
+        """Replaces the executable by that of `final`, from the next call on."""
         with self._profiling, self._lock:
             if self._closed:
                 final.close()
@@ -279,11 +279,11 @@ class CompiledModel:
         return Outputs(outputs, self._names)
 
     def start(self, /, *args: Any, out: Any = None, **named: Any) -> Future[Outputs]:
-        """Start a call on another thread: `.result(timeout)` of the future waits for the outputs, `.cancel()` takes
-        back a call that has not begun.
+        """Start a call on another thread: `.result(timeout)` of the future waits for the outputs, `.cancel()` withdraws a call
+        that has not begun.
 
-        Inputs are checked here and now, and must not change until then. While the queue is full it waits, or raises
-        QueueFull if QUEUE_FULL says so; past REQUEST_SECONDS the future ends with RequestTimeout.
+        Inputs are checked immediately, and must not change until the call is done. While the queue is full, `start` waits, or
+        raises QueueFull if QUEUE_FULL is "error"; past REQUEST_SECONDS the future ends with RequestTimeout.
         """
         arrays = self._checker.arrays(args, named)
         queue, traced = self._queue(), self._traced()
@@ -294,13 +294,13 @@ class CompiledModel:
 
     @property
     def pipelined(self) -> bool | None:
-        """Do requests pass through the devices in turn (PIPELINE)? None while "AUTO" is still measuring."""
+        """True if requests pass through the devices as a pipeline (PIPELINE). None while "AUTO" is still measuring."""
         pipeline = self._pipeline
         return False if pipeline is None else pipeline.trial.decided
 
     @contextmanager
     def timeline(self) -> Iterator[Timeline]:
-        """Note, for each call that comes inside, when its steps ran, on which devices and threads, and what they waited for.
+        """Record when the steps of each call inside ran, on which devices and threads, and what they waited for.
 
             with model.timeline() as timeline:
                 futures = [model.start(x) for x in inputs]
@@ -318,22 +318,22 @@ class CompiledModel:
 
     @property
     def ready(self) -> Future[CompiledModel]:
-        """The future of the model on its own devices: done, unless it began to answer on others (START)."""
+        """The future of the model on its own devices: done, unless other devices answer first (START)."""
         future: Future[CompiledModel] = Future()
         future.set_result(self)
         return future
 
     def wait(self, timeout: float | None = None) -> CompiledModel:
-        """The model, once its own devices are ready; the error if they cannot compile it, TimeoutError if it takes longer."""
+        """The model, once its own devices are ready; their error if they cannot compile it, TimeoutError if it takes longer."""
         return self.ready.result(timeout)
 
     def session(self, longest: int | None = None, chunks: Sequence[int] = CHUNKS) -> Session:
-        """A conversation with a decoder: the keys and values of earlier tokens are kept, and each call gives what is new.
+        """A conversation with a decoder: the keys and values of earlier tokens are kept, and each call takes only new tokens.
 
-        `longest` is the number of tokens that it has room for; without it the room is doubled when it is full. On `cpu` a step is
-        compiled for each number of new tokens in `chunks`. A prompt of another number is read by the model as it is, or in pieces
-        of these where the model is compiled for each size."""
-        from partita.accelerators.sessions.opening import opened  # upward: users call a method
+        `longest` is the number of tokens to reserve room for; without it the room doubles when it is full. On `cpu` a step is
+        compiled for each number of new tokens in `chunks`. A prompt of another length is read by the model itself, or in chunks
+        of these lengths if the model is compiled for each size."""
+        from partita.accelerators.sessions.conversation import opened  # upward: users call a method
 
         model = self.wait()
         with self._lock:
@@ -343,16 +343,15 @@ class CompiledModel:
         return session
 
     def renew(self) -> None:
-        """Start anew in a forked process, which has none of the threads, nor what they were working on."""
+        """Resets the model in a forked process, which has none of the threads or their work."""
         self._requests, self._timeline = None, None
         self._lock, self._profiling, self._renouncing = threading.Lock(), threading.Lock(), threading.Lock()
 
     def profile(self, /, *args: Any, **named: Any) -> Profile:
-        """The time that a run takes, subgraph by subgraph and node by node.
+        """The time of a run by subgraph and node.
 
-        With inputs, the model runs on them several times under the clock, and each row is the median. Without inputs, it is
-        the last call, if the model was compiled with PERF_COUNT, else runs on inputs that are made up. Other threads may go
-        on calling.
+        With inputs, the model runs on them several times, and each row is the median. Without inputs, it is the last call if
+        the model was compiled with PERF_COUNT, else runs on generated inputs. Other threads may call the model meanwhile.
         """
         if args or named:
             return self._profiled(self._checker.arrays(args, named), "the inputs given")
@@ -373,11 +372,11 @@ class CompiledModel:
 
     @property
     def recorded(self) -> Recorded | None:
-        """What the recorder saw up to now; None unless RECORD asks for one."""
+        """The recorder's results so far; None without RECORD."""
         return None if self._recorder is None else self._recorder.recorded()
 
     def example_inputs(self, seed: int = 0, size: int = 1) -> list[Any]:
-        """Arrays that fit the inputs: random numbers, ones for integers; `size` for sizes that are not known."""
+        """Arrays that fit the inputs: random values, ones for integers; `size` replaces dynamic sizes."""
         return self._checker.made_up(seed, size)
 
     def _queue(self) -> RequestQueue:
@@ -390,11 +389,11 @@ class CompiledModel:
                 self._requests = RequestQueue(running, waiting, self.settings.limit, self.settings.full == "error")
             return self._requests
 
-    # -- what it is --------------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------------
 
     @property
     def properties(self) -> ModelProperties:
-        """Devices, the number of subgraphs, how many calls at once make sense, inputs and outputs."""
+        """Devices, number of subgraphs, useful number of concurrent calls, inputs and outputs."""
         devices = tuple(dict.fromkeys(unit.device.label for unit in self._units.values()))
         graph = self.graph
         return ModelProperties(
@@ -413,27 +412,27 @@ class CompiledModel:
 
     @property
     def fusions(self) -> dict[str, SecondLevel]:
-        """What was fused in each subgraph and what was left apart and why, of the devices that show it. Worked out when asked. A
-        subgraph that came without its body has none, and one of any size has several: one for each size that it compiled."""
+        """The fused kernels and refused fusions of each subgraph, if its device shows them. Computed on access. A subgraph
+        without its body has none, and neither has one with dynamic sizes."""
         whole = [unit for unit in self.units if is_static(unit.body) and not is_skeleton(unit.body)]
         levels = {unit.name: unit.device.accelerator.second_level(unit.body, unit.config) for unit in whole}
         return {name: level for name, level in levels.items() if level is not None}
 
     def kernels(self) -> list[Any]:
-        """The kernels of the devices that show theirs (the TVM devices do: name, body, schedule, TIR, machine code)."""
+        """The kernels of devices that show them (the TVM devices do: name, body, schedule, TIR, machine code)."""
         return [kernel for unit in self.units for kernel in unit.kernels()]
 
     @at_a_device()
     def export(self, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
         """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
 
-        `bodies=False` leaves behind the ONNX bodies that the devices do not need; a `key` signs the file."""
+        `bodies=False` leaves out the ONNX bodies that the devices do not need; a `key` signs the file."""
         from partita.accelerators.package.exporting import export_model  # upward: users call a method
 
         export_model(self, path, bodies=bodies, key=key)
 
     def close(self) -> None:
-        """Finish what runs, drop what waits, and let threads and buffers go. Calls are errors afterwards."""
+        """Finish running calls, drop waiting ones, and free threads and buffers. Later calls are errors."""
         with self._lock:
             self._closed = True
             requests, self._requests = self._requests, None
@@ -454,7 +453,7 @@ class CompiledModel:
         self.close()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows."""
+        """The representation for notebooks."""
         from partita.accelerators.showing.notebook import model_html  # upward: notebooks ask for a method
         from partita.graph.pictures.html import bundle
 
@@ -474,7 +473,7 @@ class CompiledModel:
 
 
 def _measured(runs: Runs, arrays: Sequence[Any]) -> list[Measurement]:
-    """The measured runs of a profile: as many as there is time for, and enough for a median that one of them cannot move."""
+    """The measured runs of a profile: as many as fit the time, and enough that a single run cannot move the median."""
     measurements: list[Measurement] = []
     start = time.perf_counter()
     while not measurements or time.perf_counter() - start < (SECONDS if len(measurements) >= FEWEST else LONGEST):
@@ -486,14 +485,14 @@ def _measured(runs: Runs, arrays: Sequence[Any]) -> list[Measurement]:
 
 
 def _one_in_the_other(outer: Observer | None, inner: Observer | None) -> Observer | None:
-    """Two observers of one call as one."""
+    """Combines two observers of one call."""
     if outer is None or inner is None:
         return outer or inner
     return lambda step, run: outer(step, lambda: inner(step, run))
 
 
 def _asked_weakly(method: WeakMethod[Stays]) -> Stays:
-    """The method of a model, for a part of it, which does not keep the model: a dropped one gives its memory back at once."""
+    """The method, for an object that must not keep the model alive: a dropped model frees its memory at once."""
 
     def stays(number: int, array: DeviceArray) -> bool:
         bound = method()
@@ -503,7 +502,7 @@ def _asked_weakly(method: WeakMethod[Stays]) -> Stays:
 
 
 def _constant_ids(graph: Graph) -> frozenset[int]:
-    """The identities of all constant arrays, and of those that they are views of."""
+    """The identities of all constant arrays, and of their base arrays."""
     ids: set[int] = set()
     for inner in graphs_in(graph):
         for node in inner.nodes:

@@ -1,4 +1,4 @@
-"""Running the steps of a compiled model: safe for several callers at once."""
+"""Executes the steps of a compiled model; safe for concurrent callers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from partita.accelerators.arrays.layout import HOST, aligned_block, array_layout
 from partita.accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
 from partita.accelerators.errors import InputError, RunError, asking
 from partita.accelerators.process.ending import at_a_device
-from partita.accelerators.process.forking import renewed_in_children
+from partita.accelerators.process.forking import Guard, renewed_in_children
 from partita.accelerators.running.overlapping import Overlap
-from partita.accelerators.running.side_by_side import Trial
 from partita.accelerators.running.spans import Spans
 from partita.accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
 from partita.graph.types import Array
 
 FEW = 4
-"""Up to so many outputs are each held against all inputs; of more the inputs' memory is looked at once."""
+"""Up to this many outputs are compared with all inputs one by one; for more, the inputs' memory spans are sorted once."""
 
 Observer = Callable[[Step, Callable[[], None]], None]
-"""Runs a step by calling the function given, and notes what it wants to."""
+"""Runs a step by calling the function, and records what it needs."""
 
 
 Watcher = Callable[[Step, Values], None]
-"""Is shown a step that has run, and the values by slot, which it must not change."""
+"""Receives a finished step and the values by slot, which it must not change."""
 
 
 class Runs(Protocol):
@@ -45,19 +44,19 @@ class Runs(Protocol):
         """Compute the outputs as `run` does; the observer is called around each step."""
 
     def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs as `run` does, side by side too; the observer is called around each step, on the step's thread."""
+        """Compute the outputs as `run` does, also concurrently; the observer is called around each step, on its thread."""
 
     def watched(
         self, arrays: list[Any], watcher: Watcher, out: Sequence[Wanted | None] | None = None, observer: Observer | None = None
     ) -> list[Any]:
-        """Compute the outputs as `observed` does; the watcher is shown the values behind each step."""
+        """Compute the outputs as `observed` does; the watcher gets the values after each step."""
 
     def close(self) -> None:
         """Free buffers and threads."""
 
 
 class Workspace:
-    """The buffers of one running call; kept for the next one."""
+    """The buffers of one running call, reused by later calls."""
 
     def __init__(self, plan: RunPlan) -> None:
         self.block = _block(plan.block_size) if plan.block_size else None
@@ -78,12 +77,12 @@ def _block(size: int) -> Any:
 
 
 class Executor:
-    """Runs a plan. Each call has slots of its own and borrows a workspace from the pool."""
+    """Runs a plan. Each call has its own slots and borrows a workspace from the pool."""
 
     def __init__(self, plan: RunPlan, constants: frozenset[int], parallel: bool | None) -> None:
         self.plan = plan
         self.constants = constants
-        """The identities of all constant arrays, those inside subgraphs too."""
+        """The identities of all constant arrays, including those inside subgraphs."""
         self._pool: deque[Workspace] = deque()
         self._levels = plan.levels
         wide = any(sum(isinstance(plan.steps[i], RunStep) for i in level) > 1 for level in self._levels)
@@ -98,7 +97,7 @@ class Executor:
         renewed_in_children(self)
 
     def run(self, arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """The outputs for these inputs, each the caller's own; `out` holds for each output an array to fill, or None."""
+        """The outputs for these inputs, owned by the caller; `out` holds for each output an array to fill, or None."""
         if self._direct is not None and out is None:
             return self._owned(list(self._direct(arrays, None)), arrays)
         return self._side_by_side_or_not(arrays, out)
@@ -132,21 +131,21 @@ class Executor:
         out: Sequence[Wanted | None] | None = None,
         observer: Observer | None = None,
     ) -> list[Any]:
-        """Compute the outputs as `observed` does; the watcher is shown the values behind each step."""
+        """Compute the outputs as `observed` does; the watcher gets the values after each step."""
         return self._in_turn(arrays, out, observer, watcher)
 
     def stays(self, number: int, array: DeviceArray) -> bool:
-        """Can all that reads the input of this number read the array where it is?"""
+        """True if all readers of the input of this number can read the array on its device."""
         readers = [step for step in self.plan.steps if number in step.reads]
         mine = all(isinstance(step, RunStep) and step.unit.compiled.takes(array) for step in readers)
         return mine and bool(readers) and number not in self.plan.outputs
 
     def renew(self) -> None:
-        """Begin anew in a forked process, which has none of the threads."""
+        """Resets the executor in a forked process, which has none of the threads."""
         self._threads, self._lock = None, threading.Lock()
 
     def close(self) -> None:
-        """Let buffers go, the devices' memory, and threads as soon as no running call holds them."""
+        """Frees buffers, device memory, and threads as soon as no running call holds them."""
         self._pool.clear()
         for step in self.plan.steps:
             if isinstance(step, RunStep):
@@ -156,7 +155,7 @@ class Executor:
             self._threads = None
 
     def _only_step(self) -> Callable[[Sequence[Any], Sequence[Any] | None], Sequence[Any]] | None:
-        """The step to call directly where the model is one subgraph with the model's own inputs and outputs."""
+        """The step to call directly if the model is one subgraph with the model's own inputs and outputs."""
         plan = self.plan
         if len(plan.steps) != 1 or not isinstance(plan.steps[0], RunStep):
             return None
@@ -188,7 +187,7 @@ class Executor:
     def _one_by_one(
         self, values: Values, buffers: list[Any], block: Any, observer: Observer | None, watcher: Watcher | None
     ) -> None:
-        """Run each step to its end before the next one."""
+        """Runs each step to its end before the next one."""
         for step, listed in zip(self.plan.steps, buffers):
             if observer is None:
                 step.run(values, listed, block)
@@ -200,14 +199,14 @@ class Executor:
                 values[slot] = None
 
     def _by_levels(self, arrays: list[Any], observer: Observer | None = None) -> list[Any]:
-        """Steps that do not wait for each other run on threads, without shared buffers."""
+        """Runs independent steps concurrently on threads, without shared buffers."""
         values: Values = [*arrays, *self.plan.rest]
         threads = self._thread_pool()
         for level in self._levels:
             first, *others = [self.plan.steps[i] for i in level]
             try:
                 waiting = [threads.submit(_run_step, step, values, observer) for step in others]
-            except RuntimeError:  # The interpreter ends: it starts no more threads, and those that are not daemons go on calling.
+            except RuntimeError:  # the interpreter is ending: it starts no more threads, but non-daemon threads may still call
                 return self._in_turn(arrays, None, observer)
             try:
                 _run_step(first, values, observer)
@@ -225,8 +224,8 @@ class Executor:
             return self._threads
 
     def _with_targets(self, buffers: list[list[Any] | None], arrays: list[Any], out: Sequence[Wanted | None]) -> list[Any]:
-        """The buffers with the caller's arrays in the places of outputs that a device may write there directly, and ON_DEVICE
-        where it may leave them."""
+        """The buffers with the caller's arrays for outputs that a device may write directly, and ON_DEVICE for those that it may
+        leave in its memory."""
         mixed = list(buffers)
         for slot, target in zip(self.plan.outputs, out, strict=True):
             position = self._maker.get(slot)
@@ -242,7 +241,7 @@ class Executor:
         return mixed
 
     def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """The values, copied where they are somebody else's: the caller's inputs, constants, or one of these values twice."""
+        """The values, copied if they are not owned: the caller's inputs, constants, or a value that occurs twice."""
         shares = Spans(arrays).may_share if len(values) > FEW else partial(_may_share_any, arrays)
         if out is None and len(values) == 1 and self._is_fresh(values[0], shares, arrays):
             return values
@@ -267,7 +266,7 @@ class Executor:
         return values
 
     def _stays_on_device(self, output: int, value: Any) -> bool:
-        """Is the value on a device, or does one make it that could have left it there?"""
+        """True if the value is on a device, or its device could have left it there."""
         if isinstance(value, DeviceArray):
             return True
         step, _ = self._maker.get(self.plan.outputs[output], (None, 0))
@@ -275,15 +274,15 @@ class Executor:
         return unit is not None and unit.keeps_arrays and isinstance(value, np.ndarray) and not value.dtype.hasobject
 
     def _left(self, output: int, value: Any, before: Sequence[Any]) -> DeviceArray:
-        """The value in an array on the device that makes it, in none of the memory of what was `before`: the inputs and the
-        earlier outputs."""
+        """The value as an array on the device that makes it, which shares no memory with the arrays in `before`: the inputs and
+        the earlier outputs."""
         if not isinstance(value, DeviceArray):
             return self.plan.steps[self._maker[self.plan.outputs[output]][0]].unit.put(value)
         return value.copied() if any(value.shares(other) for other in before) else value
 
     def _is_fresh(self, value: Any, shares: Callable[[Array], bool], arrays: list[Any]) -> bool:
-        """True for an array that lies in no input and no constant. Memory that is no numpy array's is an engine's, which lends no
-        constants."""
+        """True for an array that is a view of no input and no constant. Memory that numpy does not own is an engine's, which
+        never lends constants."""
         if type(value) is not np.ndarray:
             return False
         base = value.base
@@ -302,12 +301,12 @@ class Executor:
 
 
 def _may_share_any(others: Sequence[Any], value: Array) -> bool:
-    """May the array share memory with one of these?"""
+    """True if the array may share memory with one of these."""
     return bool([other for other in others if isinstance(other, np.ndarray) and np.may_share_memory(value, other)])
 
 
 def _run_step(step: Step, values: Values, observer: Observer | None) -> None:
-    """Run a step that has no buffers."""
+    """Runs a step without buffers."""
     if observer is None:
         step.run(values, None, None)
     else:
@@ -327,13 +326,13 @@ def _copied_to(target: Target, value: Any, output: int) -> Target:
 
 
 def _is_overwritten(value: Any, output: int, out: Sequence[Wanted | None]) -> bool:
-    """Does the value, which may be an input, lie where another output is to be written?"""
+    """True if the value, which may be an input, may overlap the target of another output."""
     others = [target for i, target in enumerate(out) if i != output and isinstance(target, np.ndarray)]
     return isinstance(value, np.ndarray) and any(np.may_share_memory(value, target) for target in others)
 
 
 def _takes(step: RunStep, output: int, target: Wanted, arrays: list[Any]) -> bool:
-    """May the device write this output straight into the caller's array, or leave it where it makes it?"""
+    """True if the device may write this output directly to the caller's array, or leave it in its memory."""
     if isinstance(target, Destination):
         return step.unit.keeps_arrays
     if isinstance(target, DeviceArray):
@@ -349,7 +348,49 @@ def _takes(step: RunStep, output: int, target: Wanted, arrays: list[Any]) -> boo
 
 
 def root(array: Array) -> Array:
-    """The array whose memory a view shows."""
+    """The array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
+
+
+_WORTH = 0.001
+"""Seconds: shorter calls run concurrently only if PARALLEL says so."""
+
+_TRIES = 3
+"""Number of measured calls of each kind, after a warm-up call of each."""
+
+_GAIN = 0.9
+"""Concurrent runs are kept if they take less than this fraction of the time."""
+
+
+class Trial:
+    """Decides if independent subgraphs run concurrently: the first calls alternate between both ways; then the faster one
+    stays."""
+
+    def __init__(self, decided: bool | None) -> None:
+        self.decided = decided
+        """True if independent subgraphs run concurrently. None while both ways are being tried."""
+        self._guard = Guard()
+        self._asked = 0
+        self._seconds: dict[bool, list[float]] = {False: [], True: []}
+
+    def next(self) -> bool:
+        """True if this call runs independent subgraphs concurrently."""
+        if self.decided is not None:
+            return self.decided
+        with self._guard.lock:
+            self._asked += 1
+            return self._asked % 2 == 0
+
+    def note(self, side_by_side: bool, seconds: float) -> None:
+        """Records the seconds of a call."""
+        if self.decided is not None:
+            return
+        with self._guard.lock:
+            self._seconds[side_by_side].append(seconds)
+            turns, levels = self._seconds[False], self._seconds[True]
+            if len(turns) > 1 and min(turns) < _WORTH:
+                self.decided = False
+            elif min(len(turns), len(levels)) > _TRIES:
+                self.decided = min(levels[1:]) < _GAIN * min(turns[1:])

@@ -1,5 +1,5 @@
-"""The arguments of a call: each is taken by position or name, checked, and made into a numpy array (without a copy
-where possible).
+"""The arguments of a call: each is found by position or name, checked, and converted to a numpy array (without a copy
+if possible).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from partita.graph.types import Array, Dim, SequenceType, TensorType, Type, nump
 from partita.passes.infer.contract import Contract, shapes_of
 
 SEED = Key(0, natural)
-"""The seed of arrays that are made up."""
+"""The seed of generated arrays."""
 
 _KIND = {"u": 1, "i": 1, "f": 2, "c": 3}
-"""The ranks of Python's own numbers: one may become another of the same rank or of a higher one."""
+"""The ranks of Python's own number types: one may be converted to the same rank or a higher one."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -32,29 +32,29 @@ class InputSpec:
     name: str
     """The input's name."""
     type: Type | None
-    """The input's type, where it is known."""
+    """The input's type, if known."""
     dtype: np.dtype[Any] | None
-    """The arrays' dtype; None if it takes no tensors, or any."""
+    """The arrays' dtype; None if it takes no tensors, or any dtype."""
     shape: tuple[Dim, ...] | None
-    """The input's sizes; None where any size fits."""
+    """The input's sizes; None if any shape fits."""
     static: bool
-    """Are all sizes numbers?"""
+    """True if all sizes are static."""
 
     def __str__(self) -> str:
         return f"{self.name}: {'?' if self.type is None else self.type}"
 
 
 Stays = Callable[[int, DeviceArray], bool]
-"""May the input of this number stay in the memory of its device?"""
+"""True if the input of this number may stay in the memory of its device."""
 
 
 def _never(number: int, array: DeviceArray) -> bool:
-    """Whoever reads the inputs wants them all on the host."""
+    """All inputs have to be on the host."""
     return False
 
 
 class InputChecker:
-    """Turns a call's arguments into the list of arrays that the executor takes."""
+    """Converts a call's arguments to the list of arrays that the executor takes."""
 
     def __init__(self, graph: Graph, stays: Stays = _never) -> None:
         self._stays = stays
@@ -65,11 +65,11 @@ class InputChecker:
         self._where = f"model {graph.name!r}"
         self._dtypes = [spec.dtype for spec in self.specs]
         self._fitting: list[tuple[Dim, ...] | None] = [spec.shape for spec in self.specs]
-        """Sizes that fit: those stated or, where some are symbols, those of the last call that was looked at closely."""
+        """The sizes that pass the fast check: the static ones or, with symbols, those of the last call that was fully checked."""
         self._contract = None if all(spec.static for spec in self.specs) else Contract(graph)
 
     def made_up(self, seed: int = 0, size: int = 1) -> list[Any]:
-        """Arrays that fit: random numbers, ones for integers; `size` for sizes that are not known."""
+        """Arrays that fit: random values, ones for integers; `size` replaces dynamic sizes."""
         random = np.random.default_rng(SEED.read("seed", seed, self._where))
         return [_example(spec, random, size, self._where) for spec in self.specs]
 
@@ -82,7 +82,7 @@ class InputChecker:
         return arrays
 
     def some(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """The arrays of these inputs alone, by name: each fits its type, and equal symbols are equal sizes."""
+        """Checks only these inputs, by name: each array has to fit its type, and equal symbols have to have equal sizes."""
         sizes: dict[str, tuple[int, str]] = {}
         arrays = {}
         for spec in self.specs:
@@ -93,7 +93,7 @@ class InputChecker:
         return arrays
 
     def _checked(self, values: list[Any]) -> list[Any]:
-        """All values looked at closely, symbols compared over all, and sizes held against what the graph requires of them."""
+        """Fully checks all values: types, symbols across inputs, and the sizes that the graph requires."""
         sizes: dict[str, tuple[int, str]] = {}
         for i, spec in enumerate(self.specs):
             values[i] = self._value(values[i], spec, i)
@@ -106,7 +106,7 @@ class InputChecker:
         return values
 
     def _check_contract(self, contract: Contract, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
-        """InputError where sizes contradict each other inside of the model, or something constant there."""
+        """Raises InputError if sizes contradict each other, or a constant, inside the model."""
         try:
             contract.check(shapes)
         except TypeMismatch as error:
@@ -114,7 +114,7 @@ class InputChecker:
             raise InputError(error.cause, where=where, remedy=error.remedy) from error
 
     def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The values given by position or name, in the order of the inputs."""
+        """The values, given by position or name, in the order of the inputs."""
         first = args[0] if args else None
         if type(first) is dict and len(args) == 1 and not named and first.keys() == self._known:
             return [first[name] for name in self._names]
@@ -150,7 +150,7 @@ class InputChecker:
         return f"{self._where}, input {spec.name!r}"
 
     def _value(self, value: Any, spec: InputSpec, number: int | None = None) -> Any:
-        """The value, checked. An array on a device is copied to the host, unless it is the input of this number and may stay."""
+        """The checked value. A device array is copied to the host, unless it is the input of this number and may stay."""
         if type(value) is np.ndarray and spec.dtype is not None and value.dtype == spec.dtype:
             return value
         if isinstance(spec.type, SequenceType) and isinstance(value, (list, tuple)):
@@ -174,7 +174,7 @@ class InputChecker:
         return self._converted(array, spec.dtype, spec)
 
     def _converted(self, array: Array, wanted: np.dtype[Any], spec: InputSpec) -> Array:
-        """Python's own numbers in the input's type; those outside its range are an error."""
+        """Converts Python's own numbers to the input's dtype; values outside its range are an error."""
         with np.errstate(over="ignore"):
             converted = array.astype(wanted)
         if _is_integer(wanted):
@@ -234,7 +234,7 @@ def _spec(name: str, kind: Type | None) -> InputSpec:
 
 
 def _is_harmless(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """May Python's own numbers of this kind become the input's type?"""
+    """True if Python's own numbers of this kind may be converted to the input's dtype."""
     if given.kind == "b" or wanted.kind in "bO":
         return given.kind == wanted.kind
     rank = _KIND["i"] if _is_integer(wanted) else _KIND.get(wanted.kind, _KIND["f"])
@@ -242,7 +242,7 @@ def _is_harmless(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
 
 
 def _is_integer(dtype: np.dtype[Any]) -> bool:
-    """Is the dtype one of integers? Types that numpy alone does not have (int4) are known by their name."""
+    """True for an integer dtype. Types that are not numpy's own (int4) are recognized by their name."""
     return "int" in dtype.name
 
 

@@ -1,4 +1,4 @@
-"""MULTI: a whole model on each of several devices, and each call on the one that is free."""
+"""MULTI: a whole model on each of several devices; each call goes to one that is free."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from partita.accelerators.running.spreading import Spreading
 class MultiModel(CompiledModel):
     """A model on several devices, called like any other.
 
-    Calls at once, from threads or by `start`, are spread: each goes to the least busy device, or to the earlier named
-    of two that are equal; when all have enough to do, it waits for the first that is free.
+    Concurrent calls, from threads or by `start`, are distributed: each goes to the least busy device, or to the one named
+    first if equally busy; if all are full, it waits for the first that is free.
     """
 
     def __init__(self, models: Mapping[str, CompiledModel]) -> None:
         self.models = dict(models)
-        """The model of each device, by its label: they can be called, profiled and exported one by one."""
+        """The model of each device, by its label: they can be called, profiled and exported individually."""
         first = next(iter(models.values()))
         super().__init__(
             first.graph, {}, _report(self.models), first.settings, first.dead,
@@ -34,18 +34,18 @@ class MultiModel(CompiledModel):
         )
 
     def _runs(self) -> Runs:
-        """One object that spreads runs over the executors of all devices."""
+        """An object that distributes runs over the executors of all devices."""
         asked = self.settings.requests
         rooms = [-(-asked // len(self.models)) if asked else model.properties.optimal_requests for model in self.models.values()]
         return Spreading([model.runs for model in self.models.values()], rooms)
 
     def _profiled(self, arrays: list[Any], inputs: str) -> Profile:
-        """A run on the first device. `model.models[label].profile(x)` measures another."""
+        """Profiles the first device. `model.models[label].profile(x)` measures another."""
         return next(iter(self.models.values()))._profiled(arrays, inputs)
 
     @property
     def properties(self) -> ModelProperties:
-        """The properties of one model, with the devices, subgraphs and calls at once of all of them."""
+        """The properties of one model, with the devices, subgraphs and concurrent calls of all of them."""
         each = [model.properties for model in self.models.values()]
         return attrs.evolve(
             each[0],
@@ -60,7 +60,7 @@ class MultiModel(CompiledModel):
         return tuple(unit for model in self.models.values() for unit in model.units)
 
     def export(self, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
-        """A file holds the model of one device."""
+        """Raises NotSupported: a file holds the model of one device."""
         raise NotSupported(
             "a model that runs on several devices at once is not exported",
             where=f"model {self.graph.name!r}",
@@ -68,14 +68,14 @@ class MultiModel(CompiledModel):
         )
 
     def close(self) -> None:
-        """Finish what runs, drop what waits, and let all devices' threads and buffers go."""
+        """Finish running calls, drop waiting ones, and free all devices' threads and buffers."""
         super().close()
         for model in self.models.values():
             model.close()
 
 
 def _report(models: Mapping[str, CompiledModel]) -> CompileReport:
-    """The first device's report, with the subgraphs of all."""
+    """The first device's report, with all subgraphs."""
     reports = [model.report for model in models.values() if isinstance(model.report, CompileReport)]
     rows = tuple(row for report in reports for row in report.subgraphs)
     notes = (*reports[0].notes, f"each call runs on one of {', '.join(models)}: whichever is free")

@@ -17,7 +17,7 @@ class NoSuchOutput(GraphError, KeyError):
 
 
 class Outputs(Sequence[Any]):
-    """The outputs in order; `outputs["y"]` finds one by name. The arrays are the caller's own."""
+    """The outputs in order; `outputs["y"]` finds one by name. The arrays belong to the caller."""
 
     __slots__ = ("_names", "_values")
 
@@ -58,7 +58,7 @@ class Outputs(Sequence[Any]):
 
 
 def _described(value: Any) -> str:
-    # Only here: outputs are there before most of the graph's modules.
+    # imported late: outputs exist before most of the graph's modules are loaded
     from partita.graph.types import dtype_name
 
     return f"{dtype_name(value.dtype)}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -1,7 +1,7 @@
-"""Subgraphs of devices that work on their own, while the processor does other things.
+"""Runs subgraphs of asynchronous devices while the processor does other work.
 
-A call lets such a device begin as soon as all inputs of a subgraph are there, and waits for it where its outputs are first read.
-An input that is there earlier, before a subgraph of the processor has run, is sent at once."""
+A call starts such a device as soon as all inputs of a subgraph are available, and waits for it at the first read of its outputs.
+An input that is available earlier, before a subgraph of the processor has run, is sent at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partita.accelerators.running.steps import RunPlan, RunStep, Step, Values
 
 
 class Does(Enum):
-    """What a call does at one point."""
+    """The kinds of acts."""
 
     RUN = "run a step to its end"
     SEND = "send one input to the step's device"
@@ -28,28 +28,28 @@ class Does(Enum):
 
 @attrs.frozen(slots=True)
 class Act:
-    """One thing that a call does."""
+    """One act of a call."""
 
     does: Does
     step: int
     """The number of the step."""
     number: int = 0
-    """The number of the input that is sent."""
+    """The number of the input to send."""
 
 
 class Overlap:
-    """The acts of a call in their order.
+    """The acts of a call in order.
 
-    A call that would have to wait for another one's turn ends its own first: so no two wait for each other."""
+    A call that would have to wait for another's turn first ends its own turns, so that no two calls wait for each other."""
 
     def __init__(self, plan: RunPlan) -> None:
         self._steps = plan.steps
         self.acts = tuple(_acts(plan))
-        """What a call does, in this order."""
+        """The acts of a call, in order."""
 
     @property
     def gains(self) -> bool:
-        """Does a device work, or get its inputs, while something else is done?"""
+        """True if a device computes, or gets inputs, while something else runs."""
         pairs = zip(self.acts, self.acts[1:])
         return any(act.does is Does.SEND or (act.does is Does.BEGIN and after.does is not Does.FINISH) for act, after in pairs)
 
@@ -65,7 +65,7 @@ class Overlap:
 
 @attrs.define(slots=True, eq=False)
 class _Call:
-    """One call: what it has computed, and whose turn it has."""
+    """One call: its values so far, and the turns that it holds."""
 
     steps: Sequence[Step]
     values: Values
@@ -75,7 +75,7 @@ class _Call:
     """By the number of the step."""
 
     def do(self, act: Act) -> None:
-        """Do one act. What nobody reads behind a step goes with its beginning."""
+        """Does one act. Slots that nobody reads after a step are freed when the step begins."""
         step = self.steps[act.step]
         if act.does is Does.RUN:
             step.run(self.values, self.buffers[act.step], self.block)
@@ -92,7 +92,7 @@ class _Call:
                 self.values[slot] = None
 
     def send(self, number: int, position: int) -> None:
-        """Send an input, unless another call has its turn with the subgraph: then the input goes with the rest."""
+        """Sends an input, unless another call holds the turn with the subgraph: then `begin` passes it with the rest."""
         step = self.steps[number]
         value = self.values[step.reads[position]]
         if isinstance(value, np.ndarray):
@@ -102,13 +102,13 @@ class _Call:
                 turn.send(position, value)
 
     def finish(self, number: int) -> None:
-        """Wait for a step's outputs."""
+        """Waits for a step's outputs."""
         step = self.steps[number]
         assert isinstance(step, RunStep)
         step.store(self.turns.pop(number).finish(), self.values, self.buffers[number], self.block)
 
     def waited_for(self, unit: Unit) -> UnitTurn:
-        """The turn with a subgraph that another call is at, once this call's own turns are over."""
+        """The turn with a subgraph that another call is running; ends this call's own turns first."""
         for number, turn in list(self.turns.items()):
             if turn.has_begun:
                 self.finish(number)
@@ -118,13 +118,13 @@ class _Call:
         return waited_for
 
     def give_up(self) -> None:
-        """End the turns that are not over."""
+        """Ends the turns that are not over."""
         while self.turns:
             self.turns.popitem()[1].give_up()
 
 
 def _acts(plan: RunPlan) -> list[Act]:
-    """The steps in order: those that overlap are begun in their turn, and finished where they end."""
+    """The steps in order: overlapping ones begin in place, and finish at their deadline."""
     ends = plan.ends
     acts: list[Act] = []
     waiting: dict[int, list[int]] = {}
@@ -140,7 +140,7 @@ def _acts(plan: RunPlan) -> list[Act]:
 
 
 def _with_sends(plan: RunPlan, acts: Sequence[Act]) -> list[Act]:
-    """The acts, and a SEND where a value comes that is read by a device only after a subgraph of the processor has run."""
+    """The acts, with a SEND for each available input that its device reads only after a subgraph of the processor has run."""
     there: dict[int, int] = {}
     runs = [0]
     sends: dict[int, list[Act]] = {}

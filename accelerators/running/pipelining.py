@@ -1,4 +1,4 @@
-"""Whether requests pass through the devices in turn: tried on the requests that come, measured, and kept where it is faster."""
+"""Decides if requests are pipelined, by measuring both ways on incoming requests and keeping the faster one."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ import attrs
 from partita.accelerators.process.forking import Guard, renewed_in_children
 
 WINDOW = 16
-"""The requests, one after another, that run in one way before the other way has its turn."""
+"""Number of consecutive requests that run in one way before the other is tried."""
 
 TRIES = 3
-"""The number of windows of each way that are compared, after one of each that is not."""
+"""Number of windows of each way that are compared, after a warm-up window of each."""
 
 GAIN = 0.9
-"""Requests in turn have to take less than this part of the time."""
+"""Pipelining is kept if it takes less than this fraction of the time."""
 
 
 @attrs.define(eq=False)
 class Window:
-    """Requests that were started one after another and run in the same way."""
+    """Consecutive requests that run in the same way."""
 
     in_turn: bool
-    """Do they pass through the devices in turn?"""
+    """True if they are pipelined."""
     started: int = 0
-    """How many were started."""
+    """Number of started requests."""
     ended: int = 0
-    """How many are over."""
+    """Number of ended requests."""
     first_end: float = 0.0
-    """The time at which the first of them was over."""
+    """The time at which the first of them ended."""
     counts: bool = True
-    """Was the model busy all the time, and did all of them succeed?"""
+    """True if the model was always busy and all of them succeeded."""
 
 
 class PipelineTrial:
     """Windows of requests alternate between both ways; then the faster way stays.
 
-    A window lasts from the end of its first request to the end of its last one. It does not count if the model had nothing to do
-    in between: then the time says how often requests come, not how fast they run."""
+    A window lasts from the end of its first request to the end of its last one. It does not count if the model was idle in
+    between: then the time measures how often requests arrive, not how fast they run."""
 
     def __init__(self, decided: bool | None, clock: Callable[[], float] = time.perf_counter) -> None:
         self.decided = decided
-        """Do requests pass through the devices in turn? None while both ways are being tried."""
+        """True if requests are pipelined. None while both ways are being tried."""
         self._clock = clock
         self._guard = Guard()
         self._seconds: dict[bool, list[float]] = {False: [], True: []}
@@ -51,12 +51,12 @@ class PipelineTrial:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew in a forked process, in which no request runs."""
+        """Resets the trial in a forked process, in which no request runs."""
         self._running = 0
         self._window = Window(in_turn=False)
 
     def begin(self) -> Window | None:
-        """The window of a request that is started now; None where the way is decided."""
+        """The window of a request that starts now; None if the way is decided."""
         if self.decided is not None:
             return None
         with self._guard.lock:
@@ -69,7 +69,7 @@ class PipelineTrial:
             return window
 
     def end(self, window: Window, succeeded: bool) -> None:
-        """A request of the window is over."""
+        """Records the end of a request of the window."""
         with self._guard.lock:
             now = self._clock()
             self._running -= 1

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 EXECUTED, NOT_RUN, OPTIMIZED_OUT = "EXECUTED", "NOT_RUN", "OPTIMIZED_OUT"
 
 OUTSIDE = "in no row"
-"""The name of the row for the time that no other row accounts for."""
+"""The name of the row for otherwise unaccounted time."""
 
 NOTHING_US = 1e-3
-"""Less than this is what rounding leaves of sums."""
+"""Smaller times are rounding errors of sums."""
 
 
 @attrs.frozen(slots=True)
@@ -36,7 +36,7 @@ class Row:
     """One node (or fused kernel, or whole subgraph, or copy) of a run."""
 
     subgraph: str
-    """The subgraph's name; "" for what is in none."""
+    """The subgraph's name; "" outside of all subgraphs."""
     index: int
     """Its number in the subgraph, from 1."""
     node: str
@@ -44,17 +44,17 @@ class Row:
     status: str
     """EXECUTED, NOT_RUN or OPTIMIZED_OUT."""
     layer_type: str
-    """Its op; "Subgraph" where the device does not tell single nodes, "Copy" for a copy between devices."""
+    """Its op; "Subgraph" if the device does not report single nodes, "Copy" for a copy between devices."""
     real_us: float
-    """Microseconds on the clock."""
+    """Wall time in microseconds."""
     cpu_us: float
-    """Microseconds of processor time."""
+    """Processor time in microseconds."""
     device: str
     """The device that it ran on."""
     exec_type: str
     """The kernel or implementation that ran it."""
     types: str = ""
-    """The element types of what it read and stored; empty where the device does not tell them."""
+    """The element types that it read and wrote; empty if the device does not report them."""
 
 
 @attrs.frozen(slots=True)
@@ -62,15 +62,15 @@ class Span:
     """One step of a run."""
 
     name: str
-    """The subgraph, or the value copied."""
+    """The subgraph, or the copied value."""
     device: str
     """The device of the step."""
     start_us: float
-    """When it began: after the steps before it."""
+    """The start in microseconds: the sum of earlier steps."""
     real_us: float
-    """The microseconds that it took, which is the sum of its rows."""
+    """The duration in microseconds, the sum of its rows."""
     rows: tuple[Row, ...]
-    """The rows for what ran inside the step."""
+    """The rows of the step."""
 
 
 COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
@@ -84,63 +84,63 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("device", lambda row: row.device),
     ("exec_type", lambda row: row.exec_type),
 )
-"""The table's columns: the title of each, and what it shows of a row."""
+"""The table's columns: title and cell text of a row."""
 
 TYPES: tuple[str, Callable[[Row], str]] = ("types", lambda row: row.types)
-"""A column more where something ran in another type than float32."""
+"""A further column, if something ran in another type than float32."""
 
 PLAIN = ("", "float32")
-"""The types of a row that needs no such column."""
+"""The types for which no such column is needed."""
 
 NUMBERS = ("#", "real µs", "cpu µs")
-"""The columns that are aligned to the right."""
+"""The right-aligned columns."""
 
 WIDTH = 130
-"""Columns of the table where it goes to a file or a pipe."""
+"""Width of the table in characters if it goes to a file or a pipe."""
 
 
 CALLS = 9
-"""How many calls a profile measures at most; each row is the median of them."""
+"""Maximum number of calls of a profile; each row is their median."""
 
 FEWEST = 3
-"""So many calls make a median that one of them cannot move."""
+"""Minimum number of calls for a median that a single one cannot move."""
 
 SECONDS = 1.0
-"""After so many seconds of measured calls no further one is begun, once there are FEWEST."""
+"""After this many seconds of measured calls no further one begins, once there are FEWEST."""
 
 LONGEST = 10.0
-"""After so many seconds no further one is begun."""
+"""After this many seconds no further call begins in any case."""
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class Profile:
-    """Measured runs of a model: each row is the median of them."""
+    """Measured runs of a model; each row is their median."""
 
     model: str
     """The model's name."""
     inputs: str
     """The inputs of the run: "the inputs given", "the last call", or "inputs made up"."""
     total_us: float
-    """Microseconds of all rows."""
+    """The sum of all rows in microseconds."""
     spans: tuple[Span, ...]
     """The steps in order."""
     not_run: tuple[Row, ...]
     """Nodes that no output needs."""
     elapsed_us: float = 0.0
-    """Microseconds that the steps took on our own clock: the rows, and what the devices do around them without telling."""
+    """Wall time of the steps in microseconds: the rows, and what the devices do around them without reporting it."""
     calls: int = 1
-    """How many runs were measured."""
+    """Number of measured runs."""
     outside: Row | None = None
-    """The time on the clock that no row of a device accounts for, as a row; None if there is none."""
+    """The wall time that no row of a device accounts for, as a row; None if there is none."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The rows of the steps in order, and of what did not run."""
+        """The rows of the steps in order, and of nodes that did not run."""
         return tuple(row for span in self.spans for row in span.rows) + self.not_run
 
     @property
     def listed(self) -> tuple[Row, ...]:
-        """What tables and files show: all rows, and `outside` as the last one."""
+        """The rows of tables and files: all rows, and `outside` as the last one."""
         return self.rows if self.outside is None else (*self.rows, self.outside)
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class Profile:
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n"
 
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """A file for chrome://tracing or Perfetto, a line for each device; whole or not at all."""
+        """Write a file for chrome://tracing or Perfetto, a line for each device; it is written completely or not at all."""
         write_text(path, json.dumps({"displayTimeUnit": "ms", "traceEvents": self._events()}, ensure_ascii=False) + "\n")
 
     def _events(self) -> list[dict[str, Any]]:
@@ -179,7 +179,7 @@ class Profile:
         return events
 
     def to_table(self, slowest: int | None = None) -> Table:
-        """The rows (or so many of the slowest) and the total, for a terminal, by rich."""
+        """The rows (or only the `slowest`) and the total, as a rich table for a terminal."""
         from rich.table import Table
         from rich.text import Text
 
@@ -213,7 +213,7 @@ class Profile:
         return "\n".join([*lines, f"total: {self.total_us:.0f} microseconds"])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows."""
+        """The representation for notebooks."""
         from partita.accelerators.showing.notebook import profile_html  # upward: notebooks ask for a method
         from partita.graph.pictures.html import bundle
 
@@ -231,12 +231,12 @@ class Measurement:
         self.total_us = 0.0
         """The sum of the rows so far."""
         self.elapsed_us = 0.0
-        """The microseconds of the steps so far on our clock; the time of measuring between them does not count."""
+        """Wall time of the steps so far in microseconds, without the cost of measuring between them."""
         self.outside_cpu_us = 0.0
-        """The microseconds of processor time of the steps so far that no row has."""
+        """Processor time of the steps so far, in microseconds, that no row accounts for."""
 
     def __call__(self, step: Step, run: Callable[[], None]) -> None:
-        """Run one step under the clock, and read the device's rows before another run overwrites them."""
+        """Measures one step, and reads the device's rows before another run overwrites them."""
         with step.unit.measuring:
             start, cpu = perf_counter_ns(), thread_time_ns()
             run()
@@ -275,7 +275,7 @@ def profile_of(measurements: Sequence[Measurement], model: str, inputs: str, dea
 
 
 def _median_span(spans: Sequence[Span], start_us: float) -> Span:
-    """The step with the medians of its rows. Runs in which a device gave other rows than in the last one do not count."""
+    """The step with the medians of its rows. Only runs with the same rows as the last one count."""
     last = spans[-1]
     alike = [span for span in spans if [row.node for row in span.rows] == [row.node for row in last.rows]]
     rows = tuple(_median_row(same) for same in zip(*(span.rows for span in alike)))
@@ -288,14 +288,14 @@ def _median_row(rows: Sequence[Row]) -> Row:
 
 
 def _outside(real_us: float, cpu_us: float) -> Row | None:
-    """The row for what no row of a device accounts for. Devices that give one row for a whole subgraph leave nothing."""
+    """The row for time that no row of a device accounts for. It is zero for devices that report one row for a whole subgraph."""
     if real_us <= NOTHING_US:
         return None
     return Row("", 1, OUTSIDE, EXECUTED, "Overhead", real_us, cpu_us, "", "what devices do around their kernels")
 
 
 def _unit_rows(step: RunStep, device_rows: Sequence[ProfileRow], real_us: float, cpu_us: float) -> tuple[Row, ...]:
-    """The device's rows and, for nodes that it does not mention, that they are gone; one row for the whole if it is silent."""
+    """The device's rows, and rows for nodes that it does not mention: optimized out. One row for the whole if there are none."""
     unit = step.unit
     name, label = unit.name, unit.device.label
     if not device_rows:

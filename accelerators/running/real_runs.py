@@ -1,4 +1,4 @@
-"""The timeline of real calls: which step of which request ran when, on which device and which thread."""
+"""The timeline of actual calls: the steps of each request with their times, devices and threads."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from partita.accelerators.running.steps import RunStep, Step
 from partita.graph.words import counted
 
 MOST = 20_000
-"""The steps that a timeline keeps; what comes later is counted alone."""
+"""Maximum number of steps that a timeline keeps; further ones are only counted."""
 
 
 Tracing = Callable[[Observer | None], Observer]
-"""Makes what observes the steps of one request out of what else does, which may let a step wait for its turn."""
+"""Wraps another observer, which may delay steps, in one that records the steps of a request."""
 
 
 @attrs.frozen(slots=True)
@@ -29,43 +29,43 @@ class Lap:
     """One step of one request."""
 
     request: int
-    """The number of the request, from 1, in the order in which calls came."""
+    """The number of the request, from 1, in order of arrival."""
     name: str
-    """The subgraph, or the value that is copied."""
+    """The subgraph, or the copied value."""
     device: str
     """The device that ran it."""
     thread: str
     """The thread that called the device."""
     start_us: float
-    """When it began, in microseconds since the timeline did."""
+    """The start, in microseconds since the timeline began."""
     us: float
-    """How long it took."""
+    """The duration in microseconds."""
     waited_us: float
-    """How long the request had waited for it: in the queue, for a stage of a pipeline, or for the device."""
+    """The waiting time before it: in the queue, for a stage of a pipeline, or for the device."""
     is_copy: bool = False
-    """Is it a copy between two memories?"""
+    """True for a copy between two memories."""
 
 
 @attrs.frozen(slots=True)
 class Handover:
-    """A request that goes from one device or thread to another."""
+    """The transition of a request from one device or thread to another."""
 
     request: int
     """The request."""
     source: Lap
-    """The step behind which it goes."""
+    """The step before it."""
     target: Lap
-    """The step that it goes to."""
+    """The step after it."""
 
 
 class Timeline:
-    """Notes the steps of all calls of a model while it is open, from whichever threads they come."""
+    """Records the steps of all calls of a model while it is open, from any thread."""
 
     def __init__(self, model: str) -> None:
         self.model = model
         """The model's name."""
         self.left_out = 0
-        """The steps that found no room."""
+        """Number of steps that were dropped because it was full."""
         self._begin = perf_counter()
         self._numbers = count(1)
         self._guard = Guard()
@@ -75,19 +75,19 @@ class Timeline:
 
     @property
     def laps(self) -> tuple[Lap, ...]:
-        """The steps that have ended, in the order in which they began."""
+        """The finished steps, in the order in which they began."""
         with self._guard.lock:
             return tuple(sorted(self._laps, key=lambda lap: (lap.start_us, lap.request)))
 
     @property
     def total_us(self) -> float:
-        """Microseconds from the beginning of the first step to the end of the last one."""
+        """Microseconds from the start of the first step to the end of the last one."""
         laps = self.laps
         return max(lap.start_us + lap.us for lap in laps) - laps[0].start_us if laps else 0.0
 
     @property
     def handovers(self) -> tuple[Handover, ...]:
-        """Where requests go from one device to another, or from one thread to another."""
+        """The transitions of requests between devices or threads."""
         last: dict[int, Lap] = {}
         handovers = []
         for lap in self.laps:
@@ -99,7 +99,7 @@ class Timeline:
 
     @property
     def most_at_once(self) -> int:
-        """How many requests were at work at one time."""
+        """Maximum number of requests with a step running at the same time."""
         running: Counter[int] = Counter()
         most = 0
         laps = self.laps
@@ -112,7 +112,7 @@ class Timeline:
         return most
 
     def request(self) -> Tracing:
-        """What notes the steps of the request that comes now, once it is told what else observes them."""
+        """The tracing of the next request: a function of the other observer of its steps."""
         number, since = next(self._numbers), [perf_counter()]
 
         def tracing(inner: Observer | None) -> Observer:
@@ -147,8 +147,8 @@ class Timeline:
                 self.left_out += 1
 
     def _thread(self) -> str:
-        """The name of this thread, with a number where another one has it too. The identity of a thread that has ended may be
-        another one's, under another name."""
+        """The name of this thread, numbered if another thread has the same name. Thread identities are reused after a thread has
+        ended, so the key is identity and name."""
         thread = threading.current_thread()
         key = thread.ident, thread.name
         if key not in self._threads:

@@ -1,4 +1,4 @@
-"""What the recorder saw of a model at work."""
+"""The results of the recorder."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FAR = 0.01
-"""An error of a sample, max|a - b| over max|b|, that is called wrong."""
+"""A sample with a larger error, max|a - b| over max|b|, is wrong."""
 
 
 @attrs.frozen(slots=True)
 class RecordedValue:
-    """What one value between subgraphs looked like in the calls that were looked at."""
+    """Statistics of one value between subgraphs over the inspected calls."""
 
     name: str
     """The value's name."""
     subgraph: str
-    """The subgraph that makes it."""
+    """The subgraph that computes it."""
     device: str
-    """The device that made it."""
+    """The device that computed it."""
     calls: int = 0
-    """How many calls were looked at."""
+    """Number of inspected calls."""
     nans: int = 0
-    """How many NaN there were, in all of them."""
+    """Number of NaN in all of them."""
     infinities: int = 0
-    """How many infinities there were."""
+    """Number of infinities."""
     first: int | None = None
-    """The number of the first call that had a NaN or an infinity, from 1."""
+    """The number, from 1, of the first call with a NaN or an infinity."""
     low: float | None = None
-    """The least finite number; None for what has no numbers."""
+    """The smallest finite element; None if there is none."""
     high: float | None = None
-    """The largest finite number."""
+    """The largest finite element."""
     checksum: int | None = None
-    """CRC-32 of its bytes in the last call; None unless checksums are asked for."""
+    """CRC-32 of its bytes in the last call; None unless the mode is "checksums"."""
 
 
 @attrs.frozen(slots=True)
 class Sample:
-    """One subgraph of one call, held against numpy on the inputs that it had."""
+    """One subgraph of one call, compared with numpy on the same inputs."""
 
     call: int
     """The number of the call, from 1."""
@@ -52,38 +52,38 @@ class Sample:
     device: str
     """Its device."""
     error: float | None
-    """The largest error of its outputs; None where numpy cannot compute it."""
+    """The largest error of its outputs; None if numpy cannot compute them."""
     message: str = ""
-    """Why numpy cannot."""
+    """The reason why numpy cannot."""
 
     @property
     def ok(self) -> bool:
-        """Is it near enough, or not known?"""
+        """True if the error is small enough or unknown."""
         return self.error is None or self.error <= FAR
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class Recorded:
-    """The object that `model.recorded` gives."""
+    """The type of `model.recorded`."""
 
     mode: str
-    """What was asked for: "checksums", "nan" or "sample:N"."""
+    """The mode: "checksums", "nan" or "sample:N"."""
     calls: int
-    """How many calls there were."""
+    """Number of calls."""
     looked_at: int
-    """How many of them the recorder looked at: as many as its share of the time allows."""
+    """Number of inspected calls: as many as the recorder's share of the time allows."""
     share: float
-    """The part of the time of all calls that looking took."""
+    """The fraction of the time of all calls that was spent on inspection."""
     values: tuple[RecordedValue, ...]
-    """The values between subgraphs and the outputs, in the order in which they are made."""
+    """The values between subgraphs and the outputs, in order of computation."""
     samples: tuple[Sample, ...]
-    """The samples that are computed; of thousands, the first that are wrong and the last that are right."""
+    """The computed samples; of thousands, the first wrong ones and the last right ones."""
     compared: int = 0
-    """How many samples were computed."""
+    """Number of computed samples."""
 
     @property
     def ok(self) -> bool:
-        """Was there no NaN, no infinity, and no sample that is far off?"""
+        """True if there is no NaN, no infinity, and no wrong sample."""
         return not any(value.nans or value.infinities for value in self.values) and all(sample.ok for sample in self.samples)
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Recorded:
         return {**attrs.asdict(self), "ok": self.ok}
 
     def lines(self) -> list[str]:
-        """What is worth a line: NaN, infinities, and samples that are far off."""
+        """A line for each finding: NaN, infinities, and wrong samples."""
         odd = [value for value in self.values if value.nans or value.infinities]
         lines = [
             f"{value.name} of {value.subgraph} on {value.device}: {counted(value.nans, 'NaN', 'NaN')} and "
@@ -111,7 +111,7 @@ class Recorded:
         return f"<Recorded {self.mode}: {self.looked_at} of {counted(self.calls, 'call')}, {'nothing odd' if self.ok else 'odd'}>"
 
     def to_table(self) -> Table:
-        """The values, for a terminal, by rich."""
+        """The values as a rich table for a terminal."""
         from rich.table import Table
         from rich.text import Text
 

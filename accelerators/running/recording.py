@@ -1,4 +1,4 @@
-"""The recorder: looks at the values between subgraphs, or holds some calls against numpy, while a model is at work."""
+"""The recorder: inspects the values between subgraphs, or compares some calls with numpy, while a model is in use."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 
 SHARE = 0.02
-"""The recorder looks at no further call while that would take more than this part of the time of all calls."""
+"""The recorder skips inspection if it would exceed this fraction of the time of all calls."""
 
 _Key = tuple[str, str, int]
-"""A value: the device, the subgraph, and its number among the subgraph's outputs."""
+"""A value's key: device, subgraph, and the number of the subgraph's output."""
 
 LONGEST = 1000
-"""So many calls at most run between two that are on the clock."""
+"""Maximum number of calls between two that are timed."""
 
 MOST_SAMPLES = 1000
-"""So many samples that are wrong are kept, the first ones, and so many that are right, the last ones."""
+"""Maximum number of wrong samples kept, the first ones, and of right samples, the last ones."""
 
 NICE = 19
-"""The priority of the thread that computes samples: it runs when nothing else wants to."""
+"""The niceness of the thread that computes samples: it runs only on idle cores."""
 
 
 class Recorder:
-    """Runs a model's calls and looks at some of them."""
+    """Runs a model's calls and inspects some of them."""
 
     def __init__(self, mode: str, capsules: Path | None = None) -> None:
         self.mode = mode
@@ -55,7 +55,7 @@ class Recorder:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Begin anew, as in a forked process."""
+        """Resets the recorder, as in a forked process."""
         self._lock = threading.Lock()
         self._computed = threading.Condition(self._lock)
         self._calls = self._looked = self._last = 0
@@ -69,7 +69,7 @@ class Recorder:
         self._thread: threading.Thread | None = None
 
     def due(self) -> int:
-        """The number of the call that comes now, if it may be looked at; 0 for one that runs as it would without a recorder."""
+        """The number of this call if it may be inspected; 0 for one that runs as without a recorder."""
         with self._lock:
             self._calls += 1
             is_due = self._calls % self.every == 0 if self.every else self._calls >= self._due
@@ -78,7 +78,7 @@ class Recorder:
     def run(
         self, executor: Runs, arrays: list[Any], out: Sequence[Any] | None, observer: Observer | None, number: int
     ) -> list[Any]:
-        """The outputs of a call that is due, looked at if there is time for it."""
+        """The outputs of a call that is due, which is inspected if there is time for it."""
         start, looking = perf_counter(), 0.0
         with self._lock:
             looks = self.every > 0 or number == 1 or self._can_afford()
@@ -93,8 +93,8 @@ class Recorder:
         return outputs
 
     def _timed(self, number: int, seconds: float, looking: float) -> None:
-        """Add the time of this call, and that of the calls since the last one on the clock, as if each took no longer than the
-        shorter of the two; then choose the next call to look at the clock in, unless calls are counted: half-way to where a look
+        """Adds the time of this call, and estimates that of the calls since the last timed one: each counts as the shorter of the
+        two. Then chooses the next call to time, unless every N-th call is sampled: half-way to the call at which an inspection
         can be afforded."""
         own = seconds - looking
         self._elapsed += seconds + max(0, number - self._last - 1) * min(self._pace, own)
@@ -104,11 +104,11 @@ class Recorder:
             self._due = number + 1 + min(LONGEST, int(max(0.0, missing) / (2 * own))) if own > 0 else number + 1
 
     def _can_afford(self) -> bool:
-        """Would one more look, as long as the last one, stay within the recorder's share?"""
+        """True if one more inspection, as long as the last one, would stay within SHARE."""
         return self._spent + self._latest <= SHARE * self._elapsed
 
     def note(self, seen: dict[_Key, RecordedValue], taken: list[_Taken], seconds: float) -> float:
-        """What one call looked like; -> the seconds that looking took."""
+        """Records the inspection of one call; returns the seconds that it took."""
         start = perf_counter()
         with self._lock:
             self._looked += 1
@@ -121,18 +121,18 @@ class Recorder:
             return self._latest
 
     def _compare(self, taken: list[_Taken]) -> None:
-        """Have a sample computed by a thread that ends when none waits. If one waits already, this one is passed over."""
+        """Has a sample computed by a thread that ends when none is waiting. The sample is dropped if one is waiting already."""
         if self._waiting is None:
             self._waiting = taken
             self._accepted += 1
         if self._thread is None:
             thread = threading.Thread(target=self._compute, name="partita-recorder", daemon=True)
-            with suppress(RuntimeError):  # No more threads can be started: the sample waits for a later call.
+            with suppress(RuntimeError):  # no more threads can be started: the sample waits for a later call
                 thread.start()
                 self._thread = thread
 
     def _compute(self) -> None:
-        """Compute the samples that wait in numpy, whenever nothing else wants the processor."""
+        """Computes waiting samples in numpy, at the lowest priority."""
         with suppress(OSError, AttributeError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
         waiting: list[_Taken] | None = []
@@ -141,11 +141,11 @@ class Recorder:
                 for taken in waiting:
                     self._hold_against_numpy(taken)
         finally:
-            if waiting is not None:  # It ends by an error.
+            if waiting is not None:  # it ended by an error
                 self._end()
 
     def _next(self) -> list[_Taken] | None:
-        """The sample that waits; None if the thread has to end, since there is none."""
+        """The waiting sample; None if there is none, so that the thread has to end."""
         with self._lock:
             waiting, self._waiting = self._waiting, None
             self._done = self._accepted - (waiting is not None)
@@ -155,7 +155,7 @@ class Recorder:
             return waiting
 
     def _end(self) -> None:
-        """Let the next call start another thread."""
+        """Lets the next call start another thread."""
         with self._lock:
             self._thread = None
             self._computed.notify_all()
@@ -173,7 +173,7 @@ class Recorder:
             keep_failure(self.capsules, unit.name, unit.body, unit.device, unit.config, reason, taken.inputs)
 
     def recorded(self) -> Recorded:
-        """What was seen up to now. The samples that were taken up to now are waited for, and none that is taken meanwhile."""
+        """The results so far. Waits for the samples taken so far, but not for later ones."""
         with self._lock:
             thread, goal = self._thread, self._accepted
             self._computed.wait_for(lambda: self._thread is None or self._done >= goal)
@@ -188,7 +188,7 @@ class Recorder:
 
 @attrs.frozen(slots=True, eq=False)
 class _Taken:
-    """One subgraph's run, copied."""
+    """Copies of the inputs and outputs of one run of a subgraph."""
 
     call: int
     unit: Unit
@@ -199,13 +199,13 @@ class _Taken:
         try:
             expected = interpret(self.unit.body, self.inputs)
             error = distance(self.outputs, expected)
-        except Exception as failure:  # noqa: BLE001  an op of the user's may raise anything: the sample says what
+        except Exception as failure:  # noqa: BLE001  a user's op may raise anything: the sample records it
             return Sample(self.call, self.unit.name, self.unit.device.label, None, f"{type(failure).__name__}: {failure}")
         return Sample(self.call, self.unit.name, self.unit.device.label, error)
 
 
 class _Look:
-    """One call that is looked at, step by step."""
+    """The inspection of one call, step by step."""
 
     def __init__(self, recorder: Recorder, call: int) -> None:
         self.recorder, self.call = recorder, call
@@ -214,7 +214,7 @@ class _Look:
         self.seconds = 0.0
 
     def __call__(self, step: Step, values: Values) -> None:
-        """Look at what a step made. Values in a device's own memory are not looked at."""
+        """Inspects the outputs of a step. Values in a device's own memory are skipped."""
         if not isinstance(step, RunStep) or step.unit.memory != HOST:
             return
         start = perf_counter()
@@ -228,7 +228,7 @@ class _Look:
         self.seconds += perf_counter() - start
 
     def finish(self) -> float:
-        """Hand over what was seen; -> the seconds that looking took."""
+        """Passes the results to the recorder; returns the seconds that inspection took."""
         return self.recorder.note(self.seen, self.taken, self.seconds)
 
 
@@ -255,7 +255,7 @@ def _looked_at(value: RecordedValue, array: Any, call: int, checksums: bool) -> 
 
 
 def _joined(before: RecordedValue | None, now: RecordedValue) -> RecordedValue:
-    """Two calls' looks at one value."""
+    """Merges the statistics of one value from two calls."""
     if before is None:
         return now
     return attrs.evolve(

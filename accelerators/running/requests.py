@@ -1,4 +1,4 @@
-"""Asynchronous calls: a bounded queue before a few threads, and a time limit for each call."""
+"""Asynchronous calls: a bounded queue, a few threads, and a time limit for each call."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from partita.accelerators.process.ending import before_the_door_closes
 from partita.accelerators.process.forking import renewed_in_children
 
 LINGER = 1.0
-"""Seconds that a thread waits for the next call before it goes."""
+"""Seconds that an idle thread waits for the next call before it ends."""
 
 
 class Request(Future[Any]):
-    """A call that was started: `result(timeout)` waits for its outputs, `cancel()` takes it back while it waits its turn."""
+    """A started call: `result(timeout)` waits for its outputs, `cancel()` withdraws it while it waits in the queue."""
 
     def __init__(self, queue: RequestQueue, call: Callable[[], Any], deadline: float) -> None:
         super().__init__()
         self._queue = queue
         self.deadline = deadline
-        """The time at which it is given up, by `time.monotonic()`."""
+        """The time of its timeout, by `time.monotonic()`."""
         self.call: Callable[[], Any] | None = call
-        """The call that it runs; None once the call is over, so that a future that is kept holds no inputs."""
+        """The call that it runs; None once it is over, so that a future that is kept alive holds no inputs."""
 
     def cancel(self) -> bool:
-        """True if it was still waiting: then it never runs, and another takes its place at once."""
+        """True if it was still waiting: then it never runs, and its place in the queue is free at once."""
         cancelled = super().cancel()
         if cancelled and self._queue.withdrawn(self):
             self.set_running_or_notify_cancel()
         return cancelled
 
     def run(self) -> None:
-        """Run the call, and keep what came of it unless the time was over before."""
+        """Runs the call, and stores its result or error unless the request has timed out."""
         assert self.call is not None
         try:
             value = self.call()
-        except BaseException as error:  # noqa: BLE001  whoever asks for the result gets it
+        except BaseException as error:  # noqa: BLE001  the future's result raises it
             self.settle(partial(self.set_exception, error))
         else:
             self.settle(partial(self.set_result, value))
 
     def settle(self, action: Callable[[], None]) -> None:
-        """End it this way, unless it has ended another way before."""
+        """Ends the request with this action, unless it has already ended."""
         with contextlib.suppress(InvalidStateError):
             action()
         self.call = None
 
 
 class RequestQueue:
-    """At most `running` calls at once and at most `waiting` more; whoever submits another waits for room, or is refused.
+    """At most `running` calls at once and at most `waiting` more; further `submit` calls wait for room, or raise QueueFull.
 
     With a limit, a request that is not done after that many seconds ends with RequestTimeout, whether it waited or
     ran. A device cannot be stopped: its thread goes on, and counts as running until it returns.
@@ -80,7 +80,7 @@ class RequestQueue:
         self._threads = self._idle = 0
 
     def submit(self, call: Callable[[], Any], placed: Callable[[], None] | None = None) -> Future[Any]:
-        """A future of what the call returns. `placed` is called when the call has its place in the queue, before the next has."""
+        """A future of the call's result. `placed` is called when the call has its place in the queue, before the next one has."""
         deadline = time.monotonic() + (self._limit or threading.TIMEOUT_MAX)
         with self._changed:
             if not self._has_room() and self._refuses:
@@ -105,7 +105,7 @@ class RequestQueue:
         return self._closed or len(self._waiting) + len(self._running) < self._most
 
     def _start_threads(self) -> None:
-        """One for a call that is about to wait, if none is idle, and one that looks after the limit."""
+        """Starts a worker if none is idle for the new call, and the thread that enforces the time limit."""
         try:
             if len(self._waiting) >= self._idle and self._threads < self._most_running:
                 threading.Thread(target=self._work, name="partita-request", daemon=True).start()
@@ -117,7 +117,7 @@ class RequestQueue:
             raise RunError(f"no thread can be started for it: {error}", where="start") from error
 
     def withdrawn(self, request: Request) -> bool:
-        """Take the request out of the queue. Was it still waiting?"""
+        """Removes the request from the queue; True if it was still waiting."""
         with self._changed:
             waited = request in self._waiting
             if waited:
@@ -126,7 +126,7 @@ class RequestQueue:
         return waited
 
     def _work(self) -> None:
-        """A thread: one call after the other, until none has come for a while."""
+        """The worker thread: runs calls until none has come for a while."""
         while (request := self._next()) is not None:
             request.run()
             with self._changed:
@@ -149,7 +149,7 @@ class RequestQueue:
                     return request
 
     def _watch(self) -> None:
-        """A thread: ends the requests whose time is over, until there are none to look after."""
+        """The thread that ends requests past their time limit, until there are none left."""
         while True:
             with self._changed:
                 alive = [request for request in (*self._waiting, *self._running) if not request.done()]
@@ -165,7 +165,7 @@ class RequestQueue:
                 self._end(request, ran)
 
     def _end(self, request: Request, ran: bool) -> None:
-        """End a request whose time is over; if it waited, it leaves the queue."""
+        """Ends a request past its time limit; a waiting one leaves the queue."""
         doing = "ran" if ran else "waited"
         error = RequestTimeout(f"it still {doing} after {self._limit:g} s", where="start", remedy=_LATER)
         request.settle(partial(request.set_exception, error))
@@ -175,12 +175,12 @@ class RequestQueue:
             self._changed.notify_all()
 
     def renew(self) -> None:
-        """Start anew in a forked process, which has none of the threads, nor what they were working on."""
+        """Resets the queue in a forked process, which has none of the threads or their work."""
         self._watched = False
         self._forget_all()
 
     def close(self) -> None:
-        """Drop what is waiting, and wait for what is running, though no longer than its limit."""
+        """Drops waiting requests, and waits for running ones, at most until their time limit."""
         with self._changed:
             self._closed = True
             dropped = list(self._waiting)
@@ -190,7 +190,7 @@ class RequestQueue:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until all requests have ended."""
+        """Waits until all requests have ended."""
         with self._changed:
             self._changed.wait_for(lambda: all(request.done() for request in (*self._waiting, *self._running)))
 
@@ -201,7 +201,7 @@ _queues: WeakSet[RequestQueue] = WeakSet()
 
 
 def _finish() -> None:
-    """At the end of the interpreter: requests that were started are finished."""
+    """Finishes started requests at interpreter exit."""
     for queue in list(_queues):
         queue.wait()
 

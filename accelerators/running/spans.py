@@ -1,4 +1,4 @@
-"""The memory of several arrays, asked whether another array lies in it."""
+"""The memory spans of several arrays, for fast overlap checks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Array = np.ndarray[Any, Any]
 
 
 class Spans:
-    """The bytes that arrays span, the gaps between their numbers among them. To ask takes the logarithm of how many they are."""
+    """The byte ranges of arrays, including gaps between their elements. A query takes logarithmic time."""
 
     def __init__(self, arrays: Iterable[Any]) -> None:
         listed = [array for array in arrays if isinstance(array, np.ndarray) and array.size]
         spans = sorted(map(_span, listed))
         self._starts = [start for start, _ in spans]
         self._ends = list(accumulate([end for _, end in spans], max))
-        """For each span, the last byte of it and of all that begin before it."""
+        """For each span, the largest end of it and of all that begin before it."""
 
     @property
     def overlap(self) -> bool:
@@ -28,7 +28,7 @@ class Spans:
         return any(start < end for start, end in zip(self._starts[1:], self._ends))
 
     def may_share(self, array: Array) -> bool:
-        """May the array share memory with one of them, as numpy's `may_share_memory` says it?"""
+        """True if the array may share memory with one of them, by the criterion of numpy's `may_share_memory`."""
         if not array.size:
             return False
         start, end = _span(array)
@@ -37,7 +37,7 @@ class Spans:
 
 
 def _span(array: Array) -> tuple[int, int]:
-    """The first byte of an array, and the one behind its last."""
+    """The address of an array's first byte, and of the byte after its last one."""
     start: int = array.__array_interface__["data"][0]
     if array.flags.forc:
         return start, start + array.nbytes

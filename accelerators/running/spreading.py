@@ -1,4 +1,4 @@
-"""Runs spread over several executors of the same model: each goes to the one that is the least busy."""
+"""Distributes runs over several executors of the same model: each goes to the least busy one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from partita.accelerators.running.executor import Observer, Runs, Watcher
 
 
 class Spreading:
-    """Each executor takes so many runs at once as it has room for; further ones wait for the first that is free.
+    """Each executor takes as many concurrent runs as it has room for; further ones wait for the first that is free.
 
-    A run within a run stays where that one is, and does not wait for itself."""
+    A nested run stays on the executor of the outer run, so that it does not wait for itself."""
 
     def __init__(self, executors: Sequence[Runs], room: Sequence[int]) -> None:
         self._executors = executors
@@ -25,7 +25,7 @@ class Spreading:
         renewed_in_children(self)
 
     def run(self, arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """The outputs for these inputs, by the executor that is the least busy."""
+        """The outputs for these inputs, by the least busy executor."""
         with self._taken() as executor:
             return executor.run(arrays, out)
 
@@ -42,17 +42,17 @@ class Spreading:
     def watched(
         self, arrays: list[Any], watcher: Watcher, out: Sequence[Wanted | None] | None = None, observer: Observer | None = None
     ) -> list[Any]:
-        """Run once on the least busy executor; the watcher is shown the values behind each step."""
+        """Run once on the least busy executor; the watcher gets the values after each step."""
         with self._taken() as executor:
             return executor.watched(arrays, watcher, out, observer)
 
     def renew(self) -> None:
-        """Begin anew in a forked process, in which nothing runs."""
+        """Resets the counts in a forked process, in which nothing runs."""
         self._changed = threading.Condition()
         self._running = [0] * len(self._executors)
 
     def close(self) -> None:
-        """Let the buffers of all of them go."""
+        """Frees the buffers of all executors."""
         for executor in self._executors:
             executor.close()
 

@@ -1,4 +1,4 @@
-"""A compiled model that answers at once: on devices that start fast, until those that it was compiled for are ready."""
+"""A compiled model that answers at once on fast-starting devices, until its own devices are ready."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from partita.graph.errors import PartitaError
 from partita.graph.words import error_in_words
 
 HELD_BACK = 1.0
-"""Seconds that the work waits for the first answer, so as not to take time from it."""
+"""Seconds that background compilation waits for the first answer, so as not to slow it down."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Work:
-    """The work that is done in the background."""
+    """The compilation in the background."""
 
     compile: Callable[[], CompiledModel]
     """Compiles the model for its own devices."""
     give_up: Callable[[], None]
-    """Ends that early; called from another thread."""
+    """Ends the compilation early; called from another thread."""
 
 
 class StartingModel(CompiledModel):
-    """Called like any other model. What it holds of a model (its graph, report, units) is that of the devices that answer now;
-    once its own devices are ready they take the next calls, and calls that run end where they began."""
+    """Called like any other model. Its graph, report and units are those of the devices that answer now; once its own devices are
+    ready, they take the next calls. Running calls end where they began."""
 
     def __init__(self, first: CompiledModel, work: Work) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class StartingModel(CompiledModel):
         self._begin()
 
     def _begin(self) -> None:
-        """Compile in the background. The thread holds the model weakly: one that nobody has any more is given up."""
+        """Starts the background compilation. The thread holds only a weak reference: it ends when the model is dropped."""
         ready: Future[CompiledModel] = Future()
         ready.set_running_or_notify_cancel()
         self._ready: Future[CompiledModel] | None = ready
@@ -67,7 +67,7 @@ class StartingModel(CompiledModel):
         threading.Thread(target=_work, args=arguments, name="partita-start", daemon=True).start()
 
     def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
-        """As of any model; with the first answer the work in the background begins."""
+        """Calls the model; the first answer starts the background compilation."""
         outputs = super().__call__(*args, out=out, **named)
         if not self._has_answered:
             self._has_answered = True
@@ -86,7 +86,7 @@ class StartingModel(CompiledModel):
         return self._ready or self._ended_future()
 
     def _ended_future(self) -> Future[CompiledModel]:
-        """A future that has ended. It holds the model, which does not hold it, so that both go with whoever has them."""
+        """A finished future. It references the model but not vice versa, so that both are freed with their last user."""
         ready: Future[CompiledModel] = Future()
         self._settle(ready)
         return ready
@@ -95,20 +95,20 @@ class StartingModel(CompiledModel):
     _is_given_up = False
 
     def give_up(self) -> None:
-        """End the work, of which nobody will see the result."""
+        """Ends the work, whose result is not needed any more."""
         self._is_given_up = True
         self._work.give_up()
         self._may_begin.set()
 
     def renew(self) -> None:
-        """A forked process does not have the thread that compiles: it begins anew when somebody asks for `ready`. Another
-        thread may have held the locks of the event and the future, which are therefore made anew, and not asked."""
+        """Resets the model in a forked process, which lacks the compiling thread: it restarts on the next access of `ready`.
+        Another thread may have held the locks of the event and the future, so these are replaced without being touched."""
         super().renew()
         self._may_begin, self._ready = threading.Event(), None
         self._work_is_lost = not self._has_ended
 
     def end(self, ready: Future[CompiledModel], error: BaseException | None) -> None:
-        """Note that the work has ended, and tell whoever has its future."""
+        """Records the end of the work, and settles the future."""
         self._error, self._has_ended = error, True
         self._settle(ready)
         self._ready = None
@@ -120,11 +120,11 @@ class StartingModel(CompiledModel):
             ready.set_exception(self._error)
 
     def take_over(self, final: CompiledModel, seconds: float) -> None:
-        """From the next call on, run as this model does."""
+        """Switches to this model from the next call on."""
         self._adopt(final, ended(final.report, self.properties.devices, seconds))
 
     def stay(self, error: BaseException) -> None:
-        """Go on with the devices that answer now, for good."""
+        """Keeps the devices that answer now, for good."""
         cause = error if isinstance(error, PartitaError) else error_in_words(error)
         note = f"its own devices are not ready, and {', '.join(self.properties.devices)} goes on: {cause}"
         if isinstance(self.report, CompileReport):
@@ -132,12 +132,12 @@ class StartingModel(CompiledModel):
         warnings.warn(f"model {self.graph.name!r}: {note}", stacklevel=2)
 
     def export(self, path: Any, *, bodies: bool = True, key: bytes | None = None) -> None:
-        """Write the model as its own devices have compiled it, once they have."""
+        """Write the model as compiled by its own devices, once they are ready."""
         self.wait()
         super().export(path, bodies=bodies, key=key)
 
     def close(self) -> None:
-        """Close the model, and give up what is not ready."""
+        """Close the model, and stop the background compilation."""
         super().close()
         self.give_up()
 
@@ -148,7 +148,7 @@ def _work(
     compile: Callable[[], CompiledModel],
     ready: Future[CompiledModel],
 ) -> None:
-    """Compile once it may begin, and hand over to the result."""
+    """Compiles once it may begin, and hands over the result."""
     start = time.perf_counter()
     may_begin.wait(HELD_BACK)
     final, error = None, None
@@ -156,7 +156,7 @@ def _work(
         try:
             with at_a_device():
                 final = compile()
-        except BaseException as raised:  # noqa: BLE001  whatever it is belongs to whoever asks for the future
+        except BaseException as raised:  # noqa: BLE001  any exception belongs to the future
             error = raised
     _hand_over(reference(), final, error, ready, time.perf_counter() - start)
 
@@ -168,7 +168,7 @@ def _hand_over(
     ready: Future[CompiledModel],
     seconds: float,
 ) -> None:
-    """Give the result, or the error, to the model, and to whoever has its future."""
+    """Passes the result, or the error, to the model and its future."""
     if model is None or _is_over(model):
         where = "a model that starts" if model is None else f"model {model.graph.name!r}"
         ready.set_exception(RunError("the model is closed", where=where, remedy="Compile it again"))
@@ -183,19 +183,19 @@ def _hand_over(
         else:
             assert error is not None
             model.stay(error)
-    except BaseException as raised:  # noqa: BLE001  where warnings are errors, for one; nobody who waits may wait for ever
+    except BaseException as raised:  # noqa: BLE001  warnings may be errors, for example; the future has to be settled in any case
         error = error or raised
     model.end(ready, error)
-    del model  # The error, which the model keeps, holds what is in this function.
+    del model  # the model keeps the error, whose traceback references this frame's variables
 
 
 def _is_over(model: StartingModel | None) -> bool:
-    """Whether nobody will call the model any more."""
+    """True if nobody will call the model any more."""
     return model is None or model._closed or model._is_given_up
 
 
 def _begun(first: CompiledModel) -> Any:
-    """The report of the devices that answer, which says so."""
+    """The report of the devices that answer, with a note on that."""
     if not isinstance(first.report, CompileReport):
         return first.report
     note = f"{', '.join(first.properties.devices)} answers until the model's own devices are ready"
@@ -203,7 +203,7 @@ def _begun(first: CompiledModel) -> Any:
 
 
 def ended(report: Any, devices: Sequence[str], seconds: float) -> Any:
-    """The report of a model's own devices, which says what answered before."""
+    """The report of a model's own devices, with a note on what answered before."""
     if not isinstance(report, CompileReport):
         return report
     note = f"for the first {seconds:.1f} s, while it was compiled, {', '.join(devices)} answered"

@@ -1,6 +1,6 @@
-"""The steps of a compiled model in order. They are settled once, so that a call only walks over a list.
+"""The steps of a compiled model in order. They are planned once, so that a call only iterates over a list.
 
-Values stand in numbered slots: the inputs first, then constants, then what the steps make."""
+Values are in numbered slots: first the inputs, then constants, then the outputs of steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Values = list[Any]
 
 @attrs.define(slots=True, eq=False)
 class RunStep:
-    """Run one subgraph."""
+    """Runs one subgraph."""
 
     unit: Unit
     """The subgraph that runs."""
@@ -44,12 +44,12 @@ class RunStep:
     types: tuple[Type | None, ...]
     """The types of these values."""
     frees: tuple[int, ...] = ()
-    """The slots that nobody reads afterwards, when steps run in order."""
+    """The slots that are free afterwards, if steps run in order."""
 
     def run(self, values: Values, buffers: Sequence[Any] | None, block: np.ndarray[Any, Any] | None) -> None:
         """Read the inputs, run the subgraph and store its outputs.
 
-        A value in the block of buffers must lie where it was planned, or it would be overwritten.
+        A value in the block of buffers must be at its planned place, or it would be overwritten.
         """
         self.store(self.unit.run([values[i] for i in self.reads], buffers), values, buffers, block)
 
@@ -71,12 +71,12 @@ class RunStep:
 
 @attrs.define(slots=True, eq=False)
 class CopyStep:
-    """Bring one value from the host to a device, or back."""
+    """Copies one value from the host to a device, or back."""
 
     unit: Unit
-    """The subgraph whose device it is."""
+    """A subgraph of that device."""
     up: bool
-    """Does the copy go to the device?"""
+    """True if the copy goes to the device."""
     source: int
     """The slot to read."""
     target: int
@@ -84,7 +84,7 @@ class CopyStep:
     name: str
     """The value's name."""
     frees: tuple[int, ...] = ()
-    """The slots that nobody reads afterwards, when steps run in order."""
+    """The slots that are free afterwards, if steps run in order."""
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -113,7 +113,7 @@ Step = RunStep | CopyStep
 
 
 def overlapping(steps: Sequence[Step]) -> list[bool]:
-    """Whether each step may be begun, and finished later. Not one whose compiled subgraph is another step's too: the second one
+    """For each step, True if it may begin and finish later. Not one that shares its compiled subgraph with another step, which
     would wait for the first."""
     uses = Counter(id(step.unit.compiled) for step in steps if isinstance(step, RunStep))
     return [isinstance(step, RunStep) and step.unit.compiled.overlaps and uses[id(step.unit.compiled)] == 1 for step in steps]
@@ -126,7 +126,7 @@ class Buffer:
     step: int
     """The step that makes it."""
     output: int
-    """The number of the value among the step's outputs."""
+    """The index of the value among the step's outputs."""
     offset: int
     """The position of the first byte."""
     nbytes: int
@@ -139,26 +139,26 @@ class Buffer:
 
 @attrs.frozen(slots=True, eq=False)
 class RunPlan:
-    """Everything that a call needs to know."""
+    """The precomputed plan of a call."""
 
     n_inputs: int
-    """The first slots."""
+    """Number of inputs, which are in the first slots."""
     rest: tuple[Any, ...]
-    """The first content of the other slots: constants, and None."""
+    """The initial content of the other slots: constants, and None."""
     steps: tuple[Step, ...]
-    """The steps, in the order in which they run."""
+    """The steps in execution order."""
     outputs: tuple[int, ...]
     """The slots of the model's outputs."""
     buffers: tuple[Buffer, ...]
-    """The values between subgraphs whose size is known."""
+    """The values between subgraphs of static size."""
     block_size: int
-    """The bytes that they take, those that are not alive together in the same place."""
+    """The size in bytes of the block that holds them; values that are not alive together share memory."""
     ends: Mapping[int, int]
-    """By the number of each step that may be begun and finished later: the step before which it is finished."""
+    """The deadline of each overlapping step, by step number: the step before which it is finished."""
 
     @property
     def levels(self) -> list[list[int]]:
-        """The steps by how many must come before: those of one level may run side by side."""
+        """The steps by depth: those of one level may run concurrently."""
         level: dict[int, int] = {}
         levels: list[list[int]] = []
         for i, step in enumerate(self.steps):
@@ -171,7 +171,7 @@ class RunPlan:
 
 
 def plan_run(graph: Graph, units: Mapping[str, Unit]) -> RunPlan:
-    """The steps of a graph whose ops are all calls of these units. Linear."""
+    """Plans a graph whose ops are all calls of these units. Linear."""
     return _Planner(graph, units).plan()
 
 
@@ -228,7 +228,7 @@ class _Planner:
         self.steps.append(RunStep(unit, reads, tuple(makes), node.output_types))
 
     def slot_of(self, entry: NodeEntry, memory: str, unit: Unit | None) -> int:
-        """The slot of a value in that memory; a copy is added where there is none."""
+        """The slot of a value in that memory; adds a copy if there is none."""
         slot = self.slots.get((entry, memory))
         if slot is None and memory == HOST:
             maker = self.maker[entry.node]
@@ -244,7 +244,7 @@ class _Planner:
         return target
 
     def set_frees(self, last: Mapping[int, int], kept: set[int]) -> None:
-        """Values are dropped after their last use; inputs and constants are not ours to drop."""
+        """Sets the slots to free after their last use; inputs and constants are never freed."""
         written = {slot for step in self.steps for slot in step.makes}
         ending: dict[int, list[int]] = {}
         for slot, i in last.items():
@@ -254,7 +254,7 @@ class _Planner:
             self.steps[i].frees = tuple(slots)
 
     def plan_buffers(self, last: Mapping[int, int], kept: set[int]) -> tuple[list[Buffer], int]:
-        """One block for all values between subgraphs, best fit in order of execution."""
+        """Plans one block for all values between subgraphs, best fit in order of execution."""
         arena = Arena()
         buffers: list[Buffer] = []
         ending: dict[int, list[tuple[int, int]]] = {}
@@ -275,7 +275,7 @@ class _Planner:
 
 
 def _kept_safe(value: Any, block: np.ndarray[Any, Any]) -> Any:
-    """The value; a copy if it lies in the block, where it was not planned to be."""
+    """The value; a copy if it is in the block at an unplanned place."""
     if isinstance(value, np.ndarray):
         return np.array(value) if value.base is not None and np.may_share_memory(value, block) else value
     return [_kept_safe(item, block) for item in value] if isinstance(value, list) else value

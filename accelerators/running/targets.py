@@ -1,4 +1,4 @@
-"""The arrays that a caller wants the outputs of a call in."""
+"""The arrays for the outputs of a call that the caller passes as `out`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from partita.graph.types import TensorType, Type, dtype_name, numpy_dtype
 
 
 def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], where: str) -> list[Wanted | None]:
-    """For each output the array to fill, of what the caller gave as `out`: one array, several in order, or some by name. The word
-    "device" in the place of an array stands for a new one where the output is computed, alone for such of all outputs."""
+    """For each output the array to fill, from the caller's `out`: one array, several in order, or some by name. The word "device"
+    in place of an array requests a new one where the output is computed; on its own it does so for all outputs."""
     listed: list[Any]
     if isinstance(out, str):
         listed = [out] * len(names)
@@ -62,12 +62,12 @@ def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], whe
 
 
 def _target(value: Any) -> Target | None:
-    """The value as an array that can be written to; None if it is none."""
+    """The value as a writable array; None if it is none."""
     if isinstance(value, np.ndarray):
         return value if value.flags.writeable else None
     try:
         there = on_device(value)
-    except (ValueError, BufferError, RuntimeError):  # of another library's: not in one piece, or it needs a gradient
+    except (ValueError, BufferError, RuntimeError):  # from another library: not contiguous, or it requires a gradient
         return None
     return there if isinstance(there, DeviceArray) else None
 
@@ -80,7 +80,7 @@ def _destination(word: str, title: str) -> Destination:
 
 
 def _share(one: Target, other: Wanted | None) -> bool:
-    """May two arrays lie in the same memory?"""
+    """True if two arrays may share memory."""
     if isinstance(one, DeviceArray):
         return one.shares(other)
     return isinstance(other, np.ndarray) and np.may_share_memory(one, other)

@@ -1,4 +1,4 @@
-"""The caches of a decoder: inputs that come back as outputs with something behind them, or written into them."""
+"""The caches of a decoder: inputs that are returned as outputs, extended or updated."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.types import TensorType
 
 TO_THE_END = 2**31 - 1
-"""An end of a Slice that lies behind all positions."""
+"""An end of a Slice that is past all positions."""
 
 _ONE = np.array([1])
 
 
 @attrs.frozen(slots=True, eq=False)
 class Cache:
-    """An input that holds what earlier calls made, and the output that the next call is given in its place."""
+    """An input that holds the results of earlier calls, and the output that replaces it in the next call."""
 
     past: Node
     """The input."""
     output: int
     """The number of the output."""
     earlier: NodeEntry
-    """The earlier positions, as the op reads them that joins: the input, or a slice that takes all of it."""
+    """The earlier positions as the joining op reads them: the input, or a slice that takes all of it."""
     joined: NodeEntry
-    """The earlier positions with the new ones behind them, which attention reads."""
+    """The earlier positions followed by the new ones, which attention reads."""
     axis: int
-    """The dimension in which it grows, or in which it is written to."""
+    """The dimension in which it grows, or is written to."""
     new: NodeEntry
-    """What this call adds."""
+    """The positions that this call adds."""
     grows: bool
-    """Does the output have more positions than the input? Else it is as long, and written to."""
+    """True if the output has more positions than the input. Else it has the same length, and is written to."""
     is_ring: bool = False
-    """Is it written to from the front again once it is full? Then it holds the last positions of any number."""
+    """True if it is a ring buffer: once full, it is written from the front again and holds the last positions of any number."""
     keeps: int | None = None
-    """The number of last positions that the output holds at most; None: all of them."""
+    """The maximum number of last positions that the output holds; None: all of them."""
 
     def held(self, length: int) -> int:
-        """The number of positions that it holds after so many tokens."""
+        """The number of positions that it holds after `length` tokens."""
         return length if self.keeps is None else min(length, self.keeps)
 
     @property
     def room(self) -> int | None:
-        """How many positions a cache has that does not grow."""
+        """The capacity in positions of a cache that does not grow."""
         kind = self.past.output_types[0]
         size = kind.shape[self.axis] if isinstance(kind, TensorType) and kind.shape and not self.grows else None
         return size if isinstance(size, int) else None
@@ -53,8 +53,8 @@ class Cache:
 def find_caches(graph: Graph) -> list[Cache]:
     """All caches of a graph, in the order of its inputs. Linear.
 
-    A cache is joined with what is new by Concat, is the past of an Attention, or is written to by TensorScatter. Of joined
-    positions the output may be the last ones alone, as transformers keeps them for a sliding window."""
+    A cache is joined with new positions by Concat, is the past of an Attention, or is written to by TensorScatter. The output may
+    be only the last of the joined positions, as transformers keeps them for a sliding window."""
     caches: dict[Node, Cache] = {}
     for number, entry in enumerate(graph.outputs):
         cache = _cache(number, entry)
@@ -83,7 +83,7 @@ def _cache(number: int, entry: NodeEntry) -> Cache | None:
 
 
 def _last(entry: NodeEntry) -> tuple[NodeEntry, int, int] | None:
-    """The value of which a Slice takes the last positions, the dimension, and their number; None for another op."""
+    """The value, axis and number of positions if a Slice takes the last positions; None for another op."""
     node = entry.node
     if node.op != "Slice" or node.domain or not 4 <= len(node.inputs) <= 5 or node.inputs[0] is None:
         return None
@@ -98,7 +98,7 @@ def _last(entry: NodeEntry) -> tuple[NodeEntry, int, int] | None:
 
 
 def is_circular(node: Node) -> bool:
-    """Does it write into a ring?"""
+    """True if it writes to a ring buffer."""
     return node.op == "TensorScatter" and node.attrs.get("mode", "linear") == "circular"
 
 
@@ -120,4 +120,4 @@ def _of_scatter(node: Node, _: int) -> tuple[int, int, int]:
 
 
 _JOINS = {"Concat": _of_concat, "Attention": _of_attention, "TensorScatter": _of_scatter}
-"""For each op that joins a cache with what is new: the numbers of both inputs, and the dimension; -1 where it does not."""
+"""For each op that joins a cache with new positions: the numbers of both inputs, and the axis; -1 if it does not join."""

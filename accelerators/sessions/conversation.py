@@ -1,4 +1,4 @@
-"""A conversation with a decoder: what it was told is kept, and each call says only what is new."""
+"""A conversation with a decoder: earlier tokens are kept, and each call passes only new ones."""
 
 from __future__ import annotations
 
@@ -11,41 +11,42 @@ import numpy as np
 
 from partita.accelerators.errors import InputError
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.running.compiled_model import CompiledModel, Origin
 from partita.accelerators.running.outputs import Outputs
 from partita.accelerators.sessions.decoder import Decoder
 from partita.accelerators.sessions.roles import Count
 from partita.accelerators.sessions.state import State, read_state, write_state
 from partita.accelerators.sessions.step import StepSizes
 from partita.graph.errors import did_you_mean
+from partita.graph.inline import inline_calls
 from partita.graph.node import Node
 from partita.graph.types import Dim, TensorType, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
 ROOM = 1024
-"""Positions that a cache begins with room for, where no longest conversation is stated."""
+"""Initial capacity of a cache in positions, if `longest` is not given."""
 
 
 @attrs.frozen(slots=True)
 class Piece:
-    """Some of the tokens of a call, which are read together."""
+    """Some tokens of a call, which are read together."""
 
     start: int
-    """The first of them."""
+    """The index of the first of them."""
     count: int
-    """How many they are."""
+    """Number of tokens."""
     again: int
-    """How many of them, from the first on, were read before."""
+    """Number of leading tokens that were read before."""
     is_whole: bool = False
-    """True if the model as it is reads them."""
+    """True if the unmodified model reads them."""
 
 
 class Session:
-    """One conversation. `session(ids)` gives the model's outputs for the new tokens, after all earlier ones.
+    """One conversation. `session(ids)` returns the model's outputs for the new tokens, after all earlier ones.
 
-    Masks and positions are filled in where the model asks for them; both may be given by name. A mask that hides tokens holds
-    for all later calls, until another is given. A session is for one thread at a time; calls from several wait for each other."""
+    Masks and positions are filled in if the model has such inputs; both may be given by name. A mask that hides tokens applies
+    to all later calls, until another is given. A session is for one thread at a time; concurrent calls wait for each other."""
 
     def __init__(self, decoder: Decoder, longest: int | None, chunks: Sequence[int], state: State | None = None) -> None:
         self._decoder = decoder
@@ -58,19 +59,19 @@ class Session:
 
     @property
     def length(self) -> int:
-        """How many tokens were said so far."""
+        """Number of tokens so far."""
         return self._state.length
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why the cache is copied with every call; empty where what is new is appended to it."""
+        """The reasons why the cache is copied with every call; empty if new positions are appended to it in place."""
         hidden = () if self._state.mask is None else ("caches are copied: a mask hides tokens",)
         return (*self._decoder.notes, *hidden)
 
     def __call__(self, /, *args: Any, **named: Any) -> Outputs:
-        """The outputs, caches apart, for the new tokens: given by position, as one dictionary, or by keyword.
+        """The outputs, except caches, for the new tokens: given by position, as one dictionary, or by keyword.
 
-        A call that fails leaves the conversation as it was."""
+        A call that fails leaves the conversation unchanged."""
         with self._lock.lock:
             arrays = self._arrays(args, named)
             batch, rows = self._counts(arrays)
@@ -94,24 +95,24 @@ class Session:
         return Outputs(self._joined(pieces), self._names)
 
     def reset(self) -> None:
-        """Forget what was said."""
+        """Discard all tokens."""
         with self._lock.lock:
             self._state = State({})
 
     def fork(self, rows: Sequence[int] | None = None) -> Session:
-        """Another conversation that goes on from here, of these sequences in this order if any are named, as beams do."""
+        """Another conversation that continues from here; with `rows`, of these sequences in this order, as in beam search."""
         with self._lock.lock:
             chosen = None if rows is None else self._chosen(rows)
             state = self._state.copied(self._decoder.roles.caches, chosen)
         return Session(self._decoder, self._longest, self._chunks, state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was said, as keys and values, to a file that `load` reads."""
+        """Write the state, as keys and values, to a file that `load` reads."""
         with self._lock.lock:
             write_state(path, self._state, self._decoder.roles.caches)
 
     def load(self, path: str | os.PathLike[str]) -> Session:
-        """Go on from what a file holds; the session itself is returned."""
+        """Continue from the state in a file; returns the session itself."""
         kinds = {cache.past.name: cache.past.output_types[0] for cache in self._decoder.roles.caches}
         wanted = {
             name: (numpy_dtype(kind.dtype), len(kind.shape or ())) for name, kind in kinds.items() if isinstance(kind, TensorType)
@@ -123,7 +124,7 @@ class Session:
         return self
 
     def _chosen(self, rows: Sequence[int]) -> list[int]:
-        """The numbers of sequences that a fork is to have."""
+        """The indices of the sequences of a fork."""
         numbers = np.asarray(rows) if isinstance(rows, (Sequence, np.ndarray)) else np.zeros(0)
         count = self._state.batch or 0
         are_numbers = numbers.ndim == 1 and numbers.size > 0 and numbers.dtype.kind in "iu"
@@ -133,7 +134,7 @@ class Session:
         chosen: list[int] = numbers.tolist()
         return chosen
 
-    # -- what comes in -----------------------------------------------------------------------------------
+    # -- inputs ------------------------------------------------------------------------------------------
 
     def _arrays(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[Node, Array]:
         roles = self._decoder.roles
@@ -157,7 +158,7 @@ class Session:
         return {by_name[name]: array for name, array in self._decoder.checker.some(given).items()}
 
     def _counts(self, arrays: Mapping[Node, Array]) -> tuple[int, int]:
-        """How many sequences, and how many new tokens of each."""
+        """The number of sequences, and the number of new tokens of each."""
         roles = self._decoder.roles
         counts: dict[Count, int] = {}
         for node, array in arrays.items():
@@ -174,7 +175,7 @@ class Session:
 
     @property
     def _most(self) -> int | None:
-        """How many tokens there may be; None where nothing says so."""
+        """The maximum number of tokens; None if there is no limit."""
         limits = [limit for limit in (self._longest, self._decoder.limit) if limit is not None]
         return min(limits, default=None)
 
@@ -189,7 +190,7 @@ class Session:
             )
 
     def _mask(self, arrays: Mapping[Node, Array], wanted: tuple[int, int]) -> Array | None:
-        """Which of all tokens count once these are said, as a mask says that is given now or was before; None where all do."""
+        """The mask of all tokens after this call, from the call's or an earlier mask; None if no token is hidden."""
         earlier, masks = self._state.mask, list[Array]()
         for node, array in arrays.items():
             if self._decoder.roles.filled.get(node) != "mask":
@@ -210,11 +211,11 @@ class Session:
 
     @property
     def _copies(self) -> bool:
-        """Are caches copied in each call?"""
+        """True if caches are copied in each call."""
         return self._decoder.copies or self._state.mask is not None
 
     def _check_stored(self, state: State, path: str | os.PathLike[str]) -> None:
-        """A state fits the model's caches, and its mask an input."""
+        """Checks that a state fits the model's caches, and that there is an input for its mask."""
         if state.mask is not None and "mask" not in self._decoder.roles.filled.values():
             cause = "the file says which tokens count, and the model has no mask"
             raise InputError(cause, where=os.fspath(path))  # type: ignore[arg-type]
@@ -232,7 +233,7 @@ class Session:
     # -- running -----------------------------------------------------------------------------------------
 
     def _room(self, rows: int) -> int:
-        """Positions of the buffers: as many as the longest conversation has, else doubled until all fit."""
+        """The capacity of the buffers: that of the longest conversation, else doubled until all positions fit."""
         most = self._most
         if self._longest is not None and most is not None:
             return most
@@ -242,9 +243,9 @@ class Session:
         return room if most is None else min(room, most)
 
     def _pieces(self, batch: int, rows: int) -> Iterator[Piece]:
-        """The pieces in which new tokens are read. A number of them that no step is made for is read by the model as it is, if
-        that takes any number. Else few that are left over, and would go one by one, are read together with tokens before them,
-        whose keys and values come out as they were."""
+        """The pieces in which new tokens are read. A number of tokens without a step of its own is read by the model itself, if
+        that accepts any number. Else a short remainder, which would be read one by one, is read together with preceding tokens,
+        whose keys and values do not change."""
         decoder, start = self._decoder, 0
         if self._is_read_whole(batch, rows):
             yield Piece(0, rows, 0, is_whole=True)
@@ -262,8 +263,8 @@ class Session:
             start += count
 
     def _is_read_whole(self, batch: int, rows: int) -> bool:
-        """Are so many tokens read by the model as it is? The step for the next token is compiled first: by it is known whether
-        caches are copied, and how many positions there are."""
+        """True if this many tokens are read by the model itself. The step for the next token is compiled first: it determines if
+        caches are copied, and the number of positions."""
         if rows == 1 or rows in self._chunks or self._copies:
             return False
         self._decoder.step(StepSizes(batch, 1, self._room(rows)))
@@ -271,7 +272,7 @@ class Session:
         return not self._copies and self._decoder.reads_any_length(self._state)
 
     def _again(self, batch: int, start: int, left: int) -> int:
-        """How many tokens before those that are left over are read again with them; 0 where these go one by one."""
+        """The number of tokens before the remainder that are read again with it; 0 if its tokens are read one by one."""
         count = min((chunk for chunk in self._chunks if chunk > left), default=0)
         if left < 2 or count > start + left or not count:
             return 0
@@ -279,7 +280,7 @@ class Session:
         return count - left if is_there or 2 * left >= count else 0
 
     def _run(self, arrays: Mapping[Node, Array], piece: Piece) -> tuple[list[Any], Piece]:
-        """The outputs for some of the new tokens, and which these are."""
+        """The outputs for some of the new tokens, and the piece."""
         decoder, state = self._decoder, self._state
         assert state.batch is not None
         state.length -= piece.again
@@ -291,7 +292,7 @@ class Session:
         return decoder.append(step, state, piece.count, given), piece
 
     def _step(self, batch: int, rows: int) -> tuple[CompiledModel | None, int | None]:
-        """The step for so many new tokens, and the room of its buffers; None twice where caches are copied."""
+        """The step for this many new tokens, and the capacity of its buffers; None twice if caches are copied."""
         while not self._copies:
             self._check_length(rows)
             room = self._room(rows)
@@ -301,7 +302,7 @@ class Session:
         return None, None
 
     def _joined(self, pieces: Sequence[tuple[list[Any], Piece]]) -> list[Any]:
-        """The outputs of all pieces: one that has a row for each new token with all of them, another as it was last."""
+        """The outputs of all pieces: those with a row per token are concatenated, others are those of the last piece."""
         if len(pieces) == 1:
             return pieces[0][0]
         joined = []
@@ -315,7 +316,7 @@ class Session:
         return joined
 
     def _given(self, arrays: Mapping[Node, Array], start: int, count: int, masks: bool) -> dict[str, Array]:
-        """The inputs other than caches, for a piece."""
+        """The inputs of a piece, except caches."""
         roles, state = self._decoder.roles, self._state
         assert state.batch is not None
         given = {}
@@ -338,8 +339,33 @@ def _dims(node: Node) -> tuple[Dim, ...]:
 
 
 def _piece(array: Array, node: Node, symbols: Mapping[str, Count], start: int, count: int) -> Array:
-    """The part of an input that belongs to some of the new tokens."""
+    """The part of an input for some of the new tokens."""
     for axis, dim in enumerate(_dims(node)):
         if isinstance(dim, str) and symbols.get(dim) == "rows":
             return array[(slice(None),) * axis + (slice(start, start + count),)]
     return array
+
+
+_LONGEST = 2**31 - 1
+"""Maximum number of positions of a conversation."""
+
+
+def opened(
+    model: CompiledModel, decoder: Decoder | None, longest: int | None, chunks: Sequence[int]
+) -> tuple[Decoder, Session]:
+    """The decoder of the model, reused if there is one, and a new session of it."""
+    where = f"model {model.graph.name!r}"
+    if longest is not None and not (_is_count(longest) and longest <= _LONGEST):
+        raise InputError(f"longest is a number of tokens, at most {_LONGEST:,}, not {longest!r:.80}", where=where)
+    if not isinstance(chunks, Sequence) or not all(map(_is_count, chunks)) or 1 not in chunks:
+        raise InputError(f"chunks are numbers of tokens, and 1 is among them, not {chunks!r}", where=where)
+    sizes = sorted(set(chunks), reverse=True)
+    if decoder is None:
+        origin = model.origin or Origin(inline_calls(model.graph), None)
+        decoder = Decoder(model, origin.graph, origin.step)
+    return decoder, Session(decoder, None if longest is None else int(longest), sizes)
+
+
+def _is_count(number: object) -> bool:
+    """True for a positive integer."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) > 0

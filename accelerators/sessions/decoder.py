@@ -1,4 +1,4 @@
-"""A decoder that sessions share: its steps, compiled when a size first comes, and the copying way for what is not recognised."""
+"""A decoder shared by sessions: its steps, compiled on first use of a size, and the fallback that copies caches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from partita.accelerators.errors import CompileError, InputError, NotSupported, 
 from partita.accelerators.process.forking import Guard
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.inputs import InputChecker
+from partita.accelerators.sessions.attention_forms import with_heads, with_joined_caches
 from partita.accelerators.sessions.caches import find_caches
 from partita.accelerators.sessions.errors import TooLong, Unfit
-from partita.accelerators.sessions.flat_heads import with_heads
-from partita.accelerators.sessions.joined_heads import with_joined_caches
 from partita.accelerators.sessions.roles import Roles, roles_of
 from partita.accelerators.sessions.state import State, held, positions, with_room
 from partita.accelerators.sessions.step import LENGTH, StepSizes, most_positions, prompt_graph, step_graph
@@ -42,18 +41,18 @@ class Decoder:
             )
         self.roles: Roles = roles_of(source, caches)
         self.checker = InputChecker(source)
-        """Reads what the caller gives."""
+        """Checks the caller's inputs."""
         self._anew = anew
         self._steps: dict[StepSizes, CompiledModel] = {}
         self._prompts: dict[int, CompiledModel | None] = {}
-        """For each number of sequences the model before anything was said, where that is compiled for any number of tokens."""
+        """For each number of sequences the model without a past, if that is compiled for any number of tokens."""
         self._guard = Guard()
         self.limit: int | None = None
-        """The most positions that its attention can be computed for; None where none was found to be too many."""
+        """The maximum number of positions that its attention supports; None if no limit was found."""
         self._token_axes: tuple[tuple[int | None, ...] | None] | None = None
         self._is_closed = False
         self.notes: list[str] = []
-        """Why caches are copied, if they are."""
+        """The reasons why caches are copied, if they are."""
         if anew is None:
             self.notes.append("caches are copied: the devices of this model have no attention to a cache that is appended to")
         rings = [cache.past.name for cache in caches if cache.is_ring]
@@ -62,33 +61,33 @@ class Decoder:
 
     @property
     def room(self) -> int | None:
-        """How many positions the model itself has room for; None where its caches grow, or are rings."""
+        """The model's own capacity in positions; None if its caches grow, or are ring buffers."""
         rooms = [cache.room for cache in self.roles.caches if cache.room is not None and not cache.is_ring]
         return min(rooms) if rooms else None
 
     @property
     def copies(self) -> bool:
-        """Are caches copied in each call?"""
+        """True if caches are copied in each call."""
         return bool(self.notes)
 
     def token_axes(self) -> tuple[int | None, ...] | None:
-        """For each output the dimension of its tokens, None where it tells of the last; None if tokens are not read in pieces."""
+        """For each output the axis of its tokens, None if it depends on the last one; None if tokens cannot be read in pieces."""
         with self._guard.lock:
             if self._token_axes is None:
                 self._token_axes = (token_axes(self.roles),)
             return self._token_axes[0]
 
     def has_step(self, sizes: StepSizes) -> bool:
-        """Is the step for these sizes compiled?"""
+        """True if the step for these sizes is compiled."""
         return sizes in self._steps
 
     def reads_any_length(self, state: State) -> bool:
-        """Are any number of tokens read at once, without being compiled for that number? Where the model as it is has no form for
-        any size, it may have one before anything was said."""
+        """True if any number of tokens is read at once without a compilation. If the model itself is compiled for each size, the
+        model without a past may still be compiled for all."""
         return _is_for_any_length(self.model) or (not state.length and self._prompt(state) is not None)
 
     def _prompt(self, state: State) -> CompiledModel | None:
-        """The model before anything was said; None where it is not compiled for any number of tokens."""
+        """The model without a past; None if it is not compiled for any number of tokens."""
         assert state.batch is not None
         with self._guard.lock:
             if state.batch not in self._prompts and self._anew is not None and not self._is_closed:
@@ -100,7 +99,7 @@ class Decoder:
             return self._prompts.get(state.batch)
 
     def close(self) -> None:
-        """Close the steps; calls of sessions are errors afterwards."""
+        """Close the steps; later calls of sessions are errors."""
         with self._guard.lock:
             self._is_closed = True
             for model in (*self._steps.values(), *self._prompts.values()):
@@ -108,8 +107,8 @@ class Decoder:
                     model.close()
 
     def step(self, sizes: StepSizes) -> CompiledModel | None:
-        """The step for these sizes; None where it is not recognised, and from then on caches are copied. None too where the model
-        has fewer positions than these sizes ask for: then `limit` says how many it has."""
+        """The step for these sizes; None if the decoder is not recognised, and from then on caches are copied. Also None if the
+        model supports fewer positions than these sizes require: then `limit` is the number that it supports."""
         with self._guard.lock:
             if self._is_closed:
                 raise RunError("the model is closed", where=f"model {self.roles.graph.name!r}", remedy="Compile it again")
@@ -129,7 +128,7 @@ class Decoder:
     # -- state -------------------------------------------------------------------------------------------
 
     def begin(self, state: State, batch: int) -> None:
-        """Empty caches for so many sequences."""
+        """Creates empty caches for this many sequences."""
         state.batch, state.length = batch, 0
         for cache in self.roles.caches:
             kind = cache.past.output_types[0]
@@ -142,7 +141,7 @@ class Decoder:
             state.arrays[cache.past.name] = np.zeros(shape, numpy_dtype(kind.dtype))
 
     def make_room(self, state: State, room: int) -> None:
-        """Let each cache have room for so many positions, what counts kept where it is."""
+        """Resizes each cache to this many positions; the positions in use stay in place."""
         for cache in self.roles.caches:
             array = state.arrays[cache.past.name]
             if cache.grows and array.shape[cache.axis] != room:
@@ -151,7 +150,7 @@ class Decoder:
     # -- running -----------------------------------------------------------------------------------------
 
     def append(self, step: CompiledModel, state: State, rows: int, given: Mapping[str, Any]) -> list[Any]:
-        """The outputs of a step other than caches; what is new is written behind what counts."""
+        """The outputs of a step, except caches; new positions are written after those in use."""
         outputs = step({**given, **state.arrays, LENGTH: np.array([state.length])})
         for cache in self.roles.caches:
             buffer = state.arrays[cache.past.name]
@@ -160,8 +159,8 @@ class Decoder:
         return self._others(outputs)
 
     def copy(self, state: State, rows: int, given: Mapping[str, Any], room: int | None = None) -> list[Any]:
-        """The same by the model as it is: each present becomes the next past, or what is new in it is written behind what counts
-        in buffers with so much room."""
+        """The same by the model itself: each present becomes the next past, or its new positions are written after those in use
+        in buffers of capacity `room`."""
         if room is not None:
             self.make_room(state, room)
         pasts = {name: np.ascontiguousarray(array) for name, array in state.used(self.roles.caches).items()}
@@ -184,11 +183,11 @@ class Decoder:
 
     @property
     def output_names(self) -> list[str]:
-        """The names of the outputs that are no caches."""
+        """The names of the outputs that are not caches."""
         cached = {cache.output for cache in self.roles.caches}
         return [name for i, name in enumerate(self.roles.graph.output_names) if i not in cached]
 
 
 def _is_for_any_length(model: CompiledModel) -> bool:
-    """True if no subgraph of the model is compiled for each size."""
+    """True if no subgraph of the model is compiled per size."""
     return all(not isinstance(unit.compiled, SpecializedSubgraph) or unit.compiled.any_size for unit in model.units)

@@ -1,4 +1,4 @@
-"""Why a cache cannot be appended to in place."""
+"""The reasons why a cache cannot be appended to in place."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from partita.graph.errors import PartitaError
 
 
 class Unfit(PartitaError):
-    """The decoder is written in a way that is not recognised; its session copies."""
+    """The decoder has a form that is not recognised; its session copies caches."""
 
 
 class TooLong(Unfit):
-    """The decoder's attention cannot be computed for so many positions: a table in it has fewer."""
+    """The decoder's attention cannot be computed for this many positions: a table in it has fewer."""

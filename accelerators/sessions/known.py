@@ -1,7 +1,7 @@
 """The values of a decoder that follow from sizes alone, for one number of earlier tokens.
 
-An exporter computes masks, positions and the sizes of reshapes from the sizes of what comes in. With all sizes given, constants
-are folded until nothing more becomes known. What a session fills in (`roles.py`) counts as known."""
+An exporter computes masks, positions and the sizes of reshapes from the sizes of inputs. With all sizes fixed, constants
+are folded until nothing changes. Inputs that a session fills in (`roles.py`) count as known."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from partita.passes import apply_pass
 Array = np.ndarray[Any, Any]
 
 ROUNDS = 4
-"""How often types and constants follow from one another."""
+"""Maximum number of rounds of type inference and constant folding."""
 
 LARGEST = 64 << 20
-"""Bytes of a value that is worked out: a mask for a long past."""
+"""Maximum size in bytes of a computed value: a mask for a long past."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Known:
-    """A decoder with its sizes."""
+    """The known values of a decoder at fixed sizes."""
 
     values: Mapping[NodeEntry, Array]
-    """The values that are known, by the original graph's entries."""
+    """The known values, by the original graph's entries."""
     shapes: Mapping[NodeEntry, tuple[int, ...]]
-    """The sizes of other values that were asked about, where they are known."""
+    """The known shapes of other requested values."""
     past: int
-    """How many tokens came before."""
+    """Number of earlier tokens."""
 
 
 def of_sizes(roles: Roles) -> dict[NodeEntry, bool]:
-    """The values that follow from sizes, masks and positions; for each, does it follow from positions that are an input?
+    """The values that follow from sizes, masks and positions, each with whether it follows from positions that are an input.
 
     Linear."""
     follow: dict[NodeEntry, bool] = {}
@@ -69,8 +69,8 @@ def known_at(
     roles: Roles, follow: Mapping[NodeEntry, bool], looked_at: Sequence[NodeEntry], batch: int, rows: int, past: int,
     others: int | None = None,
 ) -> Known:
-    """The values that follow from these sizes, and the sizes of those that are looked at. Symbols that count nothing of a
-    conversation, as the length of what an encoder read, are `others` where that is given."""
+    """The values that follow from these sizes, and the shapes of the `looked_at` values. `others` replaces symbols that do not
+    count sequences or tokens, such as the length of an encoder's input."""
     entries = [entry for entry in follow if entry.node.is_op]
     unknown = {} if others is None else dict.fromkeys(_symbols(roles.graph), others)
     graph = _sized(roles, [*entries, *looked_at], batch, rows, past, unknown)
@@ -90,8 +90,8 @@ def known_at(
 
 
 def known_between(roles: Roles, known: Sequence[Known], batch: int, rows: int, past: int) -> Known | None:
-    """The same values for another number of earlier tokens: computed op by op, from sizes on straight lines through those of
-    known numbers; None where sizes lie on none. Linear, and much faster than inference of all types."""
+    """The same values for another number of earlier tokens: computed op by op, from sizes interpolated linearly between known
+    ones; None if they are not linear. Linear time, and much faster than inference of all types."""
     graph, wanted = roles.graph, [entry for entry in known[0].values if entry.node.is_op]
     needed: set[Node] = set()
     waiting = [entry.node for entry in wanted]
@@ -116,7 +116,7 @@ def known_between(roles: Roles, known: Sequence[Known], batch: int, rows: int, p
 
 
 def _on_line(roles: Roles, known: Sequence[Known], entry: NodeEntry, past: int) -> Array | None:
-    """What a Shape or a Size says of so many earlier tokens, on a straight line through what it says of known numbers."""
+    """The value of a Shape or a Size for this many earlier tokens, by linear interpolation between known numbers."""
     arrays = [one.values.get(entry) for one in known]
     for most in (None, *sorted(roles.windows)):
         line = straight_line(arrays, [one.past for one in known], most)
@@ -126,8 +126,8 @@ def _on_line(roles: Roles, known: Sequence[Known], entry: NodeEntry, past: int) 
 
 
 def straight_line(arrays: Sequence[Array | None], pasts: Sequence[int], most: int | None) -> tuple[Array, Array] | None:
-    """What integers begin with, and what each earlier token adds to them, or each up to a number of them; None where that differs
-    from token to token."""
+    """The base and slope of integers that are linear in the number of earlier tokens, or in that number limited to `most`; None
+    if they are not."""
     first, second = arrays[:2]
     counted = [past if most is None else min(past, most) for past in pasts]
     if first is None or second is None or counted[0] == counted[1] or first.dtype.kind not in "iu":
@@ -139,7 +139,7 @@ def straight_line(arrays: Sequence[Array | None], pasts: Sequence[int], most: in
 
 
 def _numbers(kind: Type | None) -> tuple[int, ...] | None:
-    """The sizes of a tensor, if all are known."""
+    """The sizes of a tensor; None unless all are static."""
     if not isinstance(kind, TensorType) or not kind.is_static:
         return None
     return tuple([size for size in kind.shape or () if isinstance(size, int)])
@@ -154,7 +154,7 @@ def _symbols(graph: Graph) -> set[str]:
 def _sized(
     roles: Roles, entries: list[NodeEntry], batch: int, rows: int, past: int, unknown: Mapping[str, int]
 ) -> Graph:
-    """The graph with these sizes, with what is filled in, and with these values as further outputs."""
+    """The graph with these sizes, with the session's inputs filled in, and with these values as further outputs."""
     sizes, rewriter = {**unknown, **roles.sizes(batch, rows, past)}, Rewriter(roles.graph)
     for node in roles.graph.nodes:
         if node in roles.filled:
@@ -176,7 +176,7 @@ def _sized(
 
 
 def sized_input(node: Node, sizes: Mapping[str, int]) -> Node:
-    """The input with numbers for its symbols."""
+    """The input with its symbols replaced by sizes."""
     kind = node.output_types[0]
     if not isinstance(kind, TensorType) or kind.shape is None:
         return node

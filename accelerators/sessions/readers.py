@@ -1,4 +1,4 @@
-"""Who reads each value of a graph, and at which input."""
+"""The readers of each value of a graph, with the input numbers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The attentions that read a decoder's caches: found by what reads what, and checked by computing them.
+"""The attentions that read a decoder's caches: found in the graph, and checked by computing them.
 
-However an exporter writes attention, it is a part of the graph that reads queries, the joined keys and values, and values that
-follow from sizes (a mask). Such a part is taken for causal attention only if it gives the same numbers, for few earlier tokens,
-for as many as there is room for, and for numbers drawn between: a mask that adds to the scores shows there, and so does one that
-begins anew with each chunk of positions. Of one that hides what is long past it is found out how many positions it leaves."""
+However an exporter writes attention, it is a region of the graph that reads queries, the joined keys and values, and values that
+follow from sizes (a mask). A region is accepted as causal attention only if it gives the same results, for few earlier tokens,
+for the maximum, and for random numbers between: this detects masks that add to the scores, and masks that restart
+with each chunk of positions. For one that hides positions long past, the size of its window is measured."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ from partita.graph.errors import GraphError
 from partita.graph.graph import Graph
 from partita.graph.interpret import interpret
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 
 Array = np.ndarray[Any, Any]
 
 CLOSE = 1e-4
-"""How far numbers of one attention may lie apart, computed in two ways, as a part of the largest."""
+"""Tolerance between two computations of one attention, relative to the largest result."""
 
 LARGE = 16.0
-"""How much larger some queries are than others: scores that are cut off, or bent, above a number show then."""
+"""Factor of some test queries: large scores show if they are clipped or bent above some value."""
 
 MOST = 200
-"""The ops of one attention, at most."""
+"""Maximum number of ops of one attention."""
 
-MOVES = frozenset("Unsqueeze Squeeze Expand Reshape Transpose Identity Cast Mul Div Tile".split())
-"""The ops that may stand between a cache and the product that reads it."""
+MOVES = ops("reshape", "repeating", "forwarding", "casting") | {"Transpose", "Mul", "Div"}
+"""The ops that may be between a cache and the product that reads it."""
 
-PRODUCTS = frozenset({"MatMul", "Attention"})
-"""The ops that keys and values are multiplied in."""
+VALUES = {"MatMul": 1, "Attention": 2}
+"""For each op that keys and values are multiplied in, the input that holds values."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -56,11 +57,11 @@ class Region:
     result: NodeEntry
 
     def held(self, known: Known) -> int:
-        """The number of earlier positions that its caches hold."""
+        """The number of earlier positions in its caches."""
         return self.key.held(known.past)
 
     def computed(self, known: Known, opsets: Mapping[str, int], given: Mapping[NodeEntry, Array]) -> Array:
-        """What it makes of these values."""
+        """Computes its result from these values."""
         inputs = [variable(f"given{i}", array.dtype.name, array.shape) for i, array in enumerate(given.values())]
         values = {entry: node[0] for entry, node in zip(given, inputs, strict=True)}
         for node in self.nodes:
@@ -75,7 +76,7 @@ class Region:
             raise TooLong(cause) from None
 
     def form(self, known: Sequence[Known]) -> tuple[object, ...]:
-        """What it computes, without names: equal for two that compute the same."""
+        """A description of its computation without names: equal for two regions that compute the same."""
         numbers: dict[NodeEntry, object] = {self.query: "query"}
         for end, cache in (("key", self.key), ("value", self.value)):
             numbers |= {cache.joined: end, cache.earlier: f"past {end}", cache.new: f"new {end}"}
@@ -101,7 +102,7 @@ def _constant(entry: NodeEntry, known: Known) -> NodeEntry:
 
 
 def find_regions(graph: Graph, caches: Sequence[Cache], follow: Collection[NodeEntry], readers: Readers) -> list[Region]:
-    """The attention of each pair of caches; Unfit where one is not found. Linear."""
+    """The attention of each pair of caches; raises Unfit if one is not found. Linear."""
     by_joined = {cache.joined: cache for cache in caches}
     order = {node: i for i, node in enumerate(graph.nodes)}
     regions = []
@@ -133,30 +134,28 @@ def _of_op(node: Node, by_joined: Mapping[NodeEntry, Cache]) -> Region:
 
 
 def _product_of(cache: Cache, readers: Readers) -> Node | None:
-    """The product by the values of a cache, or the Attention that makes it; None if they are keys, which are multiplied before
+    """The product by the values of a cache, or the Attention that computes it; None for keys, which are multiplied before
     a softmax."""
     entry = cache.joined
     while True:
-        reading = [(node, slot) for node, slot in readers.get(entry, ()) if node.op in MOVES or node.op in PRODUCTS]
-        reading = [(node, slot) for node, slot in reading if slot == 0 or node.op in PRODUCTS]
+        reading = [(n, slot) for n, slot in readers.get(entry, ()) if n.op in VALUES or (n.op in MOVES and slot == 0)]
         if len(reading) != 1:
             return None
         node, slot = reading[0]
-        if node.op == "Attention":
-            return node if slot == 2 else None
-        if node.op == "MatMul":
-            return node if slot == 1 and not _is_scored(node, readers) else None
+        if node.op in VALUES:
+            is_mixed = slot == VALUES[str(node.op)] and (node.op == "Attention" or not _is_scored(node, readers))
+            return node if is_mixed else None
         entry = node[0]
 
 
 def _is_scored(product: Node, readers: Readers) -> bool:
-    """Does a softmax read the product, whatever stands between?"""
+    """True if a softmax reads the product, directly or indirectly."""
     waiting, seen = [product], {product}
     while waiting and len(seen) < MOST:
         for reader, _ in readers.get(waiting.pop()[0], ()):
             if reader.op == "Softmax":
                 return True
-            if reader.op not in ("MatMul", "Gemm") and reader.output_names and reader not in seen:
+            if reader.op not in ops("matmul") and reader.output_names and reader not in seen:
                 seen.add(reader)
                 waiting.append(reader)
     return False
@@ -169,7 +168,7 @@ def _around(
     nodes, keys, queries = {mix}, set[Cache](), list[NodeEntry]()
 
     def multiplied(node: Node) -> list[NodeEntry]:
-        """What the op reads; where it multiplies queries by keys, all but the queries, which are noted."""
+        """The op's inputs; if it multiplies queries by keys, all but the queries, which are recorded."""
         product = node.op == "Attention" or (node.op == "MatMul" and node is not mix)
         source = _source(node.inputs[1], by_joined) if product else None
         read = [entry for entry in node.inputs if entry is not None]
@@ -195,7 +194,7 @@ def _around(
 
 
 def _source(entry: NodeEntry | None, by_joined: Mapping[NodeEntry, Cache]) -> Cache | None:
-    """The cache that a value is a move of."""
+    """The cache that a value is derived from by moves."""
     while entry is not None and entry not in by_joined:
         if entry.node.op not in MOVES or entry.node.domain:
             return None
@@ -203,7 +202,7 @@ def _source(entry: NodeEntry | None, by_joined: Mapping[NodeEntry, Cache]) -> Ca
     return None if entry is None else by_joined[entry]
 
 
-# -- the check -------------------------------------------------------------------------------------------
+# -- numerical check -------------------------------------------------------------------------------------
 
 
 @attrs.frozen(slots=True)
@@ -216,13 +215,13 @@ class Shapes:
     """Heads of keys and values."""
 
     def room(self, positions: int) -> tuple[int, ...]:
-        """The shape of a cache with so many positions."""
+        """The shape of a cache with this many positions."""
         return self.query[0], self.groups, positions, self.query[3]
 
 
 def scale_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int]) -> float:
-    """What it multiplies queries times keys by, seen from one earlier token: the first row's chance of that one is a logistic
-    function of the difference of both keys, times the scale."""
+    """The factor of queries times keys, measured with one earlier token: the first row's weight of that token is a logistic
+    function of the difference of both keys, times the factor."""
     random = np.random.default_rng(0)
     query, past, new = _random(random, shapes, region.held(known))
     past[1][:], new[1][:] = 1.0, 0.0
@@ -236,9 +235,9 @@ def scale_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, 
 
 
 def window_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int]) -> int:
-    """How many positions up to its own a row sees; 0 where the last row, which has most before it, sees all. A query of zeros
-    sees them evenly: the share of its own position says how many they are. Behind a cache of the last positions no row sees more
-    than these and its own."""
+    """The number of positions, up to its own, that a row attends to; 0 if the last row, with most positions before it, attends to
+    all. A query of zeros weights them equally, so the weight of its own position gives their number. If the cache holds only the
+    last positions, no row attends to more than these and its own."""
     query, past, new = _random(np.random.default_rng(0), shapes, region.held(known))
     query[:], past[1][:], new[1][:] = 0.0, 0.0, 0.0
     new[1][:, :, -1] = 1.0
@@ -254,7 +253,7 @@ def window_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str,
 def check(
     region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int], scale: float, window: int, queries: float = 1.0
 ) -> None:
-    """Raise Unfit unless the region computes causal attention at this size, of queries so large."""
+    """Raise Unfit unless the region computes causal attention at this size, for queries of this magnitude."""
     earlier = region.held(known)
     query, past, new = _random(np.random.default_rng(1), shapes, earlier)
     query *= np.float32(queries)
@@ -275,7 +274,7 @@ def _random(random: np.random.Generator, shapes: Shapes, past: int) -> tuple[Arr
 def _through(
     region: Region, known: Known, opsets: Mapping[str, int], query: Array, past: tuple[Array, Array], new: tuple[Array, Array]
 ) -> Array:
-    """What the region makes of these."""
+    """The region's result for these values."""
     given = {region.query: query}
     for cache, before, added in zip((region.key, region.value), past, new, strict=True):
         if cache.joined.node in region.nodes:
@@ -286,7 +285,7 @@ def _through(
 
 
 def _filled_up(joined: Array, cache: Cache) -> Array:
-    """The joined positions; in a buffer of fixed room, with others behind them, which must not count."""
+    """The joined positions; in a buffer of fixed capacity padded with other values, which must have no effect."""
     if cache.room is None:
         return joined
     shape = list(joined.shape)
@@ -297,7 +296,7 @@ def _filled_up(joined: Array, cache: Cache) -> Array:
 def _causal(
     shapes: Shapes, past: int, scale: float, query: Array, before: tuple[Array, Array], new: tuple[Array, Array], window: int
 ) -> Array:
-    """What causal attention makes of these, as the call's body says it."""
+    """The result of causal attention, computed by the body of the call."""
     arrays = [query, *before, *new, np.array([past])]
     inputs = [variable(f"x{i}", array.dtype.name, array.shape) for i, array in enumerate(arrays)]
     q, k, v, new_k, new_v, length = (node[0] for node in inputs)

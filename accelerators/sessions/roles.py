@@ -1,4 +1,4 @@
-"""What each input of a decoder is for: a session keeps caches, fills masks and positions, and asks the caller for the rest."""
+"""The roles of a decoder's inputs: a session keeps caches, fills in masks and positions, and gets the rest from the caller."""
 
 from __future__ import annotations
 
@@ -13,41 +13,42 @@ from partita.accelerators.sessions.caches import Cache, is_circular
 from partita.accelerators.sessions.readers import Readers, readers_of
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.graph.types import Dim, TensorType, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
 Count = Literal["batch", "rows", "past"]
-"""Sequences side by side; the new tokens of each; the earlier ones."""
+"""Number of sequences; number of new tokens of each; number of earlier tokens."""
 
 Role = Literal["mask", "positions", "past", "total", "held"]
-"""Ones for every position, earlier and new; the positions of the new tokens; how many came before; how many there are then,
-and how many of these a ring holds."""
+"""Ones for all positions, earlier and new; the positions of the new tokens; the number of earlier tokens; the total number
+afterwards; the number of these that a ring buffer holds."""
 
 ANGLES = frozenset({"Sin", "Cos", "RotaryEmbedding"})
-"""The ops that positions end in where a model turns keys and queries by them."""
+"""The ops that positions reach in models with rotary embeddings."""
 
-ON_THE_WAY = frozenset("Unsqueeze Squeeze Cast Mul MatMul Einsum Reshape Expand Transpose Concat Identity Flatten Outer".split())
-"""The ops between."""
+ON_THE_WAY = ops("reshape", "repeating", "forwarding", "casting", "matmul") | {"Concat", "Transpose", "Mul", "Einsum"}
+"""The ops in between."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Roles:
-    """The inputs of a decoder by what they are for."""
+    """The inputs of a decoder by their roles."""
 
     graph: Graph
     caches: tuple[Cache, ...]
     filled: Mapping[Node, Role]
     """The inputs that a session can fill."""
     asked: tuple[Node, ...]
-    """The inputs that the caller gives."""
+    """The inputs that the caller has to give."""
     symbols: Mapping[str, Count]
-    """What each symbol counts. An exporter that knows no equal sizes gives one count several symbols."""
+    """The count that each symbol stands for. Some exporters give one count several symbols."""
     fixed: Mapping[Count, int]
-    """The counts that are numbers in the model itself."""
+    """The counts that are static in the model."""
 
     def sizes(self, batch: int, rows: int, past: int) -> dict[str, int]:
-        """The sizes that the symbols stand for."""
+        """The sizes of the symbols."""
         counted: dict[Count, int] = {"batch": batch, "rows": rows, "past": past}
         sizes = {symbol: counted[count] for symbol, count in self.symbols.items()}
         for cache in self.caches:
@@ -58,15 +59,15 @@ class Roles:
 
     @property
     def windows(self) -> frozenset[int]:
-        """The numbers of last positions that caches keep."""
+        """The window sizes of caches that keep only last positions."""
         return frozenset(cache.keeps for cache in self.caches if cache.keeps is not None)
 
     def masked(self, past: int) -> int:
-        """The number of earlier positions that a mask has elements for: those of the longest cache."""
+        """The number of earlier positions in a mask: those of the longest cache."""
         return max((cache.held(past) for cache in self.caches), default=past)
 
     def value(self, node: Node, batch: int, rows: int, past: int, seen: Array | None = None) -> Array:
-        """What a session fills an input with. Where only some of the tokens are seen, positions count these."""
+        """The value that a session fills in for an input. If only some tokens are `seen`, positions count only these."""
         kind = node.output_types[0]
         assert isinstance(kind, TensorType)
         dtype, shape = numpy_dtype(kind.dtype), kind.shape or ()
@@ -86,7 +87,7 @@ class Roles:
         return np.full(dims, number, dtype)
 
     def _counted(self, node: Node, seen: Array) -> Array:
-        """The position of each token among those of its sequence that are seen; a hidden one has some position."""
+        """The position of each token among those seen of its sequence; that of a hidden one is arbitrary."""
         if len(_shape(node)) == 1 and (seen != seen[:1]).any():
             cause = f"{node.name!r} has one position for all sequences, and a mask hides other tokens of each"
             raise InputError(cause, where=f"model {self.graph.name!r}", remedy="Begin a session for each sequence")
@@ -95,7 +96,7 @@ class Roles:
 
 
 def roles_of(graph: Graph, caches: Sequence[Cache]) -> Roles:
-    """What the inputs are for."""
+    """The roles of the inputs."""
     others = [node for node in graph.inputs if node not in {cache.past for cache in caches}]
     counted: dict[Dim, Count] = {}
     for cache in caches:
@@ -124,7 +125,7 @@ def _shape(node: Node) -> tuple[Dim, ...]:
 
 
 def _rows(others: Sequence[Node], known: Mapping[Dim, Count]) -> Dim:
-    """The dimension that counts new tokens: the second of the first input that has no other symbol."""
+    """The dimension that counts new tokens: the second of the first input where it has no other role."""
     for node in others:
         shape = _shape(node)
         if len(shape) >= 2 and (isinstance(shape[1], int) or (isinstance(shape[1], str) and shape[1] not in known)):
@@ -135,7 +136,7 @@ def _rows(others: Sequence[Node], known: Mapping[Dim, Count]) -> Dim:
 def _role(
     readers: Readers, node: Node, symbols: Mapping[str, Count], rows: Dim, others: Sequence[Node]
 ) -> Role | None:
-    """What a session fills this input with; None if the caller has to give it."""
+    """The role of this input; None if the caller has to give it."""
     kind, shape = node.output_types[0], _shape(node)
     if not isinstance(kind, TensorType):
         return None
@@ -156,14 +157,14 @@ def _role(
 
 
 def _is_of_encoder(mask: Node, others: Sequence[Node]) -> bool:
-    """Does a mask say which of the positions count that an encoder read? It is as long as the encoder's states, or as its
-    keys and values, which are inputs too."""
+    """True if a mask is for an encoder's positions: it has the length of the encoder's states, or of its keys and values, which
+    are inputs too."""
     length = _shape(mask)[1]
     return "encoder" in mask.name or any(len(_shape(other)) > 2 and length in _shape(other) for other in others)
 
 
 def _counted(readers: Readers, node: Node) -> Role | None:
-    """A count that says where TensorScatter writes, or how much of a buffer Attention reads."""
+    """The role of a count that is the write position of TensorScatter, or the number of positions that Attention reads."""
     for reader, slot in readers.get(node[0], ()):
         if reader.op == "TensorScatter" and slot == 2:
             return "past"

@@ -1,4 +1,4 @@
-"""What a conversation has said so far, as a decoder keeps it: an array for each cache, and how many tokens there are."""
+"""The state of a conversation: an array for each cache, and the number of tokens."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from partita.graph.readers.arrays import read_npz
 Array = np.ndarray[Any, Any]
 
 ALIGNMENT = 64
-"""Where buffers begin, in bytes."""
+"""Alignment of buffers in bytes."""
 
 LENGTH, BATCH, MASK = "partita.length", "partita.batch", "partita.mask"
-"""What a file says beside the arrays; a mask only where one hides tokens."""
+"""The entries of a file besides the arrays; a mask only if one hides tokens."""
 
 
 @attrs.define(slots=True, eq=False)
 class State:
-    """The caches of one conversation, or of several sequences side by side."""
+    """The caches of one conversation, or of a batch of sequences."""
 
     arrays: dict[str, Array]
-    """Each cache, by the name of its input. One that is appended to has room behind what counts."""
+    """Each cache, by the name of its input. One that is appended to has spare capacity after the positions in use."""
     length: int = 0
-    """How many positions count."""
+    """Number of positions in use."""
     batch: int | None = None
-    """How many sequences there are; None before the first call."""
+    """Number of sequences; None before the first call."""
     mask: Array | None = None
-    """Which positions of each sequence count, as truth values; None where all do."""
+    """Boolean mask of the positions of each sequence; None if all are visible."""
 
     def used(self, caches: Sequence[Cache]) -> dict[str, Array]:
-        """The parts that count."""
+        """The parts in use."""
         return {cache.past.name: held(self.arrays[cache.past.name], cache, self.length) for cache in caches if self.arrays}
 
     def copied(self, caches: Sequence[Cache], rows: Sequence[int] | None) -> State:
-        """Another of the same content; of these sequences, in this order, if any are named."""
+        """A copy of the state; with these sequences, in this order, if `rows` is given."""
         parts = {name: array.copy() if rows is None else array[list(rows)] for name, array in self.used(caches).items()}
         mask = self.mask if rows is None or self.mask is None else self.mask[list(rows)]
         return State(parts, self.length, self.batch if rows is None else len(rows), mask)
 
 
 def held(array: Array, cache: Cache, length: int) -> Array:
-    """The positions of a cache that count after so many tokens. An array of fewer positions holds the last ones already."""
+    """The positions of a cache that are in use after `length` tokens. An array of fewer positions holds the last ones already."""
     if not cache.grows or array.shape[cache.axis] <= cache.held(length):
         return array
     return positions(array, cache.axis, length - cache.held(length), length)
@@ -63,9 +63,8 @@ def positions(array: Array, axis: int, start: int, end: int) -> Array:
 
 
 def with_room(array: Array, axis: int, length: int, room: int) -> Array:
-    """A copy with room for so many positions, the last of which stands before `length`. Where nothing stands are zeros: a device
-    without a kernel for such a cache multiplies them by nothing, which of NaN makes NaN. Memory that nothing was written to is
-    not taken."""
+    """A copy with capacity `room`, whose last position in use is before `length`. The rest is zeros: a device without a kernel
+    for such a cache multiplies it by zero, and zero times NaN is NaN. Pages that nothing was written to take no memory."""
     shape = list(array.shape)
     shape[axis] = room
     larger = aligned_zeros(shape, array.dtype, ALIGNMENT)
@@ -74,7 +73,7 @@ def with_room(array: Array, axis: int, length: int, room: int) -> Array:
 
 
 def write_state(path: str | os.PathLike[str], state: State, caches: Sequence[Cache]) -> None:
-    """The parts that count as one file of numpy's."""
+    """Writes the parts in use as one numpy file."""
     counts = {LENGTH: np.array(state.length), BATCH: np.array(-1 if state.batch is None else state.batch)}
     if state.mask is not None:
         counts[MASK] = state.mask
@@ -83,9 +82,9 @@ def write_state(path: str | os.PathLike[str], state: State, caches: Sequence[Cac
 
 
 def read_state(path: str | os.PathLike[str], wanted: Mapping[str, tuple[np.dtype[Any], int]]) -> State:
-    """The state in a file, which holds arrays of these element types and ranks, or none where nothing was said.
+    """The state in a file, which holds arrays of these element types and ranks, or none if it has no tokens.
 
-    The file may come from anybody: nothing is unpickled, and no more is allotted than the file holds."""
+    The file may come from anybody: nothing is unpickled, and no more is allocated than the file holds."""
     where = os.fspath(path)
     try:
         with open_regular(path) as file:
@@ -105,5 +104,5 @@ def read_state(path: str | os.PathLike[str], wanted: Mapping[str, tuple[np.dtype
 
 
 def _count(array: Array | None) -> int | None:
-    """A number that a file says; None where it says none."""
+    """An integer from a file; None if it is none."""
     return int(array) if array is not None and array.shape == () and array.dtype.kind in "iu" else None

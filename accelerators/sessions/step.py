@@ -1,7 +1,7 @@
-"""The graph of one step: a decoder whose caches are buffers with room, and which gives what is new.
+"""The graph of one step: a decoder whose caches are preallocated buffers, and which returns only new positions.
 
-What follows from the number of earlier tokens is computed from that number, which is an input: positions, say. All sizes are
-numbers, so that a step is compiled once, however long the past is."""
+Values that depend on the number of earlier tokens, such as positions, are computed from that number, which is an input. All
+sizes are static, so that a step is compiled once, however long the past is."""
 
 from __future__ import annotations
 
@@ -42,33 +42,33 @@ from partita.graph.types import TensorType, numpy_dtype
 Array = np.ndarray[Any, Any]
 
 LENGTH = "partita_length"
-"""The input that says how many earlier positions count."""
+"""The input with the number of earlier positions."""
 
 FEW = (1, 6)
-"""Numbers of earlier tokens at which a decoder is looked at, beside the largest."""
+"""Numbers of earlier tokens at which a decoder is analysed, besides the maximum."""
 
 FEWEST = (1, 2)
-"""The same, where buffers have room for few tokens more than the new ones."""
+"""The same, if the capacity exceeds the new tokens by only a few."""
 
 DRAWN = 6
-"""Further numbers of earlier tokens, drawn anew for each size, at which it is looked at. So is the next number after each: what
-repeats with a period may look alike at one of them."""
+"""Number of further, random numbers of earlier tokens at which it is analysed, chosen by the step's sizes. So is the successor of
+each: a periodic value may look regular at one of them."""
 
 
 @attrs.frozen(slots=True)
 class StepSizes:
-    """The sizes that a step is made for."""
+    """The sizes of a step."""
 
     batch: int
-    """Sequences."""
+    """Number of sequences."""
     rows: int
-    """New tokens of each."""
+    """Number of new tokens of each."""
     room: int
-    """Positions of the buffers."""
+    """Capacity of the buffers in positions."""
 
 
 def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
-    """The step; Unfit if the decoder is not recognised."""
+    """The graph of the step; raises Unfit if the decoder is not recognised."""
     for cache in roles.caches:
         kind = cache.past.output_types[0]
         shape = kind.shape if isinstance(kind, TensorType) else None
@@ -88,8 +88,8 @@ def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
 
 
 def prompt_graph(roles: Roles, batch: int) -> Graph:
-    """The decoder before anything was said, for any number of tokens: it has no past, and gives what is new. Unfit where caches
-    are not joined by Concat. Linear."""
+    """The decoder without a past, for any number of tokens: it returns only new positions. Raises Unfit if caches are not joined
+    by Concat. Linear."""
     rewriter, graph = Rewriter(roles.graph), roles.graph
     joins = {cache.joined.node: cache for cache in roles.caches}
     pasts = {cache.past for cache in roles.caches}
@@ -118,7 +118,7 @@ def prompt_graph(roles: Roles, batch: int) -> Graph:
 def _known(
     roles: Roles, sizes: StepSizes, follow: Mapping[NodeEntry, bool], looked_at: Sequence[NodeEntry]
 ) -> list[Known]:
-    """What follows from sizes, for each number of earlier tokens at which the decoder is looked at, in order."""
+    """The values that follow from sizes, for each number of earlier tokens at which the decoder is analysed, in order."""
 
     def known(past: int) -> Known:
         return known_at(roles, follow, looked_at, sizes.batch, sizes.rows, past)
@@ -134,7 +134,7 @@ def _known(
 
 
 def _check_symbols(roles: Roles) -> None:
-    """Raise Unfit where caches that hold different numbers of positions have one symbol for these."""
+    """Raises Unfit if caches with different numbers of positions share a symbol for these."""
     keeps: dict[object, int | None] = {}
     for cache in roles.caches:
         kind = cache.past.output_types[0]
@@ -144,7 +144,7 @@ def _check_symbols(roles: Roles) -> None:
 
 
 def most_positions(roles: Roles, sizes: StepSizes) -> int:
-    """The most positions that attention can be computed for, where those of these sizes are too many; found by halving."""
+    """The maximum number of positions that attention supports, given that these sizes are too large; found by bisection."""
     fits, fails = 0, sizes.room
     tried = sizes.rows + FEWEST[-1] + 1
     while tried < fails:
@@ -159,16 +159,16 @@ def most_positions(roles: Roles, sizes: StepSizes) -> int:
 
 @attrs.frozen(slots=True)
 class _Plain:
-    """What an attention computes."""
+    """The parameters of an attention."""
 
     shapes: Shapes
     scale: float
     window: int
-    """How many positions up to its own a row sees; 0: all of them."""
+    """The number of positions, up to its own, that a row attends to; 0: all."""
 
 
 def _scales(regions: Sequence[Region], known: Sequence[Known], roles: Roles) -> dict[Region, _Plain]:
-    """What each attention computes; those that compute the same are checked once."""
+    """The parameters of each attention; those that compute the same are checked once."""
     scales: dict[Region, _Plain] = {}
     by_form: dict[tuple[object, ...], _Plain] = {}
     for region in regions:
@@ -209,7 +209,7 @@ class _Step:
         self.length = variable(LENGTH, "int64", (1,))
         self.rewriter = Rewriter(roles.graph)
         self.changing: dict[Node, Node] = {}
-        """The ops whose sizes change with the past, as they are in the new graph, and in the old."""
+        """The ops whose sizes depend on the past, in the new graph, and in the old."""
 
     def graph(self) -> Graph:
         rewriter, roles = self.rewriter, self.roles
@@ -258,7 +258,7 @@ class _Step:
         return past.evolve(output_types=(TensorType(kind.dtype, shape),))
 
     def _attend(self, region: Region) -> None:
-        """The call in place of an attention."""
+        """Replaces an attention by the call."""
         plain = self.scales[region]
         value = self.rewriter.value
         past = value(region.key.past[0]), value(region.value.past[0])
@@ -269,7 +269,7 @@ class _Step:
         self.rewriter.replace(region.result, self.rewriter.keep(call)[0])
 
     def _put_sizes(self, node: Node, kept: Node) -> None:
-        """What follows from sizes as a constant, or computed from the number of earlier tokens."""
+        """Replaces values that follow from sizes by a constant, or by an expression of the number of earlier tokens."""
         for entry in node.outputs:
             values = [known.values.get(entry) for known in self.known]
             arrays = [value for value in values if value is not None]
@@ -282,11 +282,11 @@ class _Step:
                 replacement = self._computed(arrays)
                 if replacement is not None:
                     self.rewriter.replace(entry, replacement[0])
-            if replacement is None and node.op in ops("size"):  # It would tell how much room there is.
+            if replacement is None and node.op in ops("size"):  # it would return the capacity
                 self.changing[kept] = node
 
     def _computed(self, arrays: Sequence[Array]) -> Node | None:
-        """The value as a function of the past, if that is a straight line, or one of what a cache holds."""
+        """The value as a function of the past, if that is linear, or linear in the number of positions that a cache holds."""
         if all(np.array_equal(arrays[0], array) for array in arrays[1:]):
             return self._kept(constant(arrays[0]))
         for most in (None, *sorted(self.roles.windows)):
@@ -296,7 +296,7 @@ class _Step:
         return None
 
     def _line(self, base: Array, slope: Array, most: int | None, first: Array) -> Node:
-        """The straight line over the number of earlier tokens, or over no more than so many of them, as the first value is."""
+        """The linear function of the number of earlier tokens, limited to `most`, with the rank and dtype of the first value."""
         length = self.length if most is None else self._kept(op("Min", self.length, self._kept(constant(np.array([most])))))
         counted = length if first.ndim else self._kept(op("Squeeze", length, self._kept(constant(np.array([0])))))
         line = self._kept(op("Mul", counted, self._kept(constant(slope))))

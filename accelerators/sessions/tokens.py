@@ -1,7 +1,7 @@
-"""Whether the tokens of one call may be read in pieces: only attention to the caches may join them.
+"""Decides if the tokens of one call may be read in pieces: only attention to the caches may combine them.
 
-A model that takes a mean over its tokens, or moves them along, says something else of a piece than of the whole. Ops are
-followed from the tokens to the outputs. One that is not known to leave tokens apart counts as one that joins them."""
+A model that takes a mean over its tokens, or moves them along, computes something else for a piece than for all tokens. Ops are
+followed from the tokens to the outputs. An op that is not known to keep tokens separate counts as one that combines them."""
 
 from __future__ import annotations
 
@@ -23,40 +23,34 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, numpy_dtype
 
 FEW, MORE = 7, 11
-"""Numbers of tokens at which sizes are compared: a dimension that differs counts tokens."""
+"""Numbers of tokens at which shapes are compared: a dimension that differs counts tokens."""
 
-ELEMENTWISE = ops("unary", "broadcast", "quantizing") | {"CastLike", "Dropout", "DynamicQuantizeLinear", "Expand", "Identity"}
+ELEMENTWISE = ops("unary", "broadcast", "quantizing", "casting", "forwarding") | {"DynamicQuantizeLinear", "Expand"}
 """Ops that compute each element from those at the same position."""
 
-PRODUCTS = frozenset("MatMul MatMulInteger MatMulNBits QLinearMatMul".split())
-"""Products of matrices."""
-
-NORMS = frozenset("LayerNormalization RMSNormalization SimplifiedLayerNormalization".split())
-"""Ops that compute from all numbers of an axis and of those behind it."""
-
 ALONG_ONE = {"LpNormalization": -1, "TopK": -1, "ArgMax": 0, "ArgMin": 0, "Concat": 0, "Split": 0, "Gather": 0}
-"""Ops that compute along one axis, and which one where it is not stated."""
+"""Ops that compute along one axis, with its default."""
 
 
 @attrs.frozen(slots=True)
 class Along:
-    """The tokens lie along a dimension of a value."""
+    """The tokens are along an axis of a value."""
 
     axis: int
     each: int
-    """So many neighbours in that dimension belong to one token."""
+    """Number of consecutive elements along that axis for each token."""
 
 
 State = Along | Literal["last"]
-"""How a value follows from tokens: each part from its own, or all of it from the last one."""
+"""The dependence of a value on tokens: each part on its own token, or all of it on the last one."""
 
 
 class Joined(Exception):
-    """An op joins tokens, or may join them."""
+    """An op combines tokens, or may do so."""
 
 
 def token_axes(roles: Roles) -> tuple[int | None, ...] | None:
-    """For each output that is no cache the dimension of its tokens, None where it tells of the last one; None if tokens cannot be
+    """For each output except caches the axis of its tokens, None if it depends on the last one; None if tokens cannot be
     read in pieces. Linear."""
     if "rows" in roles.fixed or any(_may_count(node, roles) for node in roles.asked):
         return None
@@ -79,7 +73,7 @@ def token_axes(roles: Roles) -> tuple[int | None, ...] | None:
 
 
 def _may_count(node: Node, roles: Roles) -> bool:
-    """True for an integer for all tokens of a call, such as the position of the first: the next piece would have another."""
+    """True for an integer for all tokens of a call, such as the position of the first: the next piece would need another."""
     kind = node.output_types[0]
     if not isinstance(kind, TensorType) or kind.shape is None or numpy_dtype(kind.dtype).kind not in "iu":
         return False
@@ -87,7 +81,7 @@ def _may_count(node: Node, roles: Roles) -> bool:
 
 
 class _Walk:
-    """The way from the tokens to the outputs."""
+    """Follows tokens from the inputs to the outputs."""
 
     def __init__(self, roles: Roles, follow: Collection[NodeEntry], few: Known, more: Known) -> None:
         self.roles = roles
@@ -96,7 +90,7 @@ class _Walk:
         self.more = more
         self.states: dict[NodeEntry, State] = {}
         self.inside = {node for cache in roles.caches for node in (cache.joined.node, roles.graph.outputs[cache.output].node)}
-        """The ops of attention, which may join tokens."""
+        """The ops of attention, which may combine tokens."""
         self.results: dict[Node, NodeEntry] = {}
 
     def outputs(self) -> tuple[int | None, ...]:
@@ -106,7 +100,7 @@ class _Walk:
         return tuple([self._axis(entry) for i, entry in enumerate(self.roles.graph.outputs) if i not in cached])
 
     def _axis(self, entry: NodeEntry) -> int | None:
-        """The dimension of an output's tokens."""
+        """The axis of an output's tokens."""
         state = self.states.get(entry)
         if entry.node in self.inside and entry.node not in self.results:
             raise Joined
@@ -117,7 +111,7 @@ class _Walk:
         return state.axis
 
     def _pass(self, node: Node) -> None:
-        """What comes out of an op, by what goes in."""
+        """Derives the state of an op's outputs from those of its inputs."""
         if node in self.results:
             self.states[self.results[node]] = Along(self._only_axis(self.results[node]), 1)
         elif node.is_variable:
@@ -137,7 +131,7 @@ class _Walk:
                 self._leave_apart(node, states)
 
     def _leave_apart(self, node: Node, states: Collection[State]) -> None:
-        """Tokens come in and go out apart, or Joined is raised."""
+        """Sets the state of an op that keeps tokens separate; raises Joined if it may not."""
         if "last" in states or node.bodies:
             raise Joined
         if self._takes_last(node):
@@ -150,7 +144,7 @@ class _Walk:
             self.states[entry] = Along(self._only_axis(entry), each)
 
     def _each(self, node: Node) -> int:
-        """How many neighbours belong to one token in what the op makes."""
+        """The number of consecutive elements per token in the op's output."""
         op = str(node.op)
         states = {slot: self.states.get(entry) for slot, entry in enumerate(node.inputs) if entry is not None}
         along = {slot: state for slot, state in states.items() if isinstance(state, Along)}
@@ -163,7 +157,7 @@ class _Walk:
             counted = {len(self.shape(node.inputs[slot])) - state.axis for slot, state in along.items()}
             if len(counted) > 1:
                 raise Joined
-        elif op in PRODUCTS or op == "Gemm":
+        elif op in ops("matrix_product"):
             self._check_product(node, along)
         elif op == "Transpose" or (op == "RotaryEmbedding" and 0 in along) or (op == "Gather" and list(along) == [1]):
             pass
@@ -174,7 +168,7 @@ class _Walk:
         return first.each
 
     def _check_product(self, node: Node, along: Mapping[int, Along]) -> None:
-        """No sum is over tokens."""
+        """Raises Joined if the product sums over tokens."""
         for slot, state in along.items():
             rank = len(self.shape(node.inputs[slot]))
             is_first = slot == 0
@@ -194,7 +188,7 @@ class _Walk:
         return each
 
     def _takes_last(self, node: Node) -> bool:
-        """Does the op take the last token?"""
+        """True if the op selects the last token."""
         state = self.states.get(node.inputs[0]) if node.inputs and node.inputs[0] else None
         if node.op not in ("Gather", "Slice") or not isinstance(state, Along) or state.each != 1:
             return False
@@ -208,17 +202,17 @@ class _Walk:
         return is_alone and self._is_last(node, 1, "starts") and self._is_end(node)
 
     def _is_last(self, node: Node, slot: int, name: str) -> bool:
-        """Is the op told the position of the last token, whatever the number of tokens?"""
+        """True if the op's index is the position of the last token, for any number of tokens."""
         pairs = ((self.few, FEW), (self.more, MORE))
         return all(self.numbers(node, slot, name, known) in ([-1], [count - 1]) for known, count in pairs)
 
     def _is_end(self, node: Node) -> bool:
-        """Does a Slice go to the end, whatever the number of tokens?"""
+        """True if a Slice extends to the end, for any number of tokens."""
         ends = [(self.numbers(node, 2, "ends", known), count) for known, count in ((self.few, FEW), (self.more, MORE))]
         return all(numbers == [count] or (numbers and numbers[0] >= TO_THE_END) for numbers, count in ends)
 
     def numbers(self, node: Node, slot: int, name: str, known: Known | None = None) -> list[int] | None:
-        """The integers that an op is told by an attribute, or by an input that is known."""
+        """The integers of an op's attribute, or of a known input."""
         if name in node.attrs:
             return [int(number) for number in np.atleast_1d(np.asarray(node.attrs[name]))]
         entry = node.inputs[slot] if slot < len(node.inputs) else None
@@ -230,14 +224,14 @@ class _Walk:
         return [int(number) for number in np.ravel(value)]
 
     def shape(self, entry: NodeEntry | None) -> tuple[int, ...]:
-        """The sizes of a value."""
+        """The shape of a value."""
         shape = None if entry is None else _constant_shape(entry) or self.few.shapes.get(entry)
         if shape is None:
             raise Joined
         return shape
 
     def _only_axis(self, entry: NodeEntry) -> int:
-        """The one dimension that counts tokens."""
+        """The single axis that counts tokens."""
         few, more = self.shape(entry), self.more.shapes.get(entry)
         if more is None or len(more) != len(few):
             raise Joined
@@ -252,13 +246,13 @@ def _constant_shape(entry: NodeEntry) -> tuple[int, ...] | None:
 
 
 def _touched(walk: _Walk, node: Node) -> set[int]:
-    """The dimensions along which an op computes."""
+    """The axes along which an op computes."""
     op, rank = str(node.op), len(walk.shape(node.inputs[0]))
     if op in ops("softmax"):
         old = walk.roles.graph.opsets.get("", 13) < 13
         axis = int(node.attrs.get("axis", 1 if old else -1)) % rank
         return set(range(axis, rank)) if old else {axis}
-    if op in NORMS:
+    if op in ops("row_norm"):
         return set(range(int(node.attrs.get("axis", -1)) % rank, rank))
     if op in ALONG_ONE:
         return {int(node.attrs.get("axis", ALONG_ONE[op])) % rank}

@@ -1,1 +1,1 @@
-"""Pictures of placements and runs, and what a notebook shows."""
+"""Pictures of placements and runs, and notebook representations."""

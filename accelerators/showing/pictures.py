@@ -1,4 +1,4 @@
-"""HETERO's two pictures: the device of each node, and the subgraphs that came of it."""
+"""HETERO's two pictures: the device of each node, and the resulting subgraphs."""
 
 from __future__ import annotations
 

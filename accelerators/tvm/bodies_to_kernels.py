@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from partita.accelerators.errors import CompileError
 from partita.accelerators.interface.compile_story import KernelWork
+from partita.accelerators.process.descriptors import at_a_terminal
 from partita.accelerators.tvm.bodies.blocked import origins_of
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.bodies.element_types import element_types, why_wide
@@ -22,7 +25,6 @@ from partita.accelerators.tvm.compiled.assembling import Assembled
 from partita.accelerators.tvm.compiled.shown import Origin
 from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, Launch
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.progress import Progress
 from partita.accelerators.tvm.query.isolated_trials import Isolation
 from partita.accelerators.tvm.tune.findings import choices_in, findings
 from partita.graph.errors import PartitaError
@@ -38,7 +40,7 @@ def compile_lifted(
     """The bodies compiled and assembled for this device; `checks` are the error messages of the last outputs, which are flags."""
     store_own_weights(lifted)
     bodies = lifted.bodies
-    progress = Progress(device.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
+    progress = _Progress(device.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
     check_all, check_scheduled = _checks(machine, config)
     tuned = findings(config, machine)
     workers = Workers(machine, lambda body: choices_in(tuned, body.key), check_scheduled)
@@ -130,3 +132,33 @@ def _work(built: Mapping[Node, tuple[Body, Built]], fresh: Collection[str]) -> t
         waiting.discard(body.key)
         work.append(KernelWork(node.name, _ops(node), 0.0 if is_shared else code.seconds, is_shared))
     return tuple(work)
+
+
+class _Progress:
+    """Counts the kernels that are being compiled, and reports it to a callback or on a terminal."""
+
+    def __init__(self, device: str, total: int, callback: Callable[[int, int, str], Any] | None) -> None:
+        self.device = device
+        self.total = total
+        self.callback = callback
+        """Called with the number of kernels done, their total number, and the name of the one that starts."""
+        self._seen: set[str] = set()
+        self._shown = callback is None and total > 1 and at_a_terminal()
+
+    def step(self, key: str, name: str) -> None:
+        """Report that a kernel of this structure starts; known structures take no time and are not counted."""
+        if key in self._seen:
+            return
+        if self.callback is not None:
+            self.callback(len(self._seen), self.total, name)
+        self._seen.add(key)
+        if self._shown:
+            text = f"{self.device}: kernel {len(self._seen)} of {self.total}: {name:.40s}"
+            print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

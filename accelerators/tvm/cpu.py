@@ -7,13 +7,33 @@ from typing import Any
 
 from partita.accelerators.interface.keys import Key, count
 from partita.accelerators.process.cores import default_threads
-from partita.accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION, narrowed
-from partita.accelerators.tvm.device import NOTES, TvmAccelerator
+from partita.accelerators.tvm.device import DTYPES, FAST, PRECISION, TvmAccelerator, skipping
 from partita.accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from partita.accelerators.tvm.machine.processor import host_features
 from partita.accelerators.tvm.machine.special import bfloat_instruction, integer_instruction
 from partita.accelerators.tvm.run.runtime import version
-from partita.graph.graph import Graph
+
+PASSES = (
+    "CheckIndices",
+    "LiftConv1d",
+    "DropOuterTaps",
+    "ProjectInputs",
+    "FindProducts",
+    "DropNanTests",
+    "TabulateBytes",
+    "Quantize",
+    "PackWeights",
+    "ReportProducts",
+    "ReleaseWeights",
+    "FoldScales",
+    "BlockChannels",
+    "NarrowTypes",
+    "ShareTables",
+    "SpreadGemms",
+    "MergeProjections",
+    "FuseKernels",
+)
+"""The passes between a subgraph that is prepared and its kernels."""
 
 
 class CpuAccelerator(TvmAccelerator):
@@ -25,6 +45,7 @@ class CpuAccelerator(TvmAccelerator):
     for any."""
 
     name = "cpu"
+    passes = PASSES
     appends_caches = True
     config_keys = {
         **TvmAccelerator.config_keys,
@@ -32,6 +53,7 @@ class CpuAccelerator(TvmAccelerator):
         "INTEGERS": Key("", integer_instruction),
         "BFLOATS": Key("", bfloat_instruction),
         "PRECISION": PRECISION,
+        "SKIP_PASSES": Key((), skipping(PASSES)),
     }
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
@@ -39,33 +61,12 @@ class CpuAccelerator(TvmAccelerator):
         machine = with_instruction(host_machine(config["NUM_THREADS"] or default_threads()), config["INTEGERS"])
         return with_instruction(machine, config["BFLOATS"])
 
-    def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Signals of dynamic or few positions become images, taps that only meet padding are dropped, and recurrent layers are
-        split in two. Quantized models use integers, with weights as narrow as stored. Scales and shifts are folded; convolutions
-        get blocked layouts; values become 16-bit if requested; tables that products read are stored once."""
-        from partita.accelerators.tvm.bodies.element_types import with_reasons
-        from partita.accelerators.tvm.layouts.blocking import block
-        from partita.accelerators.tvm.layouts.folding import fold_scales
-        from partita.accelerators.tvm.layouts.kept_weights import pack_weights
-        from partita.accelerators.tvm.layouts.outer_taps import drop_outer_taps
-        from partita.accelerators.tvm.layouts.quantized_notes import quantized_notes
-        from partita.accelerators.tvm.layouts.quantizing import quantize
-        from partita.accelerators.tvm.layouts.recurring import project_inputs
-        from partita.accelerators.tvm.layouts.shared_tables import share_tables
-        from partita.accelerators.tvm.layouts.signals import as_images
-
-        given = project_inputs(drop_outer_taps(as_images(graph, machine.lanes)))
-        packed = pack_weights(quantize(given, machine), machine)
-        quantized, wide = quantized_notes(given, packed, machine.instruction("int8"))
-        held = super().lay_out(with_reasons(packed, wide), machine)
-        laid_out, dtype = block(fold_scales(held), machine), self.precision(machine)
-        if dtype == "float32":
-            asked = self._config["PRECISION"]
-            note = f"PRECISION {asked}: float32, since this processor multiplies nothing narrower faster"
-            notes = (*quantized, note) if asked == FAST else quantized
-            noted = laid_out.evolve(attrs={**laid_out.attrs, NOTES: notes}) if notes else laid_out
-            return share_tables(noted, machine)
-        return share_tables(narrowed(laid_out, dtype, machine, machine.instruction(dtype), quantized), machine)
+    def layout_options(self, machine: Machine) -> dict[str, Any]:
+        """The processor's instructions for bytes and for two bytes, and the element type."""
+        dtype = self.precision(machine)
+        asked, halves = self._config["PRECISION"], machine.instruction(dtype) if dtype != "float32" else None
+        note = f"PRECISION {asked}: float32, since this processor multiplies nothing narrower faster" if asked == FAST else ""
+        return {"dtype": dtype, "int8_by": machine.instruction("int8"), "halves_by": halves, "why_wide": note}
 
     def precision(self, machine: Machine) -> str:
         """Element type of products on this machine according to the configuration."""

@@ -12,7 +12,6 @@ import numpy as np
 from partita.accelerators.errors import AcceleratorUnavailable, BadConfig
 from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.interface.keys import Key, flag
-from partita.accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION_OR_TF32, TF32, narrowed
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.bodies.lifting import Lifted
 from partita.accelerators.tvm.code.building import Built
@@ -21,7 +20,15 @@ from partita.accelerators.tvm.compiled.assembling import Assembled
 from partita.accelerators.tvm.compiled.cuda_launched import CompiledCuda
 from partita.accelerators.tvm.compiled.step_list import assemble_steps
 from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
-from partita.accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, for_images, in_integers
+from partita.accelerators.tvm.device import (
+    DTYPES,
+    FAST,
+    GPU_KEYS,
+    GPU_PASSES,
+    PRECISION_OR_TF32,
+    TF32,
+    TvmAccelerator,
+)
 from partita.accelerators.tvm.machine.machine import Machine, gpu_machine
 from partita.accelerators.tvm.machine.special import Used
 from partita.accelerators.tvm.run.cuda_arrays import CudaArray, put
@@ -53,6 +60,7 @@ class CudaAccelerator(TvmAccelerator):
     float32, rounded when tensor cores multiply it. With CUDA_GRAPHS the launches of a run are recorded and replayed as one."""
 
     name = "cuda"
+    passes = GPU_PASSES
     keeps_arrays = True
     config_keys = {
         **GPU_KEYS, "ARCH": Key("", _architecture), "PRECISION": PRECISION_OR_TF32, "CUDA_GRAPHS": Key(True, flag),
@@ -86,16 +94,11 @@ class CudaAccelerator(TvmAccelerator):
         arch = config["ARCH"] or gpu_arch(config["DEVICE_ID"]) or DEFAULT_ARCH
         return gpu_machine(arch, takes_tf32=config["PRECISION"] == TF32)
 
-    def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Quantized models use integers; scales and shifts are folded; values become 16-bit if requested."""
+    def layout_options(self, machine: Machine) -> dict[str, Any]:
+        """The element type, and tensor cores where the GPU has some."""
         used = Used(TENSOR_PRODUCT) if machine.gpu.has_tensor_cores else None
-        whole, quantized = in_integers(graph, machine, used)
-        held, dtype = super().lay_out(for_images(whole), machine), self.precision(machine)
-        if dtype == "float32":
-            rounded = (f"products of float32 in TF32 by {TENSOR_PRODUCT}",) if machine.rounds_products else ()
-            return held.evolve(attrs={**held.attrs, NOTES: (*quantized, *rounded)}) if quantized or rounded else held
-        with self._trials_as_configured():
-            return narrowed(held, dtype, machine, used, quantized)
+        note = f"products of float32 in TF32 by {TENSOR_PRODUCT}" if machine.rounds_products else ""
+        return {"dtype": self.precision(machine), "int8_by": used, "halves_by": used, "why_wide": note}
 
     def precision(self, machine: Machine) -> str:
         """Element type of stored values on this GPU according to the configuration."""

@@ -6,28 +6,34 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
 from partita.accelerators.errors import CompileError
 from partita.accelerators.interface.accelerator import (
+    PRECISIONS,
     Accelerator,
     AnySize,
     CompiledSubgraph,
     CompileStatic,
     TunedKernel,
 )
-from partita.accelerators.interface.keys import Key, callback, flag, flag_or_auto
+from partita.accelerators.interface.keys import BadValue, Key, callback, flag, flag_or_auto, one_of
 from partita.accelerators.interface.second_level import SecondLevel, second_level_of
 from partita.accelerators.tvm import extensions
 from partita.accelerators.tvm.machine.library import PACKAGE, why_no_compiler
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.run.runtime import runtime, version
-from partita.graph.errors import PartitaError
+from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
+from partita.graph.types import TensorType
+from partita.passes.manager import apply_pass, unwatched
+from partita.passes.registry import COMPLAINTS, LAYOUT_NOTES, pass_info
 
 if TYPE_CHECKING:
     from partita.accelerators.tvm.bodies.body import Body
@@ -35,10 +41,41 @@ if TYPE_CHECKING:
     from partita.accelerators.tvm.code.building import Built
     from partita.accelerators.tvm.compiled.assembling import Assembled
     from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
-    from partita.accelerators.tvm.machine.special import Used
 
-NOTES = "partita.notes"
-"""Graph attribute with notes on the layout for the compile report."""
+FAST = "fast"
+"""PRECISION: the type in which the device is fastest."""
+
+TF32 = "tf32"
+"""PRECISION: float32, but tensor cores round the operands of products to ten fraction bits, as many as float16 has."""
+
+DTYPES = {"f32": "float32", TF32: "float32", "f16": "float16", "bf16": "bfloat16"}
+"""Element types of stored values by the values of PRECISION."""
+
+PRECISION = Key("f32", one_of(*PRECISIONS, FAST))
+"""Configuration key."""
+
+PRECISION_OR_TF32 = Key("f32", one_of(*PRECISIONS, FAST, TF32))
+"""Configuration key of a device whose products may round float32."""
+
+FAMILY = "tvm"
+"""The family of the passes; `passes.py` imports the files that register them."""
+
+GPU_PASSES = (
+    "CheckIndices",
+    "FindProducts",
+    "DropNanTests",
+    "Quantize",
+    "ReportProducts",
+    "FoldScales",
+    "WidenPools",
+    "ReleaseWeights",
+    "NarrowTypes",
+    "FlagIndices",
+    "SpreadGemms",
+    "MergeProjections",
+    "FuseKernels",
+)
+"""The passes between a subgraph that is prepared and a GPU's kernels."""
 
 
 class TvmAccelerator(Accelerator):
@@ -49,6 +86,8 @@ class TvmAccelerator(Accelerator):
     isolates_itself = True
     """With ISOLATE each kernel is first compiled in a child process, which has ISOLATE_SECONDS for it; AUTO limits that to
     kernels that TVM's own schedules make."""
+    passes: ClassVar[tuple[str, ...]] = ()
+    """The passes after those that prepare a graph."""
     dynamic_shapes = False
     """Kernels are made for static sizes: a body with symbols is compiled again for each size."""
     config_keys: ClassVar[Mapping[str, Any]] = {
@@ -56,7 +95,7 @@ class TvmAccelerator(Accelerator):
         "ANY_SIZE": Key(True, flag),
     }
     """PROGRESS: called with (kernels done, kernels in all, name). With ANY_SIZE a subgraph with symbols is compiled once for all
-    sizes, if all its kernels have a form for any."""
+    sizes, where all its kernels have a form for any. SKIP_PASSES names passes to leave out, to find the one at fault."""
 
     def __init__(self) -> None:
         runtime()
@@ -68,42 +107,34 @@ class TvmAccelerator(Accelerator):
 
     def transform(self, graph: Graph) -> Graph:
         """Infer shapes, fold constants, and expand functions of which TVM has only the parts. A graph for any size is ready."""
+        return self._prepared(graph, folds_implied=False)
+
+    def _prepared(self, graph: Graph, folds_implied: bool = True) -> Graph:
+        """The last of the stages, with an output more for each constant that stands for a value that follows from sizes: the run
+        is an error where an element of it is not 0. A graph for any size is ready."""
+        from partita.accelerators.tvm.prepare.preparing import prepared
         from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 
         if is_for_any_size(graph):
             return graph
-        return self._prepared(graph, lambda settled: settled)
-
-    def _prepared(self, graph: Graph, name: Callable[[Graph], Graph]) -> Graph:
-        """Result of the last stage, where `name` replaces values that follow from sizes by constants."""
-        from partita.accelerators.tvm.prepare.preparing import prepared
-
         with self._trials_as_configured():
-            *_, result = prepared(graph, self.supports, name)
+            *_, result = prepared(graph, partial(self._apply, watched=True), folds_implied)
         return result
 
-    def _ready(self, graph: Graph) -> tuple[Graph, tuple[str, ...]]:
-        """The transformed graph, with constants for values that follow from sizes. For each of these it has an additional output,
-        a flag other than 0 if the value differs. Also the error messages of these flags."""
-        from partita.accelerators.tvm.prepare.implied import watch_implied
-        from partita.accelerators.tvm.sizes.sizing import is_for_any_size
-
-        complaints: list[str] = []
-
-        def watch(settled: Graph) -> Graph:
-            watched, words = watch_implied(settled)
-            complaints.extend(words)
-            return watched
-
-        ready = graph if is_for_any_size(graph) else self._prepared(graph, watch)
-        return ready, tuple(complaints)
+    def _apply(self, graph: Graph, names: Sequence[str], **options: Any) -> Graph:
+        """The graph after these passes, except those of SKIP_PASSES; each option goes to the passes that take it."""
+        infos = [pass_info(name, FAMILY) for name in names]
+        options = {"supports": self.supports, **options}
+        taken = {key: value for key, value in options.items() if any(info.accepts(key) for info in infos)}
+        without = {info.name for info in infos}.intersection(self._config.get("SKIP_PASSES", ()))
+        return apply_pass(graph, names, verify=False, family=FAMILY, without=without, **taken)
 
     def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
         """One set of kernels for all sizes, if every kernel of the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
         from partita.accelerators.tvm.layouts.whole_sums import whole_sums
-        from partita.accelerators.tvm.prepare.implied import watch_implied
+        from partita.accelerators.tvm.prepare.implied import has_implied
         from partita.accelerators.tvm.run.kept_memory import kept_memory
         from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
         from partita.accelerators.tvm.sizes.enough_rows import enough_rows
@@ -113,7 +144,7 @@ class TvmAccelerator(Accelerator):
         reason = ""
         try:
             transformed = self.configured(config).transform(graph)
-            if watch_implied(transformed)[1]:
+            if has_implied(transformed):
                 return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
             for ready in forms_for_any_size(transformed):
                 apart = fits_apart(graph, transformed, ready.inputs)
@@ -135,7 +166,7 @@ class TvmAccelerator(Accelerator):
         """
         from partita.accelerators.tvm.prepare.preparing import types_alone
 
-        with self._trials_as_configured(), types_alone():
+        with unwatched(), self._trials_as_configured(), types_alone():
             return super().query(graph)
 
     def _trials_as_configured(self) -> contextlib.AbstractContextManager[None]:
@@ -149,7 +180,7 @@ class TvmAccelerator(Accelerator):
         """The steps of `transform`, and the treatment of values that follow from sizes in `compile`."""
         from partita.accelerators.tvm.prepare.preparing import prepared
 
-        return prepared(graph, self.supports)
+        return prepared(graph, self._apply)
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
         """True if TVM compiles the op correctly, otherwise the reason."""
@@ -189,19 +220,14 @@ class TvmAccelerator(Accelerator):
         self, graph: Graph, config: Mapping[str, Any], machine: Machine
     ) -> tuple[Lifted, tuple[str, ...], tuple[str, ...]]:
         """The graph laid out and fused, weights apart; notes for the report; error messages of the flags among its outputs."""
-        from partita.accelerators.tvm.bodies.indices import with_flags
         from partita.accelerators.tvm.bodies.lifting import lift_weights
-        from partita.accelerators.tvm.kernels.fusion import fuse
         from partita.accelerators.tvm.sizes.sizing import is_for_any_size
         from partita.passes.infer.contract import require_agreement
 
         if not is_for_any_size(graph):
             require_agreement(graph)
-        device = self.configured(config)
-        ready, complaints = device._ready(graph)
-        laid_out = device._laid_out(ready, machine)
-        watched, checks = with_flags(laid_out) if machine.is_gpu else (laid_out, ())
-        return lift_weights(fuse(watched, machine)), tuple(laid_out.attrs.get(NOTES, ())), (*complaints, *checks)
+        fused = self.configured(config).fused(graph, machine, flagged=True)
+        return lift_weights(fused), tuple(fused.attrs.get(LAYOUT_NOTES, ())), tuple(fused.attrs.get(COMPLAINTS, ()))
 
     def compiled_class(self) -> type[CompiledTvm]:
         """Class of the result of `compile`."""
@@ -215,32 +241,30 @@ class TvmAccelerator(Accelerator):
 
         return assemble(lifted, built, machine)
 
-    def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """The graph with activations and weights in the layouts of the machine's kernels."""
-        from partita.accelerators.tvm.prepare.quantized_weights import release_weights
+    def layout_options(self, machine: Machine) -> dict[str, Any]:
+        """Options of `passes` by configuration and machine: the element type of products, and instructions for them."""
+        return {"dtype": "float32"}
 
-        return release_weights(graph)
+    def fused(self, graph: Graph, machine: Machine, *, flagged: bool = False) -> Graph:
+        """The graph prepared, laid out and with a call for each kernel; what the report tells of that is in its attributes. With
+        `flagged` a GPU's graph has the outputs by which its kernels complain."""
+        from partita.accelerators.tvm.query.support import takes
 
-    def laid_out(self, graph: Graph, machine: Machine) -> Graph:
-        """The graph transformed and laid out; its attribute NOTES has the notes for the report."""
-        return self._laid_out(self._ready(graph)[0], machine)
-
-    def _laid_out(self, ready: Graph, machine: Machine) -> Graph:
-        from partita.accelerators.tvm.bodies.indices import check_indices
-
-        return self.lay_out(check_indices(ready), machine)
-
-    def fused(self, graph: Graph, machine: Machine) -> Graph:
-        """The graph with a call for each kernel."""
-        from partita.accelerators.tvm.kernels.fusion import fuse
-
-        return fuse(self.laid_out(graph, machine), machine)
+        names = [name for name in self.passes if flagged or name != "FlagIndices"]
+        prepared = self._prepared(graph)
+        with self._trials_as_configured() if machine.is_gpu else contextlib.nullcontext():
+            return self._apply(prepared, names, machine=machine, takes=takes, **self.layout_options(machine))
 
     def second_level(self, graph: Graph, config: Mapping[str, Any]) -> SecondLevel:
-        """Description of the partition into kernels."""
+        """The kernels of the graph; with dynamic sizes those of its first form for any size, if it has one."""
         from partita.accelerators.tvm.bodies.blocked import origins_of
+        from partita.accelerators.tvm.sizes.sizing import forms_for_any_size
 
-        return second_level_of(self.configured(config).fused(graph, self.machine(config)), origins_of)
+        device, types = self.configured(config), [node[0].type for node in graph.inputs]
+        if config["ANY_SIZE"] and not all(isinstance(one, TensorType) and one.is_static for one in types):
+            with contextlib.suppress(*_NO_FORM):
+                graph = next(forms_for_any_size(device.transform(graph))).graph
+        return second_level_of(device.fused(graph, self.machine(config)), origins_of)
 
     def runs_on(self, config: Mapping[str, Any]) -> RunsOn:
         """The machine and device on which the configuration runs a compiled subgraph."""
@@ -313,24 +337,28 @@ def _reason(error: Exception) -> str:
     return str(error.cause) if isinstance(error, PartitaError) else f"{type(error).__name__}: {first_line(error)}"
 
 
-def in_integers(graph: Graph, machine: Machine, used: Used | None) -> tuple[Graph, tuple[str, ...]]:
-    """The graph with integer products where a model is quantized, as a GPU computes them, and notes for the report."""
-    from partita.accelerators.tvm.bodies.element_types import with_reasons
-    from partita.accelerators.tvm.layouts.quantized_notes import quantized_notes
-    from partita.accelerators.tvm.layouts.quantizing import quantize
+def skipping(passes: Sequence[str]) -> Callable[[Any], tuple[str, ...]]:
+    """A check of SKIP_PASSES: names of these passes, or of those that prepare a graph, as a sorted tuple."""
 
-    quantized = quantize(graph, machine)
-    notes, wide = quantized_notes(graph, quantized, used)
-    return with_reasons(quantized, wide), notes
+    def check(value: Any) -> tuple[str, ...]:
+        names = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else list(value)
+        if names:
+            from partita.accelerators.tvm.prepare.preparing import PREPARE, REPLACE, SETTLE
+
+            known = {*chain(*PREPARE, *SETTLE), *REPLACE, *passes}
+        for name in names:
+            if name not in known:
+                raise BadValue(did_you_mean(str(name), known) or "`partita passes MODEL --device NAME` lists a device's passes")
+            if pass_info(name, FAMILY).essential:
+                raise BadValue(f"Leave {name} in: what comes after it relies on it")
+        return tuple(sorted(set(names)))
+
+    return check
 
 
-def for_images(graph: Graph) -> Graph:
-    """The graph with channel scales and shifts folded, and global pools as reductions, as a GPU computes them."""
-    from partita.accelerators.tvm.layouts.folding import fold_scales
-    from partita.accelerators.tvm.layouts.whole_windows import widen_windows
-
-    return widen_windows(fold_scales(graph))
-
-
-GPU_KEYS = {**TvmAccelerator.config_keys, "ISOLATE": Key(None, flag_or_auto, names_files=True)}
+GPU_KEYS = {
+    **TvmAccelerator.config_keys,
+    "ISOLATE": Key(None, flag_or_auto, names_files=True),
+    "SKIP_PASSES": Key((), skipping(GPU_PASSES)),
+}
 """Configuration keys of a GPU. ISOLATE is "AUTO", since some versions of TVM have crashed in their schedules for GPUs."""

@@ -15,7 +15,7 @@ from partita.accelerators.tvm.compiled.assembling import Assembled
 from partita.accelerators.tvm.compiled.launched import CompiledOpenCl
 from partita.accelerators.tvm.compiled.step_list import assemble_steps
 from partita.accelerators.tvm.compiled.subgraph import CompiledTvm
-from partita.accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, for_images, in_integers
+from partita.accelerators.tvm.device import GPU_KEYS, GPU_PASSES, TvmAccelerator
 from partita.accelerators.tvm.machine.machine import Machine, opencl_machine
 from partita.accelerators.tvm.run.opencl_arrays import OpenClArray, put
 from partita.accelerators.tvm.run.opencl_driver import EXTENSIONS, Driver, drivers
@@ -29,6 +29,7 @@ class OpenClAccelerator(TvmAccelerator):
     """An OpenCL device; DEVICE_ID is its index, GPUs first."""
 
     name = "opencl"
+    passes = GPU_PASSES
     keeps_arrays = True
     config_keys = GPU_KEYS
 
@@ -64,12 +65,6 @@ class OpenClAccelerator(TvmAccelerator):
             if extension is not None and extension not in self.driver.extensions:
                 return f"{entry.name!r} is {dtype}, and {self.driver.name} lacks {extension}"
         return None
-
-    def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Quantized models use integers; scales and shifts are folded."""
-        whole, notes = in_integers(graph, machine, None)
-        held = super().lay_out(for_images(whole), machine)
-        return held.evolve(attrs={**held.attrs, NOTES: notes}) if notes else held
 
     def compiled_class(self) -> type[CompiledTvm]:
         """Kernels that the driver launches."""

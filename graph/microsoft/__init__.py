@@ -1,5 +1,6 @@
 """onnxruntime's own ops (`com.microsoft`), as its quantizer and optimizer write them: each as a graph of ONNX's."""
 
+from partita.graph.body_builder import NoBody, types_of
 from partita.graph.microsoft.table import (
     DOMAIN,
     body_of,
@@ -9,6 +10,5 @@ from partita.graph.microsoft.table import (
     why_none,
     why_unknown,
 )
-from partita.graph.microsoft.writing import NoBody, types_of
 
 __all__ = ["DOMAIN", "NoBody", "body_of", "is_known", "needed_opset", "result_types", "types_of", "why_none", "why_unknown"]

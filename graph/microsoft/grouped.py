@@ -11,13 +11,11 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+from partita.graph.body_builder import BodyBuilder, NoBody, NotYet, Operand
 from partita.graph.graph import Graph
-from partita.graph.microsoft.writing import NoBody, NotYet, Writing
+from partita.graph.microsoft.attention import HEADS_FIRST, head_size
 from partita.graph.node import NodeEntry
 from partita.graph.types import TensorType, Type
-
-HEADS_FIRST = [0, 2, 1, 3]
-"""From [batch, rows, heads, size] to [batch, heads, rows, size], and back."""
 
 PLAIN = {"sliding_window_cache": 0, "qk_output": 0, "causal": 1, "kv_cache_bit_width": 0}
 """The attributes that say something else only with another value."""
@@ -42,247 +40,247 @@ class _Read:
     groups: int
 
 
-def attention(w: Writing) -> Graph:
+def attention(b: BodyBuilder) -> Graph:
     """GroupQueryAttention; what does not count in a cache is behind what does."""
-    read = _read(w)
-    places = _places(w, read)
-    keys, values = (_written(w, i, new, read, places) for i, new in ((3, read.keys), (4, read.values)))
-    apart = w.op("Reshape", read.queries, w.array([0, read.groups, read.heads // read.groups, -1, _size(w)]))
-    beside = [w.op("Unsqueeze", joined, w.array([2])) for joined in (keys, values)]
-    scores = w.op("MatMul", apart, w.op("Transpose", beside[0], perm=[0, 1, 2, 4, 3]))
-    scores = _capped(w, scores)
-    if w.has(10):
-        scores = w.op("Add", scores, _bias(w, read))
-    hidden = w.op("Where", _seen(w, read, keys), w.like(0, 0.0), w.like(0, -np.inf))
-    scores = w.op("Add", scores, w.op("Unsqueeze", hidden, w.array([2])))
-    mixed = w.op("MatMul", _shares(w, scores, [1, read.groups, read.heads // read.groups, 1, 1]), beside[1])
-    whole = w.op("Reshape", mixed, w.array([0, read.heads, -1, _size(w)]))
-    return w.done(_side_by_side(w, whole), keys, values)
+    read = _read(b)
+    places = _places(b, read)
+    keys, values = (_written(b, i, new, read, places) for i, new in ((3, read.keys), (4, read.values)))
+    apart = b.Reshape(read.queries, [0, read.groups, read.heads // read.groups, -1, _size(b)])
+    beside = [b.Unsqueeze(joined, [2]) for joined in (keys, values)]
+    scores = b.MatMul(apart, b.Transpose(beside[0], perm=[0, 1, 2, 4, 3]))
+    scores = _capped(b, scores)
+    if b.has(10):
+        scores = b.Add(scores, _bias(b, read))
+    hidden = b.Where(_seen(b, read, keys), b.like(0, 0.0), b.like(0, -np.inf))
+    scores = b.Add(scores, b.Unsqueeze(hidden, [2]))
+    mixed = b.MatMul(_shares(b, scores, [1, read.groups, read.heads // read.groups, 1, 1]), beside[1])
+    whole = b.Reshape(mixed, [0, read.heads, -1, _size(b)])
+    return b.done(_side_by_side(b, whole), keys, values)
 
 
-def appended(w: Writing) -> Graph:
+def appended(b: BodyBuilder) -> Graph:
     """The same where all positions of the cache count, so that new ones are joined to it."""
-    read = _read(w)
-    if w.has(10) or not w.has(3):
-        raise NoBody("a bias, or no cache, is not known here", where=w.where)
-    keys, values = (w.op("Concat", w.input(i), new, axis=2) for i, new in ((3, read.keys), (4, read.values)))
-    scores = w.op("MatMul", read.queries, w.op("Transpose", _repeated(w, read, keys), perm=[0, 1, 3, 2]))
-    hidden = w.op("Where", _seen(w, read, keys), _capped(w, scores), w.like(0, -np.inf))
-    mixed = w.op("MatMul", _shares(w, hidden, [1, read.heads, 1, 1]), _repeated(w, read, values))
-    return w.done(_side_by_side(w, mixed), keys, values)
+    read = _read(b)
+    if b.has(10) or not b.has(3):
+        raise NoBody("a bias, or no cache, is not known here", where=b.where)
+    keys, values = (b.Concat(b.input(i), new, axis=2) for i, new in ((3, read.keys), (4, read.values)))
+    scores = b.MatMul(read.queries, b.Transpose(_repeated(b, read, keys), perm=[0, 1, 3, 2]))
+    hidden = b.Where(_seen(b, read, keys), _capped(b, scores), b.like(0, -np.inf))
+    mixed = b.MatMul(_shares(b, hidden, [1, read.heads, 1, 1]), _repeated(b, read, values))
+    return b.done(_side_by_side(b, mixed), keys, values)
 
 
-def _repeated(w: Writing, read: _Read, x: NodeEntry) -> NodeEntry:
+def _repeated(b: BodyBuilder, read: _Read, x: NodeEntry) -> NodeEntry:
     """Each head as often as heads of queries read it."""
-    spread = w.op("Expand", w.op("Unsqueeze", x, w.array([2])), w.array([1, 1, read.heads // read.groups, 1, 1]))
-    return w.op("Reshape", spread, w.array([0, read.heads, -1, _size(w)]))
+    spread = b.Expand(b.Unsqueeze(x, [2]), [1, 1, read.heads // read.groups, 1, 1])
+    return b.Reshape(spread, [0, read.heads, -1, _size(b)])
 
 
-def _shares(w: Writing, scores: NodeEntry, heads: Sequence[int]) -> NodeEntry:
+def _shares(b: BodyBuilder, scores: NodeEntry, heads: Sequence[int]) -> NodeEntry:
     """What each position gets of each head; `heads` says in which dimension of the scores these stand. Where there are sinks, or
     it is smooth, which means zeros, one more number takes part, whose share nobody gets."""
-    if not w.has(SINKS) and int(w.attr("smooth_softmax", 0)) != 1:
-        return w.op("Softmax", scores, axis=-1)
+    if not b.has(SINKS) and int(b.attr("smooth_softmax", 0)) != 1:
+        return b.Softmax(scores, axis=-1)
     one = [1] * len(heads)
-    sinks = w.op("Reshape", w.input(SINKS), w.array(heads)) if w.has(SINKS) else w.op("Reshape", w.like(0, 0.0), w.array(one))
-    sizes = w.op("Slice", w.op("Shape", scores), w.array([0]), w.array([-1]))
-    column = w.op("Expand", sinks, w.op("Concat", sizes, w.array([1]), axis=0))
-    shares = w.op("Softmax", w.op("Concat", scores, column, axis=-1), axis=-1)
-    return w.op("Slice", shares, w.array([0]), w.array([-1]), w.array([-1]))
+    sinks = b.Reshape(b.input(SINKS), heads) if b.has(SINKS) else b.Reshape(b.like(0, 0.0), one)
+    sizes = b.Slice(b.Shape(scores), [0], [-1])
+    column = b.Expand(sinks, b.Concat(sizes, [1], axis=0))
+    shares = b.Softmax(b.Concat(scores, column, axis=-1), axis=-1)
+    return b.Slice(shares, [0], [-1], [-1])
 
 
-def _capped(w: Writing, scores: NodeEntry) -> NodeEntry:
+def _capped(b: BodyBuilder, scores: NodeEntry) -> NodeEntry:
     """The scores, scaled, and bent towards a number that none is above."""
-    scores, cap = w.op("Mul", scores, w.like(0, _scale(w))), float(w.attr("softcap", 0.0))
-    return w.op("Mul", w.op("Tanh", w.op("Div", scores, w.like(0, cap))), w.like(0, cap)) if cap else scores
+    scores, cap = b.Mul(scores, b.like(0, _scale(b))), float(b.attr("softcap", 0.0))
+    return b.Mul(b.Tanh(b.Div(scores, b.like(0, cap))), b.like(0, cap)) if cap else scores
 
 
-def rotary(w: Writing) -> Graph:
+def rotary(b: BodyBuilder) -> Graph:
     """RotaryEmbedding: queries or keys turned by the angles of their positions, which are given, or the first of them is."""
-    if w.attr("is_packed_batching", 0) or float(w.attr("scale", 1.0)) != 1.0:
-        raise NoBody("packed sequences, and a scale, are not known", where=w.where)
-    x, is_flat, heads = w.input(0), w.rank(0) == 3, int(w.attr("num_heads", 0))
-    width = (w.type(0).shape or (None,))[-1]
+    if b.attr("is_packed_batching", 0) or float(b.attr("scale", 1.0)) != 1.0:
+        raise NoBody("packed sequences, and a scale, are not known", where=b.where)
+    x, is_flat, heads = b.input(0), b.rank(0) == 3, int(b.attr("num_heads", 0))
+    width = (b.type(0).shape or (None,))[-1]
     if not isinstance(width, int):
-        raise NotYet("the size of its heads is unknown", where=w.where)
+        raise NotYet("the size of its heads is unknown", where=b.where)
     size = width
     if is_flat:
-        size = w.head_size(width, heads) if heads else 2 * _half(w, 2)
+        size = head_size(b, width, heads) if heads else 2 * _half(b, 2)
         if not size or width % size:
-            raise NoBody(f"rows of {width} numbers cannot be divided into heads of {size}", where=w.where)
-        x = w.transposed(w.op("Reshape", x, w.array([0, 0, width // size, size])), HEADS_FIRST)
-    positions = w.input(1)
-    if w.rank(1) == 1:
-        counted = w.op("Range", w.array(0), w.op("Gather", w.op("Shape", x), w.array(2)), w.array(1))
-        positions = w.op("Unsqueeze", w.op("Add", counted, positions), w.array([0]))
-    turned = _turned(w, x, positions, (2, 3), size, bool(w.attr("interleaved", 0)))
-    return w.done(_side_by_side(w, turned) if is_flat else turned)
+            raise NoBody(f"rows of {width} numbers cannot be divided into heads of {size}", where=b.where)
+        x = b.transposed(b.Reshape(x, [0, 0, width // size, size]), HEADS_FIRST)
+    positions = b.input(1)
+    if b.rank(1) == 1:
+        counted = b.Range(0, b.Gather(b.Shape(x), 2), 1)
+        positions = b.Unsqueeze(b.Add(counted, positions), [0])
+    turned = _turned(b, x, positions, (2, 3), size, bool(b.attr("interleaved", 0)))
+    return b.done(_side_by_side(b, turned) if is_flat else turned)
 
 
-def attention_types(w: Writing) -> Sequence[Type]:
+def attention_types(b: BodyBuilder) -> Sequence[Type]:
     """The types of GroupQueryAttention's results."""
-    shape, size = w.type(0).shape, _size(w)
-    heads, groups = (int(w.attr(name, 0)) for name in ("num_heads", "kv_num_heads"))
+    shape, size = b.type(0).shape, _size(b)
+    heads, groups = (int(b.attr(name, 0)) for name in ("num_heads", "kv_num_heads"))
     if shape is None or len(shape) != 3:
-        raise NotYet("queries of other than three dimensions are not known", where=w.where)
-    past = (w.type(3).shape or (None,) * 3)[2] if w.has(3) else 0
+        raise NotYet("queries of other than three dimensions are not known", where=b.where)
+    past = (b.type(3).shape or (None,) * 3)[2] if b.has(3) else 0
     total = past + shape[1] if isinstance(past, int) and isinstance(shape[1], int) else None
-    dtype = w.type(0).dtype
+    dtype = b.type(0).dtype
     cache = TensorType(dtype, (shape[0], groups, shape[1] if past == 0 else total, size))
-    return [TensorType(dtype, (*shape[:2], heads * size)), cache, cache][: len(w.node.output_names)]
+    return [TensorType(dtype, (*shape[:2], heads * size)), cache, cache][: len(b.node.output_names)]
 
 
 # -- what is read ----------------------------------------------------------------------------------------
 
 
-def _read(w: Writing) -> _Read:
+def _read(b: BodyBuilder) -> _Read:
     for name, plain in PLAIN.items():
-        if int(w.attr(name, plain)) != plain:
-            raise NoBody(f"its attribute {name} is {w.attr(name, plain)}, and only {plain} is known", where=w.where)
-    if any(w.attr(name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type")):
-        raise NoBody("a cache of integers is not known", where=w.where)
-    unknown = [i for i in range(FIRST_UNKNOWN, len(w.node.inputs)) if w.has(i)]
-    if unknown or w.has(9):
-        raise NoBody(f"its input {(unknown or [9])[0]} is not known", where=w.where)
-    heads, groups = int(w.attr("num_heads", 0)), int(w.attr("kv_num_heads", 0))
+        if int(b.attr(name, plain)) != plain:
+            raise NoBody(f"its attribute {name} is {b.attr(name, plain)}, and only {plain} is known", where=b.where)
+    if any(b.attr(name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type")):
+        raise NoBody("a cache of integers is not known", where=b.where)
+    unknown = [i for i in range(FIRST_UNKNOWN, len(b.node.inputs)) if b.has(i)]
+    if unknown or b.has(9):
+        raise NoBody(f"its input {(unknown or [9])[0]} is not known", where=b.where)
+    heads, groups = int(b.attr("num_heads", 0)), int(b.attr("kv_num_heads", 0))
     if heads < 1 or groups < 1 or heads % groups:
-        raise NoBody(f"{heads} heads of queries and {groups} of keys do not go together", where=w.where)
-    parts = [w.input(i) for i in range(3)] if w.has(1) else _unpacked(w, heads, groups)
+        raise NoBody(f"{heads} heads of queries and {groups} of keys do not go together", where=b.where)
+    parts = (b.input(0), b.input(1), b.input(2)) if b.has(1) else _unpacked(b, heads, groups)
     counts = (heads, groups, groups)
     given = [
-        w.transposed(w.op("Reshape", part, w.array([0, 0, count, _size(w)])), HEADS_FIRST)
+        b.transposed(b.Reshape(part, [0, 0, count, _size(b)]), HEADS_FIRST)
         for part, count in zip(parts, counts, strict=True)
     ]
-    rows = w.op("Gather", w.op("Shape", w.input(0)), w.array([1]))
-    ends = w.op("Add", w.op("Reshape", w.op("Cast", w.input(5), to=7), w.array([-1])), w.array(1))
-    start = w.op("Max", w.op("Sub", ends, rows), w.array(0))
-    counted = _counted(w, rows)
-    positions = w.op("Add", w.op("Unsqueeze", start, w.array([1])), w.op("Unsqueeze", counted, w.array([0])))
-    if w.attr("do_rotary", 0):
-        is_beside = bool(w.attr("rotary_interleaved", 0))
-        given[:2] = [_turned(w, part, positions, (7, 8), _size(w), is_beside) for part in given[:2]]
+    rows = b.Gather(b.Shape(b.input(0)), [1])
+    ends = b.Add(b.Reshape(b.Cast(b.input(5), to=7), [-1]), 1)
+    start = b.Max(b.Sub(ends, rows), 0)
+    counted = _counted(b, rows)
+    positions = b.Add(b.Unsqueeze(start, [1]), b.Unsqueeze(counted, [0]))
+    if b.attr("do_rotary", 0):
+        is_beside = bool(b.attr("rotary_interleaved", 0))
+        given[:2] = [_turned(b, part, positions, (7, 8), _size(b), is_beside) for part in given[:2]]
     return _Read(given[0], given[1], given[2], positions, heads, groups)
 
 
-def _counted(w: Writing, rows: NodeEntry) -> NodeEntry:
+def _counted(b: BodyBuilder, rows: NodeEntry) -> Operand:
     """The numbers of the new tokens. Where these are known, so is the size of what is turned by them: a dimension of 1 would take
     any."""
-    shape = w.type(0).shape
+    shape = b.type(0).shape
     if shape is not None and isinstance(shape[1], int):
-        return w.array(np.arange(shape[1]))
-    return w.op("Range", w.array(0), w.op("Squeeze", rows, w.array([0])), w.array(1))
+        return np.arange(shape[1])
+    return b.Range(0, b.Squeeze(rows, [0]), 1)
 
 
-def _unpacked(w: Writing, heads: int, groups: int) -> list[NodeEntry]:
+def _unpacked(b: BodyBuilder, heads: int, groups: int) -> tuple[NodeEntry, ...]:
     """Queries, keys and values that stand side by side in one value."""
-    size = _size(w)
-    return w.ops("Split", 3, w.input(0), w.array([heads * size, groups * size, groups * size]), axis=2)
+    size = _size(b)
+    return b.ops("Split", 3, b.input(0), [heads * size, groups * size, groups * size], axis=2)
 
 
-def _size(w: Writing) -> int:
+def _size(b: BodyBuilder) -> int:
     """How many numbers a head has."""
-    heads, groups, shape = int(w.attr("num_heads", 0)), int(w.attr("kv_num_heads", 0)), w.type(0).shape
+    heads, groups, shape = int(b.attr("num_heads", 0)), int(b.attr("kv_num_heads", 0)), b.type(0).shape
     if shape is None or not isinstance(shape[-1], int):
-        raise NotYet("the size of its heads is unknown", where=w.where)
-    return w.head_size(shape[-1], heads if w.has(1) else heads + 2 * groups)
+        raise NotYet("the size of its heads is unknown", where=b.where)
+    return head_size(b, shape[-1], heads if b.has(1) else heads + 2 * groups)
 
 
-def _scale(w: Writing) -> float:
-    return float(w.attr("scale", 0.0)) or 1 / math.sqrt(_size(w))
+def _scale(b: BodyBuilder) -> float:
+    return float(b.attr("scale", 0.0)) or 1 / math.sqrt(_size(b))
 
 
 # -- the cache, and what is seen of it -------------------------------------------------------------------
 
 
-def _places(w: Writing, read: _Read) -> NodeEntry:
+def _places(b: BodyBuilder, read: _Read) -> NodeEntry:
     """Where new keys go, for each of them: its sequence, its head and its position."""
-    sequences = w.op("Range", w.array(0), w.op("Gather", w.op("Shape", w.input(0)), w.array(0)), w.array(1))
+    sequences = b.Range(0, b.Gather(b.Shape(b.input(0)), 0), 1)
     numbers = (
-        w.op("Unsqueeze", sequences, w.array([1, 2, 3])),
-        w.array(np.arange(read.groups).reshape(1, -1, 1, 1)),
-        w.op("Unsqueeze", _checked(w, read.positions), w.array([1, 3])),
+        b.Unsqueeze(sequences, [1, 2, 3]),
+        np.arange(read.groups).reshape(1, -1, 1, 1),
+        b.Unsqueeze(_checked(b, read.positions), [1, 3]),
     )
-    return w.op("Concat", *(w.op("Expand", number, _of_new(w, read, 1)) for number in numbers), axis=-1)
+    return b.Concat(*(b.Expand(number, _of_new(b, read, 1)) for number in numbers), axis=-1)
 
 
-def _checked(w: Writing, positions: NodeEntry) -> NodeEntry:
+def _checked(b: BodyBuilder, positions: NodeEntry) -> NodeEntry:
     """The positions, or such as no cache has if the total length that a caller states is not that of the past and what is new.
 
     onnxruntime then takes the cache for one buffer, in which present is as long as past: its length is stated by a value."""
-    if not w.has(3):
+    if not b.has(3):
         return positions
-    past, rows = (w.op("Gather", w.op("Shape", w.input(i)), w.array(axis)) for i, axis in ((3, 2), (0, 1)))
-    total = w.op("Reshape", w.op("Cast", w.input(6), to=7), w.array([1]))
-    length = w.op("Add", past, rows)
-    return w.op("Where", w.op("Equal", total, length), positions, length)
+    past, rows = (b.Gather(b.Shape(b.input(i)), axis) for i, axis in ((3, 2), (0, 1)))
+    total = b.Reshape(b.Cast(b.input(6), to=7), [1])
+    length = b.Add(past, rows)
+    return b.Where(b.Equal(total, length), positions, length)
 
 
-def _of_new(w: Writing, read: _Read, size: int) -> NodeEntry:
+def _of_new(b: BodyBuilder, read: _Read, size: int) -> NodeEntry:
     """The shape of new keys, with so many numbers for each."""
-    sizes = w.op("Shape", w.input(0))
-    batch, rows = (w.op("Gather", sizes, w.array([axis])) for axis in (0, 1))
-    return w.op("Concat", batch, w.array([read.groups]), rows, w.array([size]), axis=0)
+    sizes = b.Shape(b.input(0))
+    batch, rows = (b.Gather(sizes, [axis]) for axis in (0, 1))
+    return b.Concat(batch, [read.groups], rows, [size], axis=0)
 
 
-def _written(w: Writing, i: int, new: NodeEntry, read: _Read, places: NodeEntry) -> NodeEntry:
+def _written(b: BodyBuilder, i: int, new: NodeEntry, read: _Read, places: NodeEntry) -> NodeEntry:
     """A cache with what is new written behind what counts of each sequence."""
-    if not w.has(i):
+    if not b.has(i):
         return new
-    room = w.op("Expand", w.like(0, 0.0), _of_new(w, read, _size(w)))
-    return w.op("ScatterND", w.op("Concat", w.input(i), room, axis=2), places, new)
+    room = b.Expand(b.like(0, 0.0), _of_new(b, read, _size(b)))
+    return b.ScatterND(b.Concat(b.input(i), room, axis=2), places, new)
 
 
-def _seen(w: Writing, read: _Read, keys: NodeEntry) -> NodeEntry:
+def _seen(b: BodyBuilder, read: _Read, keys: NodeEntry) -> NodeEntry:
     """Which positions each new token sees, [batch, 1, rows, positions]: up to its own, or a window of the last of these."""
-    columns = w.op("Range", w.array(0), w.op("Gather", w.op("Shape", keys), w.array(2)), w.array(1))
-    own, window = w.op("Unsqueeze", read.positions, w.array([1, 3])), int(w.attr("local_window_size", -1))
-    seen = w.op("LessOrEqual", columns, own)
-    return w.op("And", seen, w.op("Greater", w.op("Add", columns, w.array(window)), own)) if window > 0 else seen
+    columns = b.Range(0, b.Gather(b.Shape(keys), 2), 1)
+    own, window = b.Unsqueeze(read.positions, [1, 3]), int(b.attr("local_window_size", -1))
+    seen = b.LessOrEqual(columns, own)
+    return b.And(seen, b.Greater(b.Add(columns, window), own)) if window > 0 else seen
 
 
-def _bias(w: Writing, read: _Read) -> NodeEntry:
+def _bias(b: BodyBuilder, read: _Read) -> NodeEntry:
     """What is added to the scores, for all heads or for each."""
-    shape = w.type(10).shape
+    shape = b.type(10).shape
     if shape is None or len(shape) != 4 or shape[1] not in (1, read.heads):
-        raise NotYet("the shape of its attention_bias is unknown", where=w.where)
+        raise NotYet("the shape of its attention_bias is unknown", where=b.where)
     apart = [1, 1] if shape[1] == 1 else [read.groups, read.heads // read.groups]
-    sizes = w.op("Shape", w.input(10))
-    ends = [w.op("Slice", sizes, w.array([first]), w.array([last])) for first, last in ((0, 1), (2, 4))]
-    return w.op("Reshape", w.input(10), w.op("Concat", ends[0], w.array(apart), ends[1], axis=0))
+    sizes = b.Shape(b.input(10))
+    ends = [b.Slice(sizes, [first], [last]) for first, last in ((0, 1), (2, 4))]
+    return b.Reshape(b.input(10), b.Concat(ends[0], apart, ends[1], axis=0))
 
 
-def _side_by_side(w: Writing, x: NodeEntry) -> NodeEntry:
-    return w.op("Reshape", w.transposed(x, HEADS_FIRST), w.array([0, 0, -1]))
+def _side_by_side(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
+    return b.Reshape(b.transposed(x, HEADS_FIRST), [0, 0, -1])
 
 
 # -- turning ---------------------------------------------------------------------------------------------
 
 
-def _half(w: Writing, table: int) -> int:
+def _half(b: BodyBuilder, table: int) -> int:
     """How many pairs of numbers are turned."""
-    shape = w.type(table).shape
+    shape = b.type(table).shape
     if shape is None or not isinstance(shape[-1], int):
-        raise NotYet("the size of its table of cosines is unknown", where=w.where)
+        raise NotYet("the size of its table of cosines is unknown", where=b.where)
     return shape[-1]
 
 
 def _turned(
-    w: Writing, x: NodeEntry, positions: NodeEntry, tables: tuple[int, int], size: int, is_interleaved: bool
+    b: BodyBuilder, x: NodeEntry, positions: NodeEntry, tables: tuple[int, int], size: int, is_interleaved: bool
 ) -> NodeEntry:
     """Each pair of numbers of a head turned by its angle; those behind all pairs as they are."""
-    half = _half(w, tables[0])
-    cosines, sines = (w.op("Unsqueeze", w.op("Gather", w.input(i), positions), w.array([1])) for i in tables)
+    half = _half(b, tables[0])
+    cosines, sines = (b.Unsqueeze(b.Gather(b.input(i), positions), [1]) for i in tables)
 
-    def part(first: int, last: NodeEntry, step: int = 1) -> NodeEntry:
-        return w.op("Slice", x, w.array([first]), last, w.array([-1]), w.array([step]))
+    def part(first: int, last: Operand, step: int = 1) -> NodeEntry:
+        return b.Slice(x, [first], last, [-1], [step])
 
-    both = w.array([2 * half])
-    pair = (part(0, both, 2), part(1, both, 2)) if is_interleaved else (part(0, w.array([half])), part(half, both))
-    real = w.op("Sub", w.op("Mul", cosines, pair[0]), w.op("Mul", sines, pair[1]))
-    other = w.op("Add", w.op("Mul", sines, pair[0]), w.op("Mul", cosines, pair[1]))
+    both = b.constant([2 * half])
+    pair = (part(0, both, 2), part(1, both, 2)) if is_interleaved else (part(0, [half]), part(half, both))
+    real = b.Sub(b.Mul(cosines, pair[0]), b.Mul(sines, pair[1]))
+    other = b.Add(b.Mul(sines, pair[0]), b.Mul(cosines, pair[1]))
     if is_interleaved:
-        beside = w.op("Concat", *(w.op("Unsqueeze", one, w.array([-1])) for one in (real, other)), axis=-1)
-        turned = w.op("Reshape", beside, w.array([0, 0, 0, -1]))
+        beside = b.Concat(*(b.Unsqueeze(one, [-1]) for one in (real, other)), axis=-1)
+        turned = b.Reshape(beside, [0, 0, 0, -1])
     else:
-        turned = w.op("Concat", real, other, axis=-1)
-    return turned if 2 * half == size else w.op("Concat", turned, part(2 * half, w.array([size])), axis=-1)
+        turned = b.Concat(real, other, axis=-1)
+    return turned if 2 * half == size else b.Concat(turned, part(2 * half, [size]), axis=-1)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from partita.graph.body_builder import BodyBuilder, NoBody, NotYet, Values
 from partita.graph.errors import did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.microsoft import attention, blocks, fused, grouped, linear, recurrent
-from partita.graph.microsoft.writing import NoBody, NotYet, Values, Writing
 from partita.graph.node import Node
 from partita.graph.types import Type
 
@@ -17,24 +17,22 @@ DOMAIN = "com.microsoft"
 """onnxruntime's own domain."""
 
 
+def _names(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
 @attrs.frozen(slots=True)
 class Meaning:
     """One op."""
 
-    body: Callable[[Writing], Graph]
+    body: Callable[[BodyBuilder], Graph]
     """Writes its body."""
     since: int
     """The opset whose ops the body is written in, at least."""
-    attributes: frozenset[str]
+    attributes: frozenset[str] = attrs.field(converter=_names, default="")
     """The attributes that it knows."""
-    types: Callable[[Writing], Sequence[Type]] | None = None
+    types: Callable[[BodyBuilder], Sequence[Type]] | None = None
     """The types of its results, where the body is too large to be written for them alone."""
-
-
-def _known(
-    body: Callable[[Writing], Graph], since: int, attributes: str = "", types: Callable[[Writing], Sequence[Type]] | None = None
-) -> Meaning:
-    return Meaning(body, since, frozenset(attributes.split()), types)
 
 
 _POOL = "auto_pad ceil_mode channels_last count_include_pad kernel_shape pads strides"
@@ -51,41 +49,41 @@ _LSTM = "activation_alpha activation_beta activations clip direction hidden_size
 _NBITS = "K N bits block_size accuracy_level weight_prepacked"
 
 _MEANINGS = {
-    "QuantizeLinear": _known(linear.quantize, 21, "axis"),
-    "DequantizeLinear": _known(linear.dequantize, 21, "axis"),
-    "QLinearAdd": _known(linear.binary, 13),
-    "QLinearMul": _known(linear.binary, 13),
-    "QLinearConcat": _known(linear.concat, 13, "axis"),
-    "QLinearSigmoid": _known(linear.sigmoid, 13),
-    "QLinearLeakyRelu": _known(linear.leaky_relu, 13, "alpha"),
-    "QLinearSoftmax": _known(linear.softmax, 13, "axis opset"),
-    "QLinearAveragePool": _known(linear.average_pool, 13, _POOL),
-    "QLinearGlobalAveragePool": _known(linear.global_average_pool, 13, "channels_last"),
-    "QLinearReduceMean": _known(linear.reduce_mean, 13, "axes keepdims"),
-    "QLinearWhere": _known(linear.where, 13),
-    "QGemm": _known(linear.gemm, 13, "alpha transA transB"),
-    "MatMulIntegerToFloat": _known(linear.matmul_to_float, 13),
-    "DynamicQuantizeMatMul": _known(linear.dynamic_matmul, 13),
-    "MatMulNBits": _known(blocks.matmul, 21, _NBITS, blocks.matmul_types),
-    "GatherBlockQuantized": _known(blocks.gather, 21, "bits block_size gather_axis quantize_axis"),
-    "FusedMatMul": _known(fused.matmul, 13, _TURNED),
-    "TransposeMatMul": _known(fused.matmul, 13, _TURNED),
-    "FusedGemm": _known(fused.gemm, 13, _GEMM),
-    "FusedConv": _known(fused.conv, 13, _CONV),
-    "Gelu": _known(fused.gelu, 13),
-    "BiasGelu": _known(fused.gelu, 13),
-    "FastGelu": _known(fused.fast_gelu, 13),
-    "QuickGelu": _known(fused.quick_gelu, 13, "alpha"),
-    "SkipLayerNormalization": _known(fused.skip_layer_norm, 17, "epsilon"),
-    "SkipSimplifiedLayerNormalization": _known(fused.simplified_skip_layer_norm, 18, "epsilon"),
-    "Attention": _known(attention.attention, 14, f"{_ATTENTION} qkv_hidden_sizes rotary_embedding_dim"),
-    "QAttention": _known(attention.quantized, 14, _ATTENTION),
-    "MultiHeadAttention": _known(attention.of_heads, 14, f"{_MASKED} unidirectional"),
-    "DecoderMaskedMultiHeadAttention": _known(attention.of_one_token, 14, f"{_MASKED} output_qk past_present_share_buffer"),
-    "GroupQueryAttention": _known(grouped.attention, 13, _GROUPED, grouped.attention_types),
-    "RotaryEmbedding": _known(grouped.rotary, 13, "interleaved is_packed_batching num_heads rotary_embedding_dim scale"),
-    "DynamicQuantizeLSTM": _known(recurrent.lstm, 14, _LSTM),
-    "EmbedLayerNormalization": _known(fused.embed_layer_norm, 17, "epsilon mask_index_type"),
+    "QuantizeLinear": Meaning(linear.quantize, 21, "axis"),
+    "DequantizeLinear": Meaning(linear.dequantize, 21, "axis"),
+    "QLinearAdd": Meaning(linear.binary, 13),
+    "QLinearMul": Meaning(linear.binary, 13),
+    "QLinearConcat": Meaning(linear.concat, 13, "axis"),
+    "QLinearSigmoid": Meaning(linear.sigmoid, 13),
+    "QLinearLeakyRelu": Meaning(linear.leaky_relu, 13, "alpha"),
+    "QLinearSoftmax": Meaning(linear.softmax, 13, "axis opset"),
+    "QLinearAveragePool": Meaning(linear.average_pool, 13, _POOL),
+    "QLinearGlobalAveragePool": Meaning(linear.global_average_pool, 13, "channels_last"),
+    "QLinearReduceMean": Meaning(linear.reduce_mean, 13, "axes keepdims"),
+    "QLinearWhere": Meaning(linear.where, 13),
+    "QGemm": Meaning(linear.gemm, 13, "alpha transA transB"),
+    "MatMulIntegerToFloat": Meaning(linear.matmul_to_float, 13),
+    "DynamicQuantizeMatMul": Meaning(linear.dynamic_matmul, 13),
+    "MatMulNBits": Meaning(blocks.matmul, 21, _NBITS, blocks.matmul_types),
+    "GatherBlockQuantized": Meaning(blocks.gather, 21, "bits block_size gather_axis quantize_axis"),
+    "FusedMatMul": Meaning(fused.matmul, 13, _TURNED),
+    "TransposeMatMul": Meaning(fused.matmul, 13, _TURNED),
+    "FusedGemm": Meaning(fused.gemm, 13, _GEMM),
+    "FusedConv": Meaning(fused.conv, 13, _CONV),
+    "Gelu": Meaning(fused.gelu, 13),
+    "BiasGelu": Meaning(fused.gelu, 13),
+    "FastGelu": Meaning(fused.fast_gelu, 13),
+    "QuickGelu": Meaning(fused.quick_gelu, 13, "alpha"),
+    "SkipLayerNormalization": Meaning(fused.skip_layer_norm, 17, "epsilon"),
+    "SkipSimplifiedLayerNormalization": Meaning(fused.simplified_skip_layer_norm, 18, "epsilon"),
+    "Attention": Meaning(attention.attention, 14, f"{_ATTENTION} qkv_hidden_sizes rotary_embedding_dim"),
+    "QAttention": Meaning(attention.quantized, 14, _ATTENTION),
+    "MultiHeadAttention": Meaning(attention.of_heads, 14, f"{_MASKED} unidirectional"),
+    "DecoderMaskedMultiHeadAttention": Meaning(attention.of_one_token, 14, f"{_MASKED} output_qk past_present_share_buffer"),
+    "GroupQueryAttention": Meaning(grouped.attention, 13, _GROUPED, grouped.attention_types),
+    "RotaryEmbedding": Meaning(grouped.rotary, 13, "interleaved is_packed_batching num_heads rotary_embedding_dim scale"),
+    "DynamicQuantizeLSTM": Meaning(recurrent.lstm, 14, _LSTM),
+    "EmbedLayerNormalization": Meaning(fused.embed_layer_norm, 17, "epsilon mask_index_type"),
 }
 
 
@@ -118,7 +116,7 @@ def body_of(node: Node, types: Sequence[Type | None], values: Values, opset: int
     if reason is not None:
         raise NoBody(reason, where=f"node {node.name!r} ({node.op})")
     meaning = _MEANINGS[str(node.op)]
-    return meaning.body(Writing(node, types, values, max(opset, meaning.since)))
+    return meaning.body(BodyBuilder(node, {"": max(opset, meaning.since)}, types, values))
 
 
 def why_none(node: Node) -> str | None:
@@ -137,4 +135,4 @@ def why_none(node: Node) -> str | None:
 def result_types(node: Node, types: Sequence[Type | None], values: Values) -> Sequence[Type] | None:
     """The types of the op's results for inputs of these types, if they are known without its body."""
     rule = _MEANINGS[str(node.op)].types
-    return None if rule is None else rule(Writing(node, types, values, needed_opset(node)))
+    return None if rule is None else rule(BodyBuilder(node, {"": needed_opset(node)}, types, values))

@@ -1,7 +1,7 @@
-"""What each ONNX op means in numpy, one op at a time, at every opset version.
+"""The meaning of each ONNX op in numpy, at every opset version.
 
-`evaluate` runs one op. Our own meanings live in one file per family and are found by op and opset; everything else
-goes to ONNX's reference implementation.
+`evaluate` runs one op. Our own implementations are in one file per family and are found by op and opset; all other ops
+go to ONNX's reference implementation.
 """
 
 from . import (  # noqa: F401  importing a family fills the table
@@ -10,16 +10,15 @@ from . import (  # noqa: F401  importing a family fills the table
     attention,
     boxes,
     casts,
+    containers,
     control,
     convolution,
     elementwise,
     indexing,
     layout,
     learned,
-    losses,
     matrices,
     normalization,
-    optionals,
     pooling,
     quantizing,
     randomness,
@@ -27,10 +26,8 @@ from . import (  # noqa: F401  importing a family fills the table
     reductions,
     resize,
     sampling,
-    sequences,
     signals,
     softmax,
-    texts,
 )
 from .evaluate import NoNumerics, evaluate, supports
 

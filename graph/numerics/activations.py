@@ -16,19 +16,19 @@ def relu(x: np.ndarray) -> np.ndarray:
 
 @numerics("LeakyRelu", widen=True, why=slow(EVERYWHERE))
 def leaky_relu(x: np.ndarray, *, alpha: float) -> np.ndarray:
-    """x, or alpha x below zero."""
+    """x, or alpha x where x is negative."""
     return np.where(x < 0, x.dtype.type(alpha) * x, x)
 
 
 @numerics("PRelu", since=7, widen=True, why=differs("where a slope is infinite or NaN: it multiplies numbers above zero by it"))
 def prelu(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """x, or slope x below zero."""
+    """x, or slope x where x is negative."""
     return np.where(x < 0, slope * x, x)
 
 
 @numerics("Elu", widen=True, why=slow(EVERYWHERE))
 def elu(x: np.ndarray, *, alpha: float) -> np.ndarray:
-    """x, or alpha (exp(x) - 1) below zero."""
+    """x, or alpha (exp(x) - 1) where x is negative."""
     return np.where(x < 0, x.dtype.type(alpha) * np.expm1(np.minimum(x, 0)), x)
 
 
@@ -46,7 +46,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 @numerics("HardSigmoid", widen=True, why=slow(EVERYWHERE))
 def hard_sigmoid(x: np.ndarray, *, alpha: float, beta: float) -> np.ndarray:
-    """alpha x + beta between 0 and 1."""
+    """alpha x + beta, clipped to 0..1."""
     kind = x.dtype.type
     return np.clip(kind(alpha) * x + kind(beta), kind(0), kind(1))
 
@@ -86,14 +86,14 @@ def gelu(x: np.ndarray, *, approximate: str) -> np.ndarray:
 
 @numerics("Clip", until=10, why=slow(EVERYWHERE))
 def clip_to_attributes(x: np.ndarray, *, min: float | None = None, max: float | None = None) -> np.ndarray:
-    """Below opset 11 the bounds are attributes."""
+    """Clip below opset 11, where the bounds are attributes."""
     bounds = (None if bound is None else np.asarray(bound).astype(x.dtype) for bound in (min, max))
     return clip(x, *bounds)
 
 
 @numerics("Clip", since=11, why=differs("in the element type of what is clipped below alone in float16"))
 def clip(x: np.ndarray, low: np.ndarray | None = None, high: np.ndarray | None = None) -> np.ndarray:
-    """Between two bounds, the upper one winning."""
+    """Clipped to two bounds, of which the upper one takes precedence."""
     if low is not None:
         x = np.maximum(x, low)
     return x if high is None else np.minimum(x, high)

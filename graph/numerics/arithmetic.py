@@ -1,7 +1,7 @@
-"""Element by element with several inputs: arithmetic, comparison, logic.
+"""Element-wise ops with several inputs: arithmetic, comparison, logic.
 
-Below opset 7 two inputs broadcast only if ``broadcast`` says so, and ``axis`` says where the second one's
-dimensions stand in the first one's.
+Below opset 7 inputs broadcast only if ``broadcast`` is set, and ``axis`` is the position of the second input's
+dimensions among the first one's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Binary = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Quotient; integers towards zero, as in C."""
+    """Quotient; integer division truncates, as in C."""
     if a.dtype.kind not in "iu":
         return np.divide(a, b)
     quotient = np.floor_divide(a, b)
@@ -26,11 +26,11 @@ def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a to the b in the type of a; the exponent may have a type of its own."""
+    """a to the power of b in the type of a; the exponent may have another type."""
     if a.dtype.kind in "iu" and b.dtype.kind in "iu" and np.any(b < 0):
         return np.power(a.astype(np.float64), b).astype(a.dtype)
     if a.dtype == np.uint64 and b.dtype.kind == "i":
-        b = b.astype(np.uint64)  # numpy knows no other type for both than float64
+        b = b.astype(np.uint64)  # numpy's only common type is float64
     return np.power(a, b).astype(a.dtype)
 
 
@@ -104,11 +104,11 @@ def mean(*xs: np.ndarray) -> np.ndarray:
 
 @numerics("Mod", why=slow(EVERYWHERE))
 def modulo(a: np.ndarray, b: np.ndarray, *, fmod: int) -> np.ndarray:
-    """The remainder, with the sign of the divisor, or of the dividend if ``fmod``."""
+    """The remainder, with the sign of the divisor, or with ``fmod`` that of the dividend."""
     return np.fmod(a, b) if fmod else np.mod(a, b)
 
 
 @numerics("Where", why=slow(EVERYWHERE))
 def where(condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Choose element by element."""
+    """Element-wise choice."""
     return np.where(condition, a, b)

@@ -18,10 +18,10 @@ _FLOAT = 1
 
 @numerics("Attention", wants=("version", "n_outputs"), why=differs(HALVES))
 def attention(*inputs: np.ndarray | None, version: int, n_outputs: int, **attributes: Any) -> tuple[np.ndarray, ...]:
-    """What ONNX's evaluator makes of numbers in float32; queries and keys have one element type, values another.
+    """The results of ONNX's evaluator in float32; queries and keys have one element type, values another.
 
-    A causal mask is asked for by 1, as in the body that ONNX defines the op by; the evaluator takes any number for it. The
-    fourth output of mode 0 is the product, and the evaluator's has been capped.
+    Only `is_causal` = 1 means a causal mask, as in the op's function body in ONNX; the evaluator takes any nonzero number. The
+    fourth output of mode 0 is the product before softcap, which the evaluator returns after it.
     """
     attributes["is_causal"] = int(attributes.get("is_causal", 0) == 1)
     wide = [x.astype(np.float32) if x is not None and is_half(x) else x for x in inputs]
@@ -35,8 +35,8 @@ def attention(*inputs: np.ndarray | None, version: int, n_outputs: int, **attrib
 
 
 def _as_many_rows(mask: np.ndarray, inputs: list[np.ndarray | None], attributes: dict[str, Any], version: int) -> np.ndarray:
-    """The mask with a row for each query and, before opset 24, where a short one began to end in nothing, a column for each key.
-    The evaluator hides the future in a mask of the size that it is given."""
+    """The mask with a row per query and, before opset 24 (which pads short masks), a column per key.
+    The evaluator makes the causal mask in the shape of the given mask."""
     queries, keys = inputs[:2]
     assert queries is not None and keys is not None
     past = inputs[4] if len(inputs) > 4 else None
@@ -47,7 +47,7 @@ def _as_many_rows(mask: np.ndarray, inputs: list[np.ndarray | None], attributes:
 
 
 def _evaluated(inputs: list[np.ndarray | None], attributes: dict[str, Any], version: int) -> tuple[np.ndarray, ...]:
-    """The evaluator's results. It cannot reshape an empty batch, for which a batch of one is cut off."""
+    """The evaluator's results. It cannot reshape an empty batch: a batch of one is used instead and sliced off."""
     queries = inputs[0]
     if queries is None or queries.shape[0]:
         return fallback.run("Attention", inputs, attributes, "", version, 4)
@@ -66,10 +66,10 @@ def flex_attention(
     prob_mod: Body | None = None,
     softmax_precision: int | None = None,
 ) -> np.ndarray:
-    """softmax(score_mod(Q Kᵀ scale)) modified by prob_mod, times V; K and V heads serve groups of Q heads."""
+    """softmax(score_mod(Q Kᵀ scale)) modified by prob_mod, times V; each K and V head serves a group of Q heads."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat(group, axis=1), v.repeat(group, axis=1)
-    # Both factors get the root of the scale, in their own type, because the specification rounds so.
+    # Each factor is multiplied by the root of the scale in its own type, since the specification rounds there.
     root = np.sqrt(np.float32(1 / np.sqrt(q.shape[-1]) if scale is None else scale)).astype(q.dtype)
     scores = np.matmul(q * root, np.swapaxes(k * root, -1, -2))
     precision = softmax_precision or (_FLOAT if is_half(q) else None)

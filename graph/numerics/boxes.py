@@ -19,8 +19,8 @@ def non_max_suppression(
     *,
     center_point_box: int,
 ) -> Array:
-    """For each class, choose the boxes with the best scores that overlap no better box by more than the threshold; the
-    result has rows of batch, class, box. (The limits may be scalars, which ONNX's own reference does not take.)
+    """Per class, selects the boxes with the best scores whose overlap with every better box is within the threshold; the
+    result has rows of batch, class, box. (The limits may be scalars, which ONNX's own reference rejects.)
     """
     most = int(_number(max_output_boxes_per_class, 0))
     limit = float(_number(iou_threshold, 0))
@@ -43,7 +43,7 @@ def _number(value: Array | None, default: float) -> float:
 
 
 def _corners(boxes: Array, centered: int) -> Array:
-    """Both ends on each axis, the smaller first."""
+    """Both ends on each axis, the lower first."""
     if centered:
         middle, half = boxes[:, :2], boxes[:, 2:] / 2
         return np.concatenate([middle - half, middle + half], axis=1)
@@ -51,7 +51,7 @@ def _corners(boxes: Array, centered: int) -> Array:
 
 
 def _overlap(one: Array, other: Array) -> float:
-    """The area that two boxes share, divided by the area that they cover together."""
+    """Intersection over union of two boxes."""
     sides = np.maximum(np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2]), 0)
     shared = float(sides[0] * sides[1])
     areas = [float((box[2] - box[0]) * (box[3] - box[1])) for box in (one, other)]

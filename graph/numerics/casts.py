@@ -1,4 +1,4 @@
-"""Cast and CastLike: between all of ONNX's types, text included."""
+"""Cast and CastLike between all types of ONNX, including strings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _STRING = 8
 
 @numerics("Cast", until=5, why=fails("because it does not know types by name"))
 def cast_by_name(x: np.ndarray, *, to: str) -> np.ndarray:
-    """Below opset 6 the type is given by name."""
+    """Cast below opset 6, where the type is a name."""
     return cast(x, to=_NAMES[to.upper()])
 
 
 @numerics("Cast", since=6, why=differs("in strings, which must be Python objects"))
 def cast(x: np.ndarray, *, to: int, saturate: int = 1, round_mode: str = "up") -> np.ndarray:
-    """To the type with this number in TensorProto; 8-bit floats saturate unless told otherwise."""
+    """Casts to the type with this number in TensorProto; 8-bit floats saturate by default."""
     from onnx import helper, numpy_helper
 
     if to == _STRING:
@@ -41,7 +41,7 @@ def cast(x: np.ndarray, *, to: int, saturate: int = 1, round_mode: str = "up") -
 
 @numerics("CastLike", why=fails("from strings to bfloat16"))
 def cast_like(x: np.ndarray, like: np.ndarray, *, saturate: int = 1, round_mode: str = "up") -> np.ndarray:
-    """To the type of the second input."""
+    """Casts to the type of the second input."""
     from onnx import helper
 
     to = _STRING if like.dtype.kind in "OSU" else helper.np_dtype_to_tensor_dtype(like.dtype)
@@ -49,7 +49,7 @@ def cast_like(x: np.ndarray, like: np.ndarray, *, saturate: int = 1, round_mode:
 
 
 def _number(text: str, is_whole: bool) -> float:
-    """The number that a text stands for; a whole one is rounded towards 0, and counted modulo 2^64."""
+    """The number that a text represents; integers are truncated, and taken modulo 2^64."""
     try:
         if "_" in text:  # Python's own.
             raise ValueError
@@ -63,7 +63,7 @@ def _number(text: str, is_whole: bool) -> float:
 
 
 def _text(x: np.ndarray) -> np.ndarray:
-    """Numbers as the shortest text that reads back; True is 1."""
+    """Numbers as the shortest text that parses to them; True is 1."""
     if x.dtype.kind == "O":
         return x
     return (x.astype(np.int8) if x.dtype == bool else x).astype(np.str_).astype(object)

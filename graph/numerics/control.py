@@ -1,8 +1,8 @@
 """If, Loop, Scan, SequenceMap: ops that run a body.
 
-A body is a callable from a list of its formal inputs to a list of its outputs; it brings the values that it captures
-itself. It may have `output_types`, a list of (dtype, shape) or None, from which a loop without iterations makes its
-empty scan outputs, and `sizes`, which maps its symbols to the sizes that given inputs have.
+A body is a callable from a list of its formal inputs to a list of its outputs, with its captured values already
+bound. It may have `output_types`, a list of (dtype, shape) or None, from which a loop without iterations makes its
+empty scan outputs, and `sizes`, which maps its symbols to their values for given inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Body(Protocol):
 
 @numerics("If", why=fails(BODIES))
 def choose(condition: np.ndarray, *, then_branch: Body, else_branch: Body) -> tuple[Any, ...]:
-    """One branch runs, the other does not."""
+    """Runs one branch."""
     return tuple((then_branch if condition.item() else else_branch)([]))
 
 
@@ -35,7 +35,7 @@ def loop(
     body: Body,
     n_outputs: int,
 ) -> tuple[Any, ...]:
-    """Iterate while the condition holds, at most ``trips`` times; what is not carried is stacked along a new axis."""
+    """Iterates while the condition holds, at most ``trips`` times; outputs that are not carried are stacked along a new axis."""
     state = list(carried)
     collected: list[list[np.ndarray]] = [[] for _ in range(n_outputs - len(state))]
     limit = None if trips is None else trips.item()
@@ -63,7 +63,7 @@ def scan(
     scan_output_axes: Sequence[int] | None = None,
     scan_output_directions: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """Feed slices of the scan inputs to the body, along the given axes, forwards or backwards."""
+    """Feeds slices of the scan inputs, along the given axes, forwards or backwards, to the body."""
     n_states = len(inputs) - num_scan_inputs
     axes = scan_input_axes or [0] * num_scan_inputs
     rows = [np.moveaxis(x, axis, 0) for x, axis in zip(inputs[n_states:], axes)]
@@ -100,7 +100,7 @@ def batched_scan(
 
 @numerics("SequenceMap", why=fails(BODIES))
 def sequence_map(sequence: list[Any], *others: Any, body: Body) -> tuple[list[Any], ...]:
-    """Run the body on each element; further sequences go along element by element, tensors as they are."""
+    """Runs the body on each element; other sequences are iterated along with it, tensors are passed unchanged."""
     rows = [
         body([element, *(other[i] if isinstance(other, list) else other for other in others)])
         for i, element in enumerate(sequence)
@@ -125,8 +125,8 @@ def _scan_rows(states: list[Any], rows: list[np.ndarray], body: Body) -> tuple[l
 
 
 def _stacked(values: list[Any], body: Body, output: int, formal: Sequence[Any]) -> Any:
-    """The values along a new first axis; none at all gives an empty array of the type the body states, with one dimension
-    if it states none. Its sizes follow from the body's formal inputs; one that does not is 0."""
+    """The values stacked along a new first axis. Without values, an empty array of the declared type, or one-dimensional
+    without a declaration; sizes follow from the body's formal inputs, and are 0 otherwise."""
     if values:
         return np.stack(values)
     stated = getattr(body, "output_types", None)
@@ -136,5 +136,5 @@ def _stacked(values: list[Any], body: Body, output: int, formal: Sequence[Any]) 
 
 
 def _padded(rows: np.ndarray, length: int) -> np.ndarray:
-    """Zeros after the end, up to ``length`` rows."""
+    """Pads with zero rows up to ``length`` rows."""
     return np.pad(rows, [(0, length - len(rows))] + [(0, 0)] * (rows.ndim - 1))

@@ -54,7 +54,7 @@ def correlate(padded: np.ndarray, w: np.ndarray, geometry: Window, group: int) -
 
 
 def _depthwise(padded: np.ndarray, w: np.ndarray, geometry: Window) -> np.ndarray:
-    """One input channel for each group: a sum over the taps, each a multiply over whole images."""
+    """One input channel per group: a sum over the taps, each an element-wise product over whole images."""
     multiplier = w.shape[0] // padded.shape[1]
     x = np.repeat(padded, multiplier, axis=1) if multiplier > 1 else padded
     y = np.zeros((*x.shape[:2], *geometry.outputs), x.dtype)
@@ -116,12 +116,12 @@ def qlinear_conv(
 def integer_sums(
     x: np.ndarray, x_point: np.ndarray | None, w: np.ndarray, w_point: np.ndarray | None, geometry: Window, group: int
 ) -> np.ndarray:
-    """The convolution of integers less their zero points, exact; padding stands for the zero point."""
+    """The exact convolution of integers less their zero points; padding has the value of the zero point."""
     return correlate(geometry.pad(centred(x, x_point, 1), 0), centred(w, w_point, 0), geometry, group)
 
 
 def wrapped(sums: np.ndarray) -> np.ndarray:
-    """Whole sums as int32, which wrap around: what a cast from float64 makes of too large ones depends on the processor."""
+    """Integral sums as int32 with wrap-around: a direct cast from float64 would depend on the processor when out of range."""
     return sums.astype(np.int64).astype(np.int32)
 
 
@@ -150,7 +150,7 @@ def conv_transpose(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """The gradient of a convolution: each input pixel adds its kernel into the output."""
+    """The gradient of a convolution: each input pixel adds its scaled kernel to the output."""
     kernel = w.shape[2:]
     n = len(kernel)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
@@ -160,7 +160,7 @@ def conv_transpose(
     before, after = _transposed_padding(sizes, full, strides, extra, auto_pad, output_shape, pads)
     batch, per_group, out_channels = x.shape[0], x.shape[1] // group, w.shape[1]
 
-    # One product gives what every pixel adds through every tap; the taps are then laid over each other.
+    # One product gives the contribution of every pixel through every tap; the taps are then added at their offsets.
     weights = w.reshape(group, per_group, out_channels * prod(kernel)).transpose(0, 2, 1)
     parts = np.matmul(weights, x.reshape(batch, group, per_group, prod(sizes)))
     parts = parts.reshape(batch, group * out_channels, *kernel, *sizes)
@@ -178,7 +178,7 @@ def _transposed_padding(
     output_shape: Sequence[int] | None,
     pads: Sequence[int] | None,
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """What to cut off at both ends; negative where an output shape asks for more than there is."""
+    """Elements to crop at both ends; negative if the output shape is larger than the result."""
     n = len(sizes)
     if output_shape:
         wanted: Sequence[int] = list(output_shape)[-n:]
@@ -188,7 +188,7 @@ def _transposed_padding(
         pads = (0,) * (2 * n) if auto_pad == "VALID" or not pads else pads
         return pads[:n], pads[n:]
     totals = [f + e - o for f, e, o in zip(full, extra, wanted)]
-    # The specification halves here the other way round: only SAME_UPPER gives the odd one to the end.
+    # The specification splits the other way round here: only SAME_UPPER puts the odd element at the end.
     return split_padding(totals, "SAME_UPPER" if auto_pad == "SAME_UPPER" else "SAME_LOWER")
 
 

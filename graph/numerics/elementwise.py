@@ -1,4 +1,4 @@
-"""Element by element with one input: numpy's functions, and the error function, which numpy lacks."""
+"""Element-wise ops with one input: numpy's functions, and the error function, which numpy lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run one op: our own meaning of it where we carry one, else ONNX's reference implementation."""
+"""Runs one op: by our own implementation if there is one, else by ONNX's reference implementation."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def evaluate(
     version: int,
     n_outputs: int,
 ) -> tuple[Any, ...]:
-    """The outputs of one op, by the rules of opset ``version`` of its domain.
+    """The outputs of one op, as defined by opset ``version`` of its domain.
 
     ``inputs`` are numpy arrays; a sequence is a list, an absent or empty optional value None. ``attrs`` are
     Python values (arrays for tensors); a body is a callable from a list of inputs to a list of outputs, closed
-    over whatever it captures (see `partita.graph.numerics.control.Body`). Inputs are never written to, but an output may
+    over its captures (see `partita.graph.numerics.control.Body`). Inputs are never written to, but an output may
     be a view of one.
     """
     domain = "" if domain == "ai.onnx" else domain
@@ -49,7 +49,7 @@ def evaluate(
 
 
 def supports(op: str, domain: str, version: int) -> bool:
-    """Whether `evaluate` knows the op at this opset."""
+    """True if `evaluate` implements the op at this opset."""
     domain = "" if domain == "ai.onnx" else domain
     return find(op, domain, version) is not None or fallback.supports(op, domain, version)
 
@@ -81,20 +81,20 @@ def _floats(op: str, domain: str, version: int) -> frozenset[str]:
 
 
 def _single(value: Any) -> Any:
-    """A float, or a list of them, in the single precision that a file holds it in: a graph computes the same before it is
-    written and after."""
+    """A float, or a list of them, rounded to the single precision in which files store it, so that a graph computes the same
+    before and after it is written."""
     if isinstance(value, (list, tuple)):
         return [_single(item) for item in value]
     return float(np.float32(value)) if isinstance(value, (int, float)) else value
 
 
 def _is_hole(value: Any) -> bool:
-    """True for a tensor default without a type: the schema's way to say that the default depends on the inputs."""
+    """True for a tensor default without a type, by which schemas mark a default that depends on the inputs."""
     return getattr(value, "data_type", 1) == 0
 
 
 def _text(value: Any) -> Any:
-    """The value with bytes as text, which is how every meaning compares its string attributes."""
+    """The value with bytes decoded: implementations compare string attributes as text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, (list, tuple)):
@@ -103,7 +103,7 @@ def _text(value: Any) -> Any:
 
 
 def _trim(inputs: Sequence[Any]) -> list[Any]:
-    """The inputs without absent ones at the end."""
+    """The inputs without trailing absent ones."""
     kept = list(inputs)
     while kept and kept[-1] is None:
         kept.pop()
@@ -122,7 +122,7 @@ def _apply(meaning: Meaning, op: str, inputs: list[Any], attrs: dict[str, Any], 
 
 
 def _settle(op: str, results: Any, n_outputs: int) -> tuple[Any, ...]:
-    """The asked number of outputs, numpy scalars as arrays."""
+    """The requested number of outputs, with numpy scalars as arrays."""
     if not isinstance(results, tuple):
         results = (results,)
     if len(results) < n_outputs:

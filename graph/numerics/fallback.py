@@ -1,8 +1,8 @@
 """ONNX's own reference implementation of an op, run without building a model around it.
 
-`onnx.reference` has one class for each op and version. An instance takes its attributes from a NodeProto and its
+`onnx.reference` has one class per op and version. An instance takes its attributes from a NodeProto and its
 default attributes from the newest schema, which is wrong for old opsets: `partita.graph.numerics.evaluate` therefore
-states the defaults of the right schema, and the node here carries all of them.
+passes the defaults of the right schema, and the node here carries all of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def supports(op: str, domain: str, version: int) -> bool:
 
 @cache
 def _load(op: str, domain: str, version: int) -> Any:
-    """The class that implements the op, or None. Each domain keeps its classes by name and version."""
+    """The class that implements the op, or None. Each domain registers its classes by name and version."""
     import onnx
 
     if domain not in _MODULES or not onnx.defs.has(op, max_inclusive_version=version, domain=domain):
@@ -69,4 +69,4 @@ def _instance(op: str, attrs: Mapping[str, Any], domain: str, version: int, n_ou
 
 
 def _no_log(*_: Any) -> None:
-    """ONNX's classes report each step; nobody listens."""
+    """Discards the log messages of ONNX's classes."""

@@ -1,4 +1,4 @@
-"""Half-precision floats: which arrays have them, and a computation that goes through float32."""
+"""Tests for half-precision and other floating types."""
 
 from __future__ import annotations
 

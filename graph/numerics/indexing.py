@@ -27,7 +27,7 @@ def gather_elements(x: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndar
 
 @numerics("GatherND", why=fails("where indices have no coordinate"))
 def gather_nd(x: np.ndarray, indices: np.ndarray, *, batch_dims: int = 0) -> np.ndarray:
-    """Slices of ``x`` at coordinates of its dimensions after those of the batch."""
+    """Slices of ``x`` at coordinates in its dimensions after the batch dimensions."""
     batch, rows, depth = x.shape[:batch_dims], indices.shape[batch_dims:-1], indices.shape[-1]
     if indices.shape[:batch_dims] != batch:
         raise ValueError(f"the data has batches of {list(batch)}, and the indices {list(indices.shape[:batch_dims])}")
@@ -68,7 +68,7 @@ def _written(
 
 
 def _positions(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
-    """Every position of ``indices``, its coordinate on one axis replaced by the index."""
+    """Index arrays of every position of ``indices``, with the coordinate on one axis replaced by the index."""
     positions = list(np.ogrid[tuple(slice(size) for size in indices.shape)])
     positions[axis] = indices
     return tuple(positions)
@@ -76,7 +76,7 @@ def _positions(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
 
 @numerics("OneHot", why=fails("where the depth is an array of one element"))
 def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis: int) -> np.ndarray:
-    """values = [off, on]; an index below zero counts from the end, one out of range is off everywhere."""
+    """values = [off, on]; a negative index counts from the end, one out of range is off everywhere."""
     if values.shape != (2,):
         raise ValueError(f"the values are [off, on], and {list(values.shape)} were given")
     off, on = values
@@ -89,7 +89,7 @@ def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis:
 
 @numerics("ReverseSequence", why=differs("where a length is larger than the sequence, which it takes"))
 def reverse_sequence(x: np.ndarray, lengths: np.ndarray, *, batch_axis: int, time_axis: int) -> np.ndarray:
-    """Reverse the first elements of each sequence of a batch, as many as its length says."""
+    """Reverses the first `length` elements of each sequence of a batch."""
     steps = x.shape[time_axis]
     wrong = lengths[(lengths < 0) | (lengths > steps)]
     if wrong.size:
@@ -105,7 +105,7 @@ def reverse_sequence(x: np.ndarray, lengths: np.ndarray, *, batch_axis: int, tim
 def unique(
     x: np.ndarray, *, axis: int | None = None, sorted: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct elements or slices, where each first stands, where each input went, and how often each occurs."""
+    """Distinct elements or slices, their first positions, the inverse mapping, and the number of occurrences."""
     y, first, inverse, counts = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )

@@ -14,64 +14,64 @@ Ints: TypeAlias = Sequence[int] | np.ndarray | None
 
 @numerics("Identity", why=slow(EVERYWHERE))
 def identity(x: Any) -> Any:
-    """The input, whatever it is."""
+    """The input itself, of any kind."""
     return x
 
 
 @numerics("Reshape", until=4, why=fails("because it has only the op of opset 5, which takes the shape as an input"))
 def reshape_attribute(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:
-    """Below opset 5 the shape is an attribute."""
+    """Reshape below opset 5, where the shape is an attribute."""
     return reshape(x, np.array(shape, np.int64))
 
 
 @numerics("Reshape", since=5, why=slow(EVERYWHERE))
 def reshape(x: np.ndarray, shape: np.ndarray, *, allowzero: int = 0) -> np.ndarray:
-    """A new shape; 0 copies a dimension unless zeros are allowed, -1 takes what is left."""
+    """A new shape; 0 copies a dimension unless ``allowzero``, -1 is inferred."""
     wanted = [int(d) if d or allowzero else x.shape[i] for i, d in enumerate(shape)]
     return x.reshape(wanted)
 
 
 @numerics("Flatten", why=fails("for an array without elements"))
 def flatten(x: np.ndarray, *, axis: int) -> np.ndarray:
-    """A matrix: axes before ``axis`` are rows, the others columns."""
+    """A matrix: the axes before ``axis`` become rows, the others columns."""
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
 
 
 @numerics("Squeeze", why=slow(EVERYWHERE))
 def squeeze(x: np.ndarray, axes_input: np.ndarray | None = None, *, axes: Ints = None) -> np.ndarray:
-    """Drop axes of size 1: the given ones, or all. The axes became an input in opset 13."""
+    """Removes axes of size 1: the given ones, or all. The axes became an input in opset 13."""
     chosen = axes if axes_input is None else axes_input
     return np.squeeze(x) if chosen is None else np.squeeze(x, axis=tuple(int(a) for a in np.ravel(chosen)))
 
 
 @numerics("Unsqueeze", until=12, why=fails("where the axes are not in order"))
 def unsqueeze_attribute(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
-    """Below opset 13 the axes are an attribute."""
+    """Unsqueeze below opset 13, where the axes are an attribute."""
     return np.expand_dims(x, tuple(axes))
 
 
 @numerics("Unsqueeze", since=13, why=slow(EVERYWHERE))
 def unsqueeze(x: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """Insert axes of size 1, at positions in the result."""
+    """Inserts axes of size 1, at positions in the result."""
     return np.expand_dims(x, tuple(int(a) for a in np.ravel(axes)))
 
 
 @numerics("Transpose", why=slow(EVERYWHERE))
 def transpose(x: np.ndarray, *, perm: Sequence[int] | None = None) -> np.ndarray:
-    """Permute the axes; turn them round if no permutation is given."""
+    """Permutes the axes; reverses them by default."""
     return np.transpose(x, perm)
 
 
 @numerics("Concat", until=3, why=fails("where the axis is left to its default"))
 def concat_on_channels(*xs: np.ndarray, axis: int = 1) -> np.ndarray:
-    """Below opset 4 the axis may be left out and is then 1."""
+    """Concat below opset 4, where the axis is optional and 1 by default."""
     return np.concatenate(xs, axis)
 
 
 @numerics("Concat", since=4, why=slow(EVERYWHERE))
 def concat(*xs: np.ndarray, axis: int) -> np.ndarray:
-    """Join along an axis."""
+    """Concatenates along an axis."""
     return np.concatenate(xs, axis)
 
 
@@ -85,7 +85,7 @@ def split(
     split: Ints = None,
     num_outputs: int | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """Cut into the given sizes, or into equal parts of which the last may be smaller."""
+    """Splits into the given sizes, or into equal parts of which the last may be smaller."""
     stated = split if sizes is None else sizes
     if stated is None:
         parts = num_outputs or n_outputs
@@ -106,8 +106,8 @@ def cut(
     axes: np.ndarray | None = None,
     steps: np.ndarray | None = None,
 ) -> np.ndarray:
-    """A strided range along each of the axes. Bounds out of range are clamped as Python clamps them, save that a range that runs
-    backwards from before the first element begins at the first."""
+    """A strided range along each of the axes. Bounds out of range are clamped as in Python, except that a negative step from
+    before the first element starts at the first."""
     starts, ends = np.ravel(starts), np.ravel(ends)
     axes = np.arange(len(starts)) if axes is None else np.ravel(axes)
     steps = np.ones(len(starts), np.int64) if steps is None else np.ravel(steps)
@@ -120,7 +120,7 @@ def cut(
 
 @numerics("Tile", until=5, why=fails("because it has only the op of opset 6, which takes a count for each axis"))
 def tile_one_axis(x: np.ndarray, tiles: np.ndarray, axis: np.ndarray) -> np.ndarray:
-    """Below opset 6: repeat along one axis."""
+    """Tile below opset 6: repeats along one axis."""
     repeats = [1] * x.ndim
     repeats[int(axis.item())] = int(tiles.item())
     return np.tile(x, repeats)
@@ -128,7 +128,7 @@ def tile_one_axis(x: np.ndarray, tiles: np.ndarray, axis: np.ndarray) -> np.ndar
 
 @numerics("Tile", since=6, why=slow(EVERYWHERE))
 def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
-    """Repeat along every axis."""
+    """Repeats along every axis."""
     if len(repeats) != x.ndim or (repeats < 0).any():
         raise ValueError(f"the repeats {repeats.tolist()} are not one count for each of {x.ndim} axes")
     return np.tile(x, repeats)
@@ -138,7 +138,7 @@ def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
 def pad_attributes(
     x: np.ndarray, *, pads: Sequence[int], mode: str, value: float
 ) -> np.ndarray:
-    """Below opset 11 everything is an attribute."""
+    """Pad below opset 11, where everything is an attribute."""
     return pad(x, np.array(pads), np.asarray(value, x.dtype), mode=mode)
 
 
@@ -151,7 +151,7 @@ def pad(
     *,
     mode: str = "constant",
 ) -> np.ndarray:
-    """Add to both ends of axes; negative numbers cut."""
+    """Pads both ends of axes; negative numbers crop."""
     chosen = range(x.ndim) if axes is None else [int(a) for a in axes]
     widths = [(0, 0)] * x.ndim
     for i, axis in enumerate(chosen):
@@ -189,7 +189,7 @@ def constant(
     value_string: str | None = None,
     value_strings: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """The one attribute that is there, as an array."""
+    """The attribute that is set, as an array."""
     if value is not None:
         return value
     if sparse_value is not None:
@@ -208,14 +208,14 @@ def constant(
 
 @numerics("ConstantOfShape", why=slow(EVERYWHERE))
 def constant_of_shape(shape: np.ndarray, *, value: np.ndarray | None = None) -> np.ndarray:
-    """One value everywhere; float32 zero if none is given."""
+    """A constant array; float32 zeros by default."""
     if value is None:
         return np.zeros(tuple(shape.tolist()), np.float32)
     return np.full(tuple(shape.tolist()), value.reshape(-1)[0], value.dtype)
 
 
 def _dense(sparse: Any) -> np.ndarray:
-    """The array that a SparseTensorProto stands for."""
+    """The dense array of a SparseTensorProto."""
     from onnx.numpy_helper import to_array
 
     values, indices = to_array(sparse.values), to_array(sparse.indices)

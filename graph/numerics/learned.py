@@ -1,4 +1,5 @@
-"""Ops of ai.onnx.ml: encoders, vectorizers, linear classifiers, and tree ensembles whose numbers stand in tensors."""
+"""Ops of ai.onnx.ml: encoders, vectorizers, linear classifiers, and tree ensembles with tensor attributes; and
+TfIdfVectorizer, a vectorizer of ONNX's own domain."""
 
 from __future__ import annotations
 
@@ -8,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from . import fallback
-from .registry import absent, fails, numerics
+from .registry import absent, differs, fails, numerics
 
 DOMAIN = "ai.onnx.ml"
 UNUSED = "_Unused"
-"""The text that stands for a key without a text."""
+"""The text of a key without a text."""
 
 
 @numerics("LabelEncoder", domain=DOMAIN, until=1, why=fails("for classes, which it does not know"))
 def encode_classes(x: np.ndarray, *, classes_strings: Sequence[str], default_int64: int, default_string: str) -> np.ndarray:
-    """Texts as their positions among the classes, or positions as texts."""
+    """Maps texts to their positions among the classes, or positions to texts."""
     if x.dtype.kind in "iu":
         return _looked_up(x, range(len(classes_strings)), classes_strings, default_string, object)
     return _looked_up(x, classes_strings, range(len(classes_strings)), default_int64, np.int64)
@@ -35,7 +36,7 @@ def encode_labels(
     values_tensor: np.ndarray | None = None,
     **lists: Any,
 ) -> np.ndarray:
-    """For each key its value, or the default of the value's type. NaN is a key like any other."""
+    """The value of each key, or the default of the value's type. NaN is a valid key."""
     defaults: dict[str, tuple[Any, Any]] = {
         "values_floats": (default_float, np.float32),
         "values_int64s": (default_int64, np.int64),
@@ -59,7 +60,7 @@ def encode_labels(
 
 
 def _looked_up(x: np.ndarray, keys: Sequence[Any], values: Sequence[Any], default: Any, dtype: Any) -> np.ndarray:
-    """The values of the keys in an array of that type; the first of equal keys counts."""
+    """The values of the keys in an array of that type; the first of equal keys takes precedence."""
     if x.dtype == np.float32:
         keys = [float(np.float32(key)) for key in keys]
     table: dict[Any, Any] = {}
@@ -87,7 +88,7 @@ def zip_map(
     why=fails("where numbers stand in tensors: it looks for lists"),
 )
 def tree_ensemble(x: np.ndarray, *, op: str, version: int, n_outputs: int, **attributes: Any) -> Any:
-    """The ensemble with the numbers of its tensors in the place of lists, in their own precision."""
+    """The ensemble with its tensor attributes passed as lists, in their own precision."""
     tensors = {name: value for name, value in attributes.items() if name.endswith("_as_tensor")}
     if not tensors:
         return fallback.run(op, [x], attributes, DOMAIN, version, n_outputs)
@@ -105,7 +106,7 @@ def tree_ensemble(x: np.ndarray, *, op: str, version: int, n_outputs: int, **att
 
 @numerics("FeatureVectorizer", domain=DOMAIN, why=fails("for inputs of more than two dimensions"))
 def side_by_side(*inputs: np.ndarray, inputdimensions: Sequence[int] = ()) -> np.ndarray:
-    """The rows of all inputs side by side, each input's cut or filled with zeros to the length that is stated for it."""
+    """The rows of all inputs concatenated, each input truncated or zero-padded to its declared length."""
     rows = [x.reshape(x.shape[0] if x.ndim > 1 else 1, -1).astype(np.float32) for x in inputs]
     lengths = [*inputdimensions] or [x.shape[1] for x in rows]
     parts = [np.pad(x[:, :length], [(0, 0), (0, max(0, length - x.shape[1]))]) for x, length in zip(rows, lengths, strict=True)]
@@ -118,8 +119,20 @@ def side_by_side(*inputs: np.ndarray, inputdimensions: Sequence[int] = ()) -> np
 def linear_classifier(
     x: np.ndarray, *, op: str, version: int, n_outputs: int, coefficients: Sequence[float], **attributes: Any
 ) -> Any:
-    """The classifier with as many coefficients as its classes and features need."""
+    """The linear classifier, truncated to the coefficients that its classes and features need."""
     labels = attributes.get("classlabels_strings") or attributes.get("classlabels_ints") or ()
     count = len(attributes.get("intercepts") or labels) * x.shape[-1]
     used = [*coefficients][: count or None]
     return fallback.run(op, [x], {**attributes, "coefficients": used}, DOMAIN, version, n_outputs)
+
+
+@numerics("TfIdfVectorizer", wants=("version",), why=differs("for n-grams of no items, of which it counts any number"))
+def count_ngrams(x: np.ndarray, *, version: int, min_gram_length: int, max_skip_count: int, **attrs: Any) -> np.ndarray:
+    """Counts the n-grams. Skips longer than the data match nothing: such skips, of which a file may
+    request 2^62, are not tried."""
+    if min_gram_length < 1:
+        raise ValueError(f"min_gram_length is {min_gram_length}, and an n-gram has one item at least")
+    skips = min(max_skip_count, x.shape[-1] if x.ndim else 1)
+    lengths = {"min_gram_length": min_gram_length, "max_skip_count": skips}
+    counted: np.ndarray = fallback.run("TfIdfVectorizer", [x], {**attrs, **lengths}, "", version, 1)[0]
+    return counted

@@ -10,7 +10,7 @@ from .registry import EVERYWHERE, fails, numerics, slow
 
 @numerics("MatMul", widen=True, why=slow(EVERYWHERE))
 def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The matrix product of numpy, in the wider of both types."""
+    """numpy's matrix product, in the wider of both types."""
     return np.matmul(a, b)
 
 
@@ -26,7 +26,7 @@ def gemm(
     transB: int,
     broadcast: int = 0,
 ) -> np.ndarray:
-    """alpha A B + beta C; ``broadcast`` of opsets below 7 allows what numpy's rules do anyway."""
+    """alpha A B + beta C; ``broadcast`` of opsets below 7 is ignored, since numpy broadcasts anyway."""
     y = np.matmul(a.T if transA else a, b.T if transB else b)
     if alpha != 1:
         y = (y * alpha).astype(a.dtype)
@@ -48,14 +48,14 @@ def matmul_integer(
     a_zero_point: np.ndarray | None = None,
     b_zero_point: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Product of 8-bit integers in int32, which wraps around; zero points by row of A and by column of B."""
+    """Product of 8-bit integers in int32 with wrap-around; zero points are per row of A and per column of B."""
     rows = max(a.ndim - 2, 0)
     sums = np.matmul(_centred(a, a_zero_point, rows), _centred(b, b_zero_point, b.ndim - 1))
     return wrapped(sums)
 
 
 def _centred(x: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndarray:
-    """Less the zero point, which may also have the rank of ``x``."""
+    """x less the zero point, which may also have the rank of ``x``."""
     if zero_point is not None and zero_point.ndim > 1:
         return x.astype(np.float64) - zero_point
     return centred(x, zero_point, axis)
@@ -72,7 +72,7 @@ def qlinear_matmul(
     y_scale: np.ndarray,
     y_zero_point: np.ndarray,
 ) -> np.ndarray:
-    """Product of quantized matrices, quantized again; vectors of A and of the result go by row, those of B by column."""
+    """Product of quantized matrices, requantized; scales and zero points of A and the result are by row, of B by column."""
     product = matmul_integer(a, b, a_zero_point, b_zero_point)
     scaled = product * (_by_row(a_scale) * b_scale / _by_row(y_scale))
     bounds = np.iinfo(y_zero_point.dtype)

@@ -26,7 +26,7 @@ def spatial_batch_normalization(
     spatial: int,
     is_test: int = 0,
 ) -> tuple[np.ndarray, ...]:
-    """Opsets 1 to 8: without ``spatial`` every position has its own statistics; one output means inference."""
+    """Opsets 1 to 8: without ``spatial`` every position has its own statistics; a single output means inference."""
     training = n_outputs > 1 and not is_test
     return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, training, bool(spatial))
 
@@ -43,7 +43,7 @@ def batch_normalization_by_outputs(
     momentum: float,
     n_outputs: int,
 ) -> tuple[np.ndarray, ...]:
-    """Opsets 9 to 13: training is asked for by asking for the statistics."""
+    """Opsets 9 to 13: outputs for the statistics mean training."""
     return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, n_outputs > 1, True)
 
 
@@ -74,7 +74,7 @@ def _batch_normalization(
     training: bool,
     spatial: bool,
 ) -> tuple[np.ndarray, ...]:
-    """Y, and in training the running and the batch's own mean and variance."""
+    """Y, and in training the running and the batch mean and variance."""
     column = (1, x.shape[1], *(1,) * (x.ndim - 2)) if spatial and x.ndim > 1 else (1, *x.shape[1:])
     wide = _wide(x)
     used_mean, used_var = _wide(mean), _wide(var)
@@ -102,7 +102,7 @@ def _wide(x: np.ndarray) -> np.ndarray:
 def instance_normalization(
     x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float
 ) -> np.ndarray:
-    """Each channel of each sample to mean 0 and variance 1, then scaled."""
+    """Normalizes each channel of each sample to mean 0 and variance 1, then scales."""
     column = (1, x.shape[1], *(1,) * (x.ndim - 2))
     return standardized(x, tuple(range(2, x.ndim)), epsilon) * scale.reshape(column) + bias.reshape(column)
 
@@ -111,7 +111,7 @@ def instance_normalization(
 def group_normalization_by_group(
     x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float
 ) -> np.ndarray:
-    """Opset 18: one scale and bias for each group."""
+    """Opset 18: one scale and bias per group."""
     per_channel = x.shape[1] // num_groups
     return group_normalization(
         x, scale.repeat(per_channel), bias.repeat(per_channel), num_groups=num_groups, epsilon=epsilon
@@ -128,7 +128,7 @@ def group_normalization(
     epsilon: float,
     stash_type: int = 1,
 ) -> np.ndarray:
-    """From opset 21: one scale and bias for each channel."""
+    """From opset 21: one scale and bias per channel."""
     each = math.prod(x.shape[1:]) // num_groups
     groups = standardized(x.reshape(x.shape[0], num_groups, each), (2,), epsilon)
     column = (1, x.shape[1], *(1,) * (x.ndim - 2))
@@ -145,7 +145,7 @@ def layer_normalization(
     epsilon: float,
     stash_type: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Y, mean, 1 / deviation over the axes from ``axis`` on; the statistics leave in the stash type, float32 if it is 0."""
+    """Y, mean, 1 / deviation over the axes from ``axis`` on; the statistics have the stash type, or float32 if it is 0."""
     wide = _wide(x)
     axes = tuple(range(axis % x.ndim, x.ndim))
     mean = wide.mean(axis=axes, keepdims=True)
@@ -161,7 +161,7 @@ def layer_normalization(
 def rms_normalization(
     x: np.ndarray, scale: np.ndarray, *, axis: int, epsilon: float, stash_type: int
 ) -> np.ndarray:
-    """X over the root of its mean square, over the axes from ``axis`` on."""
+    """x divided by its root mean square over the axes from ``axis`` on."""
     wide = _wide(x)
     axes = tuple(range(axis % x.ndim, x.ndim))
     normal = wide / np.sqrt(np.square(wide).mean(axis=axes, keepdims=True) + wide.dtype.type(epsilon))
@@ -170,7 +170,7 @@ def rms_normalization(
 
 @numerics("MeanVarianceNormalization", widen=True, why=absent())
 def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
-    """To mean 0 and variance 1 over the axes, or over all where there are none; the specification adds 1e-9 to the deviation."""
+    """Normalizes to mean 0 and variance 1 over the axes (all by default); the specification adds 1e-9 to the deviation."""
     along = tuple(axes) or None
     deviation = x.std(axis=along, keepdims=True) + x.dtype.type(1e-9)
     return (x - x.mean(axis=along, keepdims=True)) / deviation
@@ -180,7 +180,7 @@ def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int]) -> np.nda
 def local_response_normalization(
     x: np.ndarray, *, alpha: float, beta: float, bias: float, size: int
 ) -> np.ndarray:
-    """Divide by a power of the mean square over the neighbouring channels."""
+    """Divides by a power of the mean square over the neighbouring channels."""
     before = (size - 1) // 2
     around = [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)]
     squares = np.pad(np.square(x), around)
@@ -193,12 +193,12 @@ def local_response_normalization(
 
 @numerics("LpNormalization", widen=True, why=differs("in bfloat16, or for a norm of zero"))
 def lp_normalization(x: np.ndarray, *, axis: int, p: int) -> np.ndarray:
-    """Divide by the 1- or 2-norm along an axis; zero vectors stay zero."""
+    """Divides by the 1- or 2-norm along an axis; zero vectors stay zero."""
     norm = np.linalg.norm(x, ord=p, axis=axis, keepdims=True).astype(x.dtype)
     return np.where(norm == 0, x.dtype.type(0), x / np.where(norm == 0, 1, norm)).astype(x.dtype)
 
 
 def standardized(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndarray:
-    """Mean 0 and variance 1 over the axes."""
+    """x normalized to mean 0 and variance 1 over the axes."""
     centred = x - x.mean(axis=axes, keepdims=True)
     return centred / np.sqrt(np.square(centred).mean(axis=axes, keepdims=True) + x.dtype.type(epsilon))

@@ -27,7 +27,7 @@ def max_pool(
     storage_order: int = 0,
     strides: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """The largest value of each window and, if asked for, its index in the whole input."""
+    """The maximum of each window and, as a second output, its index in the whole input."""
     geometry = window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     padded = geometry.pad(x, _least(x.dtype))
     if n_outputs > 1:
@@ -41,7 +41,7 @@ def max_pool(
 def _max_with_indices(
     padded: np.ndarray, shape: tuple[int, ...], geometry: Window, storage_order: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Maxima and where they are; the first in row-major order wins a tie, and padding never wins."""
+    """Maxima and their indices; the first in row-major order wins a tie, and padding never wins."""
     best = np.full((*shape[:2], *geometry.outputs), _least(padded.dtype), padded.dtype)
     where = np.zeros(best.shape, np.int64)
     unset = np.ones(best.shape, bool)
@@ -70,7 +70,7 @@ def max_unpool(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Each number at its index among zeros, in the image that was pooled; a larger one is asked for by its shape."""
+    """Scatters elements to their indices among zeros in the image that was pooled; ``output_shape`` may enlarge it."""
     n = len(kernel_shape)
     strides, pads = strides or (1,) * n, pads or (0,) * (2 * n)
     sizes = [
@@ -101,7 +101,7 @@ def average_pool(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """The mean of each window; stated padding counts if asked for, what ceil mode adds beyond it never does."""
+    """The mean of each window; explicit padding counts with ``count_include_pad``, padding added by ceil mode never does."""
     geometry = window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     sizes = x.shape[2:]
     if count_include_pad:
@@ -174,7 +174,7 @@ def _bins(start: int, length: int, count: int, limit: int) -> list[slice]:
 
 
 def _half_away(value: float) -> float:
-    """Round as C does: halves away from zero."""
+    """Rounds halves away from zero, as C does."""
     return float(np.copysign(np.floor(np.abs(value) + 0.5), value))
 
 

@@ -9,12 +9,12 @@ from . import fallback
 from .registry import differs, fails, numerics
 
 NEWEST = 25
-"""The last opset at which the op changed; its attributes include those of all before."""
+"""The last opset that changed the op; its attributes include all earlier ones."""
 
 
 @numerics("DynamicQuantizeLinear", why=fails("for a tensor without elements"))
 def quantize_by_range(x: np.ndarray) -> tuple[np.ndarray, ...]:
-    """x as bytes, their scale and their zero point, by the range of x and 0; of nothing, 1 and 0 as in onnxruntime."""
+    """x as uint8 with scale and zero point, from the range of x and 0; for an empty x they are 1 and 0, as in onnxruntime."""
     if x.size:
         return fallback.run("DynamicQuantizeLinear", [x], {}, "", NEWEST, 3)
     return np.empty(x.shape, np.uint8), np.array(1, np.float32), np.array(0, np.uint8)
@@ -55,7 +55,7 @@ def quantize_linear(
 
 
 def _limits(dtype: np.dtype) -> tuple[int, int] | None:
-    """The smallest and the largest integer of the type; None for a type of floats."""
+    """The range of an integer type; None for floating types."""
     try:
         info = ml_dtypes.iinfo(dtype)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Ops with randomness: the same seed gives the same numbers, no seed gives new ones."""
+"""Random ops: results with a seed are reproducible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .registry import EVERYWHERE, absent, differs, fails, numerics, slow
 def random_normal(
     *, shape: Sequence[int], dtype: int, mean: float, scale: float, seed: float | None = None
 ) -> np.ndarray:
-    """Normal numbers of a given shape."""
+    """Normally distributed elements of a given shape."""
     return _generator(seed).normal(mean, scale, shape).astype(_dtype(dtype))
 
 
@@ -21,7 +21,7 @@ def random_normal(
 def random_uniform(
     *, shape: Sequence[int], dtype: int, low: float, high: float, seed: float | None = None
 ) -> np.ndarray:
-    """Uniform numbers of a given shape."""
+    """Uniformly distributed elements of a given shape."""
     return _generator(seed).uniform(low, high, shape).astype(_dtype(dtype))
 
 
@@ -29,7 +29,7 @@ def random_uniform(
 def random_normal_like(
     x: np.ndarray, *, mean: float, scale: float, dtype: int | None = None, seed: float | None = None
 ) -> np.ndarray:
-    """Normal numbers in the shape of the input."""
+    """Normally distributed elements in the shape of the input."""
     return _generator(seed).normal(mean, scale, x.shape).astype(_dtype(dtype) if dtype else x.dtype)
 
 
@@ -37,27 +37,27 @@ def random_normal_like(
 def random_uniform_like(
     x: np.ndarray, *, low: float, high: float, dtype: int | None = None, seed: float | None = None
 ) -> np.ndarray:
-    """Uniform numbers in the shape of the input."""
+    """Uniformly distributed elements in the shape of the input."""
     return _generator(seed).uniform(low, high, x.shape).astype(_dtype(dtype) if dtype else x.dtype)
 
 
 @numerics("Bernoulli", why=differs("because it does not give the same numbers for the same seed"))
 def bernoulli(x: np.ndarray, *, dtype: int | None = None, seed: float | None = None) -> np.ndarray:
-    """One with the probability that the input states."""
+    """1 with the probability in the input, else 0."""
     return (_generator(seed).random(x.shape) < x).astype(_dtype(dtype) if dtype else x.dtype)
 
 
 @numerics("Multinomial", why=absent())
 def multinomial(x: np.ndarray, *, dtype: int, sample_size: int, seed: float | None = None) -> np.ndarray:
-    """Draws from each row of unnormalized log-probabilities."""
-    # Adding Gumbel noise and taking the largest draws from the softmax.
+    """Samples from each row of unnormalized log-probabilities."""
+    # The argmax after adding Gumbel noise is a sample of the softmax.
     noise = _generator(seed).gumbel(size=(x.shape[0], sample_size, x.shape[1]))
     return np.argmax(x[:, None, :] + noise, axis=-1).astype(_dtype(dtype))
 
 
 @numerics("Dropout", until=6, why=fails("because it has no op with `is_test`"))
 def dropout_is_test(x: np.ndarray, *, ratio: float, is_test: int) -> tuple[np.ndarray, np.ndarray]:
-    """Below opset 7 training is the default."""
+    """Dropout below opset 7, where training is the default."""
     y, mask = _dropped(x, ratio, 0 if is_test else ratio, None)
     return y, mask.astype(x.dtype)
 
@@ -76,7 +76,7 @@ def dropout(
     *,
     seed: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Identity unless training is on; the mask says what was kept."""
+    """Identity unless training is on; the mask marks the elements that were kept."""
     rate = 0.5 if ratio is None else float(ratio.item())
     training = training_mode is not None and bool(training_mode.item())
     return _dropped(x, rate, rate if training else 0, seed)
@@ -92,7 +92,7 @@ def _dropped(x: np.ndarray, ratio: float, rate: float, seed: float | None) -> tu
 
 
 def _generator(seed: float | None) -> np.random.Generator:
-    """ONNX seeds are floats: their bits seed the generator."""
+    """A generator seeded by the bits of ONNX's float seed."""
     if seed is None:
         return np.random.default_rng()
     return np.random.default_rng(int(np.float32(seed).view(np.uint32)))

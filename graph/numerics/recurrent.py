@@ -25,7 +25,7 @@ ACTIVATION_PARAMETERS: Mapping[str, Parameters] = {
     "hardsigmoid": {"alpha": 0.2, "beta": 0.5},
     "elu": {"alpha": 1.0},
 }
-"""The activations by name in small letters, each with the parameters that it takes and their defaults."""
+"""The activations by lower-case name, each with its parameters and their defaults."""
 
 _ACTIVATIONS: Mapping[str, Callable[..., np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
@@ -45,7 +45,7 @@ _ACTIVATIONS: Mapping[str, Callable[..., np.ndarray]] = {
 def with_parameters(
     names: Sequence[str], alpha: Sequence[float] | None, beta: Sequence[float] | None
 ) -> list[tuple[str, Parameters]]:
-    """The names in small letters with their parameters; alphas and betas go, in order, to those that take one."""
+    """The lower-case names with their parameters; alphas and betas go, in order, to those that take one."""
     given = {"alpha": list(alpha or ()), "beta": list(beta or ())}
     named = []
     for name in map(str.lower, names):
@@ -70,7 +70,7 @@ def _run(
     lengths: np.ndarray | None,
     layout: int,
 ) -> tuple[np.ndarray, ...]:
-    """Y and the last states; each direction has its own step, time comes first unless ``layout`` says batch."""
+    """Y and the last states; there is one step per direction, and time is the first axis unless ``layout`` is 1."""
     if layout:
         x = x.swapaxes(0, 1)
         initial = [None if s is None else s.swapaxes(0, 1) for s in initial]
@@ -85,7 +85,7 @@ def _run(
         state = tuple(np.zeros((batch, hidden), x.dtype) if s is None else s[i] for s in initial)
         y = np.zeros((time, batch, hidden), x.dtype)
         for t in range(time):
-            # A reversed sequence starts at its own last element; what lies behind a sequence's end stays zero.
+            # A reversed sequence starts at its own last element; elements behind a sequence's end stay zero.
             positions = limits - 1 - t if backwards else np.full(batch, t)
             live = (t < limits)[:, None]
             new = step(x[positions, np.arange(batch)], state)
@@ -106,7 +106,7 @@ def _clipped(x: np.ndarray, clip: float | None) -> np.ndarray:
 
 
 def _biases(b: np.ndarray | None, w: np.ndarray, direction: int) -> tuple[np.ndarray, np.ndarray]:
-    """The input's and the state's bias."""
+    """The biases of input and state."""
     if b is None:
         return (np.zeros(w.shape[1], w.dtype),) * 2
     return b[direction, : w.shape[1]], b[direction, w.shape[1] :]
@@ -208,7 +208,7 @@ def lstm(
     layout: int = 0,
     output_sequence: int = 0,
 ) -> tuple[np.ndarray, ...]:
-    """Input, output and forget gates over a cell; ``input_forget`` makes forgetting one minus input."""
+    """Input, output and forget gates over a cell; with ``input_forget`` the forget gate is one minus the input gate."""
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * len(w)
     functions = _activations(names, activation_alpha, activation_beta)
     n = r.shape[-1]

@@ -1,4 +1,4 @@
-"""Reduce*, ArgMax, ArgMin, TopK, CumSum, CumProd: what runs along axes."""
+"""Ops along axes: Reduce*, ArgMax, ArgMin, TopK, CumSum, CumProd."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ for _op, (_function, _by_input) in _REDUCTIONS.items():
 def arg_extreme(
     x: np.ndarray, *, op: str, axis: int, keepdims: int, select_last_index: int = 0
 ) -> np.ndarray:
-    """The index of the largest or smallest element; among equal ones the first, or the last with
+    """The index of the largest or smallest element; of ties the first, or the last with
     ``select_last_index``.
     """
     find = np.argmax if op == "ArgMax" else np.argmin
@@ -120,11 +120,11 @@ def arg_extreme(
 def top_k(
     x: np.ndarray, k: np.ndarray, *, axis: int, largest: int = 1, sorted: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k largest or smallest along an axis, in order, equals by position; and where they are."""
+    """The k largest or smallest elements along an axis, sorted, ties by position; and their indices."""
     if not 0 <= k.item() <= x.shape[axis]:
         raise ValueError(f"there are no {k.item()} numbers to choose among {x.shape[axis]}")
     if largest:
-        # A stable sort from the back, turned round, keeps equals in order.
+        # A stable sort of the reversed array, reversed again, keeps ties in order.
         order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
     else:
         order = np.argsort(x, axis=axis, kind="stable")
@@ -154,6 +154,6 @@ def _running(combine: np.ufunc, x: np.ndarray, axis: int, exclusive: int, revers
 
 
 def _shifted(y: np.ndarray, axis: int, first: Any) -> np.ndarray:
-    """One step further along the axis, this number first."""
+    """Shifted by one along the axis, with `first` in front."""
     y = np.moveaxis(y, axis, 0)
     return np.moveaxis(np.concatenate([np.full_like(y[:1], first), y[:-1]]), 0, axis)

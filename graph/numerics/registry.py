@@ -1,7 +1,7 @@
-"""The table of our own meanings of ops: which function serves which op in which range of opsets, and why.
+"""The table of our own implementations of ops: the function for each op and range of opsets, and the reason for it.
 
-Each meaning says why it stands beside ONNX's reference evaluator, which serves every other op. A test shows for each that
-ONNX's evaluator really does what the reason says; a meaning for which it does not goes.
+ONNX's reference evaluator runs every op without one. A test checks for each of ours that ONNX's evaluator really behaves as
+described; one for which it does not is removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class NoNumerics(NotImplementedError):
-    """There is no numpy meaning of this op at this opset."""
+    """The op has no numpy implementation at this opset."""
 
     def __init__(self, op: str, domain: str, version: int) -> None:
         self.op, self.domain, self.version = op, domain, version
@@ -27,16 +27,16 @@ class NoNumerics(NotImplementedError):
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why we carry a meaning of our own beside ONNX's reference evaluator."""
+    """The reason for an implementation of our own beside ONNX's reference evaluator."""
 
     kind: Literal["absent", "fails", "differs", "slow"]
-    """What ONNX's evaluator does: it lacks the op, raises an error, gives another result, or takes many more steps in Python."""
+    """The flaw of ONNX's evaluator: no such op, an error, another result, or many more steps in Python."""
     case: str
-    """The case in which it does so, in words; empty for every case."""
+    """The case in which this happens, in words; empty if always."""
 
 
 def absent(case: str = "") -> Why:
-    """ONNX has no reference evaluator of the op."""
+    """ONNX has no reference evaluator for the op."""
     return Why("absent", case)
 
 
@@ -46,7 +46,7 @@ def fails(case: str) -> Why:
 
 
 def differs(case: str) -> Why:
-    """ONNX's reference evaluator gives other numbers, another shape or another element type in this case."""
+    """ONNX's reference evaluator returns other values, another shape or another element type in this case."""
     return Why("differs", case)
 
 
@@ -66,15 +66,15 @@ class Meaning:
 
     function: Callable[..., Any]
     since: int
-    """The first opset it is right for."""
+    """The first opset that it implements."""
     until: int
     """The last one."""
     widen: bool
     """Compute float16 and bfloat16 in float32 and round at the end."""
     wants: tuple[str, ...]
-    """What it needs beside inputs and attributes: "n_outputs", "op", "version" (the opset)."""
+    """Further arguments besides inputs and attributes: "n_outputs", "op", "version" (the opset)."""
     why: Why
-    """Why ONNX's reference evaluator does not serve instead."""
+    """The reason why ONNX's reference evaluator is not used."""
 
 
 _FOREVER = 1 << 30
@@ -90,9 +90,9 @@ def numerics(
     widen: bool = False,
     wants: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
-    """Make the decorated function the meaning of ``ops`` from opset ``since`` to opset ``until``.
+    """Registers the decorated function as the implementation of ``ops`` from opset ``since`` to opset ``until``.
 
-    ``why`` says what is wrong with ONNX's reference evaluator there.
+    ``why`` is the flaw of ONNX's reference evaluator there.
     """
 
     def register(function: Function) -> Function:
@@ -109,7 +109,7 @@ def numerics(
 
 
 def meanings() -> Iterator[tuple[str, str, Meaning]]:
-    """All meanings, each with the domain and the name of its op."""
+    """All implementations, each with the domain and name of its op."""
     for (domain, op), rows in _TABLE.items():
         for row in rows:
             yield domain, op, row
@@ -117,5 +117,5 @@ def meanings() -> Iterator[tuple[str, str, Meaning]]:
 
 @cache
 def find(op: str, domain: str, version: int) -> Meaning | None:
-    """Our own meaning of an op at an opset, if we carry one."""
+    """Our own implementation of an op at an opset, or None."""
     return next((row for row in _TABLE.get((domain, op), ()) if row.since <= version <= row.until), None)

@@ -14,25 +14,25 @@ import numpy as np
 from .registry import differs, fails, numerics
 
 TIE = np.float32(1e-6)
-"""Positions that are nearer to the middle of two pixels than this are equally near to both."""
+"""Positions within this distance of the middle of two pixels count as equally near to both."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """How one axis is resized."""
+    """Parameters of resizing one axis."""
 
     axis: int
     size: int
-    """Its new length."""
+    """New length."""
     scale: np.float32
     length: float
-    """Its new length before rounding, which aligned corners measure with."""
+    """New length before rounding, which align_corners uses."""
     roi: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """The attributes that say where an output looks and how it weighs what it sees."""
+    """Attributes that determine the input pixels of an output and their weights."""
 
     mode: str = "nearest"
     coordinates: str = "asymmetric"
@@ -43,12 +43,12 @@ class _Method:
 
 
 RESIZES_SAY_HOW = 11
-"""Since this version of ONNX a resize says how it finds positions."""
+"""The first ONNX version in which resize ops have attributes for the coordinate transformation."""
 
 
 def older_positions(mode: str, factors: np.ndarray | None) -> dict[str, str]:
-    """The attributes by which a resize finds positions as all did before there were any: of the pixels around the upper counts
-    in a dimension that shrinks, else the lower. ValueError where no attribute says so, since some grow and others shrink."""
+    """Attributes for the coordinate transformation of versions without these attributes: of the two pixels around, the upper one
+    is taken in a dimension that shrinks, else the lower. ValueError if some dimensions grow and others shrink."""
     corner = {"coordinate_transformation_mode": "asymmetric"}
     if mode != "nearest":
         return corner
@@ -74,7 +74,7 @@ def upsample_attribute(x: np.ndarray, *, scales: Sequence[float], mode: str) -> 
 @numerics("Upsample", since=9, widen=True, why=fails("for scales that are no integers"))
 @numerics("Resize", until=10, widen=True, why=fails("because it has only the op of opset 11"))
 def upsample(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest") -> np.ndarray:
-    """Output pixel i looks at i / scale; of the pixels around it, the lower one counts, the upper when shrinking."""
+    """Output pixel i is at i / scale; of the two pixels around it the lower one is taken, the upper when shrinking."""
     method = _Method("nearest" if mode == "nearest" else "linear")
     return _resized(x, _scaled(x, range(x.ndim), scales, None), method)
 
@@ -125,7 +125,7 @@ def resize(
 
 
 def scaled_size(size: int, scale: float) -> int:
-    """A size times a factor, rounded down: both in single precision, as engines multiply them."""
+    """A size times a factor, rounded down, in single precision as engines compute it."""
     return int(np.floor(np.float32(size) * np.float32(scale)))
 
 
@@ -223,8 +223,8 @@ def _coordinates(step: _Axis, length: int, mode: str) -> np.ndarray:
 
 
 def _nearest(positions: np.ndarray, mode: str) -> np.ndarray:
-    """The pixel of each position. What lies a rounding away from the middle of two pixels lies in the middle, as for onnxruntime:
-    2 / (4 / 7) is 3.5, and a little less in single precision."""
+    """The pixel of each position. Positions within rounding error of the middle of two pixels count as the middle, as in
+    onnxruntime: 2 / (4 / 7) is 3.5, and a little less in single precision."""
     middle = np.floor(positions) + np.float32(0.5)
     settled = np.where(np.abs(positions - middle) < TIE, middle, positions)
     rounded = {
@@ -237,7 +237,7 @@ def _nearest(positions: np.ndarray, mode: str) -> np.ndarray:
 
 
 def _taps(positions: np.ndarray, step: _Axis, length: int, method: _Method) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs that each output sees and their weights, both (outputs, taps)."""
+    """The input pixels of each output and their weights, both (outputs, taps)."""
     shrink = min(float(step.scale), 1.0) if method.antialias else 1.0
     radius = 2 if method.mode == "cubic" else 1
     first = int(np.floor(-radius / shrink)) + 1

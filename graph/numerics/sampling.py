@@ -1,4 +1,4 @@
-"""Values between the pixels: GridSample, DeformConv, RoiAlign."""
+"""Ops that interpolate between pixels: GridSample, DeformConv, RoiAlign."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .windows import Window, window
 def grid_sample(
     x: np.ndarray, grid: np.ndarray, *, align_corners: int, mode: str, padding_mode: str
 ) -> np.ndarray:
-    """Sample at the positions of the grid, -1 to 1 from border to border, last axis first."""
+    """Samples at the positions of the grid, which range from -1 to 1 between the borders, last axis first."""
     sizes = np.array(x.shape[2:])
     low, high = (0 * sizes, sizes - 1) if align_corners else (0 * sizes - 0.5, sizes - 0.5)
     positions = ((grid[..., ::-1] + 1) / 2 * (high - low) + low).astype(grid.dtype)
@@ -43,7 +43,7 @@ def _sample(
     low: np.ndarray | int = 0,
     high: np.ndarray | int = 0,
 ) -> np.ndarray:
-    """The image (C, *sizes) at positions (P, axes): (C, P), each a weighted sum of the pixels around."""
+    """The image (C, *sizes) sampled at positions (P, axes): (C, P), each a weighted sum of neighbouring pixels."""
     sizes = np.array(image.shape[1:])
     taps = {"nearest": range(1), "linear": range(2), "bilinear": range(2)}.get(mode, range(-1, 3))
     base = np.floor(positions)
@@ -64,7 +64,7 @@ def _sample(
 
 
 def _reflected(positions: np.ndarray, low: Any, high: Any) -> np.ndarray:
-    """Places mirrored at the borders until they are inside."""
+    """Positions reflected at the borders until they are inside."""
     span = np.maximum(high - low, np.finfo(np.float32).tiny)
     offset = np.abs(positions - low) % (2 * span)
     return low + np.where(offset > span, 2 * span - offset, offset)
@@ -85,7 +85,7 @@ def deform_conv(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Convolution whose taps are moved by learned offsets and weighed by a mask."""
+    """Convolution with taps at learned offsets and weighted by a mask."""
     geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, "NOTSET")
     n, taps = len(geometry.kernel), int(np.prod(geometry.kernel))
     moved = offset.reshape(len(x), offset_group, taps, n, *geometry.outputs) + _regular_positions(geometry)
@@ -103,7 +103,7 @@ def deform_conv(
 
 
 def _regular_positions(g: Window) -> np.ndarray:
-    """The position that each tap of each window reads without offsets: (taps, axes, *outputs)."""
+    """The input position of each tap of each window without offsets: (taps, axes, *outputs)."""
     n = len(g.kernel)
     column = (n, *(1,) * n)
     taps = np.indices(g.kernel).reshape(n, -1).T * np.array(g.dilations)
@@ -150,7 +150,7 @@ def roi_align(
 
 
 def _points(start: float, end: float, count: int, ratio: int, half: bool) -> np.ndarray:
-    """The sampled positions of each of ``count`` bins on one axis: (count, points). A region of no extent has none."""
+    """The sampled positions of each of ``count`` bins on one axis: (count, points). An empty region has none."""
     extent = end - start if half else max(end - start, 1.0)
     points = ratio or max(int(np.ceil(extent / count)), 0)
     return (start + (np.arange(count * points) + 0.5) * extent / (count * points)).reshape(count, points)
@@ -159,7 +159,7 @@ def _points(start: float, end: float, count: int, ratio: int, half: bool) -> np.
 def _averaged(image: np.ndarray, bins: np.ndarray) -> np.ndarray:
     """The means of a (C, length, N) image at the positions of each bin: (C, bins, N); 0 for a bin without positions.
 
-    A position reads the two pixels around it, also one that weighs nothing, and no others. One outside reads zeros."""
+    A position reads its two neighbouring pixels only, even with weight 0. One outside reads zeros."""
     length = image.shape[1]
     means = [np.zeros((image.shape[0], 0, image.shape[2]), image.dtype)]
     for positions in bins:

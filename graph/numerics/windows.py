@@ -1,4 +1,4 @@
-"""Sliding windows over the spatial axes: the geometry that convolution and pooling share."""
+"""Sliding windows over the spatial axes: the geometry of convolution and pooling."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 SAME = frozenset(("SAME_UPPER", "SAME_LOWER"))
-"""The kinds of automatic padding that keep the sizes."""
+"""The values of auto_pad that keep the sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A kernel with its strides, dilations and padding, one number for each spatial axis."""
+    """A kernel with its strides, dilations and padding, one value per spatial axis."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -22,12 +22,12 @@ class Window:
     before: tuple[int, ...]
     """Padding at the low end of each axis."""
     after: tuple[int, ...]
-    """Padding at the high end, as the node states it."""
+    """Padding at the high end, as in the node."""
     outputs: tuple[int, ...]
-    """Windows along each axis."""
+    """Number of windows along each axis."""
 
     def pad(self, x: np.ndarray, value: float) -> np.ndarray:
-        """``x`` with its borders; in ceil mode the last window may need more than the stated padding."""
+        """``x`` padded; in ceil mode the last window may need more than the node's padding."""
         widths = []
         for i, size in enumerate(x.shape[2:]):
             reach = max(0, self.outputs[i] - 1) * self.strides[i] + extent(self.kernel[i], self.dilations[i])
@@ -37,7 +37,7 @@ class Window:
         return np.pad(x, [(0, 0), (0, 0), *widths], constant_values=np.asarray(value, x.dtype))
 
     def taps(self, padded: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-        """For each position in the kernel, the pixels of all windows there: a strided view of shape (N, C, *outputs)."""
+        """Per kernel position the pixels of all windows there: a strided view of shape (N, C, *outputs)."""
         for tap in np.ndindex(*self.kernel):
             slices = [
                 slice(t * d, t * d + extent(o, s), s)
@@ -56,7 +56,7 @@ class Window:
 
 
 def extent(kernel: int, dilation: int) -> int:
-    """How many positions a dilated kernel covers."""
+    """Number of positions that a dilated kernel spans."""
     return (kernel - 1) * dilation + 1 if kernel else 0
 
 
@@ -69,7 +69,7 @@ def window(
     auto_pad: str,
     ceil_mode: int = 0,
 ) -> Window:
-    """The window of a node over spatial ``sizes``, with ONNX's defaults and its automatic padding resolved."""
+    """The window of a node over spatial ``sizes``, with ONNX's defaults and automatic padding resolved."""
     n = len(kernel)
     strides = tuple(strides or (1,) * n)
     dilations = tuple(dilations or (1,) * n)
@@ -80,12 +80,12 @@ def window(
         outputs = [-(-size // s) for size, s in zip(sizes, strides)]
     elif ceil_mode and auto_pad == "NOTSET":
         outputs = [-(-r // s) + 1 for r, s in zip(room, strides)]
-        # A window that would start in the padding behind the data does not exist.
+        # Windows that would start in the padding behind the data are dropped.
         outputs = [
             o - 1 if (o - 1) * s >= size + b else o for o, s, size, b in zip(outputs, strides, sizes, before)
         ]
     else:
-        # A kernel that is larger than the data has one window, if a whole stride would not fit into what it lacks.
+        # A kernel larger than the data has one window if it exceeds the data by less than a stride.
         outputs = [int(r / s) + 1 for r, s in zip(room, strides)]
     return Window(tuple(kernel), strides, dilations, before, after, tuple(max(o, 0) for o in outputs))
 
@@ -110,7 +110,7 @@ def _padding(
 
 
 def split_padding(totals: Sequence[int], auto_pad: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Halve each total; the odd one goes to the end for SAME_UPPER, to the beginning for SAME_LOWER."""
+    """Halves each total; an odd element goes to the end for SAME_UPPER, to the beginning for SAME_LOWER."""
     small, large = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
     return (large, small) if auto_pad == "SAME_LOWER" else (small, large)
 
@@ -118,7 +118,7 @@ def split_padding(totals: Sequence[int], auto_pad: str) -> tuple[tuple[int, ...]
 def overlaid(
     parts: np.ndarray, strides: Sequence[int], dilations: Sequence[int], sizes: Sequence[int]
 ) -> np.ndarray:
-    """Lay windows (N, C, *kernel, *positions) over each other and add: the transpose of taking windows."""
+    """Adds windows (N, C, *kernel, *positions) at their offsets: the transpose of taking windows."""
     n = len(sizes)
     kernel, positions = parts.shape[2 : 2 + n], parts.shape[2 + n :]
     y = np.zeros((*parts.shape[:2], *sizes), parts.dtype)

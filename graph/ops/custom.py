@@ -1,14 +1,15 @@
-"""Ops that users declare: what they read and make, their shapes, and what they mean in numpy."""
+"""Ops that users declare: signature, shape rule and numpy implementation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from partita.graph.errors import GraphError
 from partita.graph.ops.schemas import AttrSpec, OpSpec, ParamSpec
+from partita.graph.ops.traits import declare
 from partita.graph.types import Type
 
 ShapeRule = Callable[..., Any]
@@ -25,12 +26,12 @@ class CustomOp:
     spec: OpSpec
     """Its signature."""
     shape: ShapeRule | None
-    """How its output types follow from its input types; None: unknown."""
+    """Rule for the output types; None if unknown."""
     numpy: Meaning | None
-    """What it computes; None: only a device can tell."""
+    """Implementation in numpy; None if only devices have one."""
 
     def infer(self, inputs: Sequence[Type | None], attributes: Mapping[str, Any], n_outputs: int) -> tuple[Type | None, ...]:
-        """The output types by the user's rule (all unknown without one)."""
+        """The output types by the user's rule (all None without one)."""
         if self.shape is None or any(t is None for t in inputs[: self.spec.min_inputs]):
             return (None,) * n_outputs
         inferred = self.shape(tuple(inputs), attributes)
@@ -62,18 +63,25 @@ def register_op(
     shape: ShapeRule | None = None,
     numpy: Meaning | None = None,
     random: bool = False,
+    traits: Iterable[str] = (),
 ) -> CustomOp:
     """Declare an op: how many inputs and outputs it has (a number, or the least and the most), its attributes with their
     defaults (a type such as `int` makes one required), its shape rule and its meaning in numpy. A `random` op is never
     folded or merged.
 
+    `traits` are names of the traits that ONNX's ops have (`graph/ops/traits.py`). Of a user's op the product reads `commutative`
+    (patterns match its operands in any order), `unary`, `broadcast`, `moving` and those of reductions (FLOPs), `endless` (never
+    computed while compiling) and `random`.
+
     >>> _ = register_op("Swish", "my", attributes={"beta": 1.0}, shape=lambda types, attrs: types[0],
-    ...                 numpy=lambda x, beta: x / (1 + np.exp(-beta * x)))
+    ...                 numpy=lambda x, beta: x / (1 + np.exp(-beta * x)), traits=["unary"])
     """
     if domain in ("", "ai.onnx"):
         raise GraphError(f"{op!r} cannot be declared in ONNX's own domain", remedy='Choose a domain of your own: domain="my"')
     low_in, high_in = (inputs, inputs) if isinstance(inputs, int) else inputs
     low_out, high_out = (outputs, outputs) if isinstance(outputs, int) else outputs
+    traits = frozenset((traits,) if isinstance(traits, str) else traits)
+    declare(op, domain, traits)
     spec = OpSpec(
         op=op,
         domain=domain,
@@ -85,7 +93,7 @@ def register_op(
         max_inputs=high_in,
         min_outputs=low_out,
         max_outputs=high_out,
-        random=random,
+        random=random or "random" in traits,
         deprecated=False,
         has_function=False,
     )
@@ -94,18 +102,19 @@ def register_op(
 
 
 def unregister_op(op: str, domain: str) -> None:
-    """Forget a declared op."""
+    """Removes a declared op."""
     if _registered.pop((domain, op), None) is None:
         raise GraphError(f"no op {op!r} is declared in domain {domain!r}")
+    declare(op, domain, frozenset())
 
 
 def custom_names(domain: str) -> frozenset[str]:
-    """The names of the user's ops of a domain."""
+    """The names of the user's ops in a domain."""
     return frozenset(op for op, theirs in _registered if theirs == domain)
 
 
 def custom_op(op: str | None, domain: str) -> CustomOp | None:
-    """The user's op of that name, if there is one."""
+    """The user's op of that name, or None."""
     return _registered.get((domain, op)) if op and domain else None
 
 

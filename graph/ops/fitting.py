@@ -1,6 +1,6 @@
-"""Sizes of an op's inputs that have to go together, and that ONNX's inference does not compare.
+"""Constraints between input sizes of an op that ONNX's inference does not check.
 
-A kernel that takes the sizes of one input for those of another reads, or writes, outside of what it was given."""
+A kernel that takes the sizes of one input for those of another reads or writes out of bounds."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 Shape = Sequence[Any] | None
-"""The sizes of an input: numbers, symbols, or whatever else says a size; None where nothing is known."""
+"""The shape of an input: integers, symbols or other expressions of a size; None if unknown."""
 
 
 @attrs.frozen(slots=True)
 class Fit:
-    """What has to hold of two sizes."""
+    """A constraint on two sizes."""
 
     size: Any
     relation: Literal["equal", "at most", "one or equal"]
     other: Any
     said: str
-    """What the first size and the other are, for an error."""
+    """Description of both sizes, for an error."""
 
     def is_broken(self) -> bool:
-        """Are both known, and does it not hold?"""
+        """True if both sizes are static and violate the constraint."""
         if not (isinstance(self.size, int) and isinstance(self.other, int)) or self.size == self.other:
             return False
         return self.size > self.other if self.relation == "at most" else self.relation == "equal" or self.size != 1
 
 
 def fits(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
-    """What has to hold of the sizes of the node's inputs."""
+    """The constraints on the sizes of the node's inputs."""
     if has_fits(node):
         yield from _RULES[str(node.op)](node, [*shapes, *[None] * 8])
 
 
 def require_fits(node: Node) -> None:
-    """TypeMismatch if the known sizes of the node's inputs do not go together, or integers and zero points are of two types."""
+    """Raises TypeMismatch if static sizes of the inputs contradict each other, or integers and zero points differ in type."""
     cause = misfit(node, map(shape_of, node.inputs)) if has_fits(node) else None
     if cause is not None:
         raise TypeMismatch(cause, where=f"node {node.name!r} ({node.op})", remedy="Correct the sizes of its inputs")
@@ -54,18 +54,18 @@ def require_fits(node: Node) -> None:
 
 
 def misfit(node: Node, shapes: Iterable[Shape]) -> str | None:
-    """What does not go together in inputs of these sizes; None where nothing is known to."""
+    """Description of a violated constraint for inputs of these shapes, or None."""
     broken = next((fit for fit in fits(node, list(shapes)) if fit.is_broken()), None)
     return None if broken is None else f"{broken.said} do not go together: {broken.size} and {broken.other}"
 
 
 def has_fits(node: Node) -> bool:
-    """Does the op compare sizes of its inputs?"""
+    """True if the op has constraints on its input sizes."""
     return not node.domain and node.op in _RULES
 
 
 def shape_of(entry: NodeEntry | None) -> Shape:
-    """The sizes that the value's type states."""
+    """The shape in the value's type."""
     kind = None if entry is None else entry.type
     return kind.shape if isinstance(kind, TensorType) else None
 
@@ -102,7 +102,7 @@ def _concat(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
 
 
 def _channels(weights: int, is_turned: bool = False) -> Rule:
-    """The channels of the data and those that the weights take."""
+    """The channels of the data and of the weights."""
 
     def rule(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
         data, filters = shapes[0], shapes[weights]
@@ -112,16 +112,13 @@ def _channels(weights: int, is_turned: bool = False) -> Rule:
             if group == 1 or isinstance(taken, int):
                 yield Fit(data[1], "equal", taken if group == 1 else taken * group, "the channels of the data and of the weights")
         bias = shapes[8 if weights == 3 else 2]
-        if bias and filters and node.op in _BIASED:
+        if bias and filters and node.op in ops("convolution") | {"QLinearConv"}:
             channels, groups = filters[1 if is_turned else 0], int(node.attrs.get("group", 1)) if is_turned else 1
             yield from [] if groups > 1 and not isinstance(channels, int) else _each(
                 bias, "equal", [channels * groups if groups > 1 else channels], "the sizes of the bias and of what it is added to"
             )
 
     return rule
-
-
-_BIASED = ops("convolution") | {"QLinearConv"}
 
 
 def _aligned(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
@@ -153,7 +150,7 @@ def _grid(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
 
 
 def _slope(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
-    """The slope is broadcast to the data, and not the other way round; below opset 7 it may be one number for each channel."""
+    """The slope is broadcast to the data, not vice versa; below opset 7 it may be one element per channel."""
     data, slope = shapes[:2]
     channels = data[1] if data and len(data) > 1 else 0
     by_channel = slope is not None and len(slope) == 1 and (slope[0] == channels or not isinstance(channels, int))
@@ -162,7 +159,7 @@ def _slope(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
 
 
 def _recurrent(gates: int) -> Rule:
-    """All weights and states are as wide as the op is, and there are states for each sequence."""
+    """All weights and states have the op's hidden size, and there is one state per sequence."""
 
     def rule(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
         data, recurrence = shapes[0], shapes[2]
@@ -196,7 +193,7 @@ def _attention(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
 
 
 def _scales(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
-    """A scale for each block of numbers, or for each number along one dimension; a zero point for each scale."""
+    """One scale per block, or per element along one dimension; one zero point per scale."""
     data, scale, zeros = shapes[:3]
     if data and scale:
         axis, block = int(node.attrs.get("axis", 1)), int(node.attrs.get("block_size", 0))

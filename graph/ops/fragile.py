@@ -1,5 +1,5 @@
-"""Ops at which the onnx package crashes the process: its inference takes for granted that their inputs have types, or that their
-attributes make sense. Found by random nodes of every op and version (`tests/onnx/inference_crashes.py`)."""
+"""Ops that crash the process in the onnx package: its inference assumes that their inputs have types, or that their
+attributes are valid. Found by random nodes of every op and version (`tests/onnx/inference_crashes.py`)."""
 
 from __future__ import annotations
 
@@ -20,27 +20,25 @@ _FRAGILE = frozenset(
 )
 
 MOST = 1 << 15
-"""No tensor has so many dimensions, and no op so many outputs: an axis beyond is no axis."""
+"""More than the dimensions of any tensor and the outputs of any op: a larger axis is invalid."""
 
 _AXES = ("axis", "batch_dims")
 
 
 def is_fragile(node: Node) -> bool:
-    """Must the node be kept from ONNX's inference, checker and version converter unless its inputs' types are known?"""
+    """True if ONNX's inference, checker and version converter must not get the node unless its input types are known."""
     return (node.domain, node.op) in _FRAGILE
 
 
 def require_sound(node: Node) -> None:
-    """Raise an error if an attribute of the node is one at which ONNX's inference would end the process."""
+    """Raises an error if an attribute of the node would crash ONNX's inference."""
     reason = unsound(node)
     if reason is not None:
         raise TypeMismatch(reason, where=f"node {node.name!r} ({node.op})")
 
 
 def unsound(node: Node) -> str | None:
-    """What is wrong with an attribute that ONNX's own code does not check; None if nothing is wrong or the node has
-    none.
-    """
+    """Description of an invalid attribute that ONNX's own code does not check, or None."""
     if not node.attrs or node.domain:
         return None
     reason = next((f"{name} is {value}" for name in _AXES if _is_no_axis(value := node.attrs.get(name, 0))), None)

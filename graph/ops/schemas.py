@@ -13,52 +13,52 @@ from partita.graph.node import Node
 from partita.graph.ops.traits import ops
 
 ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
-"""The domains whose ops are all known; an unknown op in any other one may belong to an engine."""
+"""The domains whose ops are all known; an unknown op in any other domain may belong to an engine."""
 
 OTHER_VERSION = "Convert the model with the pass ConvertOpset, or declare the version it was made for"
-"""What to do where a version of a domain has no such op."""
+"""Remedy for an op that a domain lacks at some version."""
 
 
 @attrs.frozen(slots=True)
 class AttrSpec:
-    """One attribute as the schema declares it."""
+    """An attribute as declared in the schema."""
 
     name: str
     """The attribute's name."""
     kind: str
     """FLOAT, INT, STRING, TENSOR, GRAPH, SPARSE_TENSOR, TYPE_PROTO, or one of these with S at the end."""
     required: bool
-    """Must it be given?"""
+    """True if it has no default."""
     default: Any
-    """The value if it is not given; None if there is no default."""
+    """The default value, or None."""
 
 
 @attrs.frozen(slots=True)
 class ParamSpec:
-    """One input or output as the schema declares it."""
+    """An input or output as declared in the schema."""
 
     name: str
     """The formal name."""
     option: str
     """"single", "optional" or "variadic"."""
     types: frozenset[str]
-    """The types allowed, written as our types print: "float32", "sequence(int64)"."""
+    """The allowed types, in our spelling: "float32", "sequence(int64)"."""
     symbol: str
     """The type's letter in the schema: parameters with the same letter have the same type."""
     homogeneous: bool
-    """Must all values of a variadic parameter have one type?"""
+    """True if all values of a variadic parameter must have one type."""
 
 
 @attrs.frozen(slots=True)
 class OpSpec:
-    """What is known of an op at one version of its domain."""
+    """The signature of an op at one version of its domain."""
 
     op: str
     """The op type."""
     domain: str
     """Its domain; empty for ONNX's own."""
     since: int
-    """The first version of the domain that has it so."""
+    """The first version of the domain with this signature."""
     inputs: tuple[ParamSpec, ...]
     """Its formal inputs."""
     outputs: tuple[ParamSpec, ...]
@@ -66,19 +66,19 @@ class OpSpec:
     attributes: Mapping[str, AttrSpec]
     """Its attributes by name."""
     min_inputs: int
-    """How many inputs it takes at least."""
+    """Minimum number of inputs."""
     max_inputs: int
-    """How many inputs it takes at most."""
+    """Maximum number of inputs."""
     min_outputs: int
-    """How many outputs it makes at least."""
+    """Minimum number of outputs."""
     max_outputs: int
-    """How many outputs it makes at most."""
+    """Maximum number of outputs."""
     random: bool
-    """Does it give different results for the same inputs?"""
+    """True if the results differ between runs on the same inputs."""
     deprecated: bool
-    """Has this version of the domain withdrawn it?"""
+    """True if this version of the domain has withdrawn it."""
     has_function: bool
-    """Does ONNX define it by a body of simpler ops?"""
+    """True if ONNX defines it by a body of simpler ops."""
 
     @property
     def title(self) -> str:
@@ -87,7 +87,7 @@ class OpSpec:
 
 
 def newest_versions() -> dict[str, int]:
-    """The newest version of each domain that the onnx package knows."""
+    """The newest version of each domain in the onnx package."""
     import onnx.defs
 
     return {domain: last for domain, (_, last) in onnx.defs.C.schema_version_map().items()}
@@ -104,7 +104,7 @@ def _onnx_names() -> dict[str, frozenset[str]]:
 
 
 def op_names(domain: str) -> frozenset[str]:
-    """The names of all ops of a domain, of whatever version, that ONNX or the user declares."""
+    """The names of all ops of a domain, in any version, that ONNX or the user declares."""
     from partita.graph.ops.custom import custom_names  # upward: a user's op has a schema like the others
 
     return _onnx_names().get(domain, frozenset()) | custom_names(domain)
@@ -119,7 +119,7 @@ def spec_of(op: str, domain: str, version: int) -> OpSpec | None:
 
 
 def require_spec(op: str, domain: str, version: int, where: str | None = None) -> OpSpec:
-    """The same; an unknown op is an error that names near ones."""
+    """Like `spec_of`, but raises for an unknown op and suggests similar names."""
     spec = spec_of(op, domain, version)
     if spec is not None:
         return spec
@@ -134,9 +134,9 @@ def require_spec(op: str, domain: str, version: int, where: str | None = None) -
 
 
 def is_random(node: Node) -> bool:
-    """Does the node draw random numbers? Such nodes are never folded, merged or removed as duplicates.
+    """True if the node, or one in its bodies, draws random numbers. Such nodes are never folded, merged or removed as
 
-    The bodies inside count too."""
+    duplicates."""
     if node.op in ops("random") and node.domain in _RANDOM_DOMAINS:
         return node.op != "Dropout" or _may_train(node)
     if node.domain not in _RANDOM_DOMAINS:
@@ -152,7 +152,7 @@ _RANDOM_DOMAINS = ("", "ai.onnx.ml")
 
 
 def _may_train(node: Node) -> bool:
-    """A Dropout drops something only where training mode is asked for."""
+    """False if a Dropout is in inference mode for sure."""
     mode = node.inputs[2] if len(node.inputs) > 2 else None
     if mode is None:
         return node.attrs.get("is_test", 1) == 0 and "is_test" in node.attrs
@@ -171,7 +171,7 @@ def _onnx_spec(op: str, domain: str, version: int) -> OpSpec | None:
 
 
 def spec_from_schema(schema: Any) -> OpSpec:
-    """Our record of one of ONNX's schemas."""
+    """The record of an ONNX schema."""
     constraints = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     return OpSpec(
         op=schema.name,
@@ -221,11 +221,11 @@ _ELEMENTS = {
     "float8e8m0": "float8_e8m0fnu",
     "float4e2m1": "float4_e2m1fn",
 }
-"""ONNX's words for element types that differ from numpy's."""
+"""ONNX's names of element types that differ from numpy's."""
 
 
 def _type_text(text: str) -> str:
-    """"tensor(float)" as our types print it: "float32"."""
+    """"tensor(float)" in our spelling: "float32"."""
     head, _, rest = text.partition("(")
     inner = rest[:-1]
     if head == "tensor":

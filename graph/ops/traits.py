@@ -1,136 +1,175 @@
-"""Traits of ONNX's ops, one row per op. A list of ops anywhere in the product is a query of this table."""
+"""Traits of ops, one row per op of ONNX and onnxruntime. A list of ops anywhere in the product is a query of this table."""
 
 from __future__ import annotations
 
 from functools import cache
 
+from partita.graph.errors import GraphError, did_you_mean
+
 TRAITS = {
     "unary": "applies a function to each element of its first operand",
     "broadcast": "combines elements of operands that are broadcast to one shape",
+    "variadic": "combines any number of operands; a single one is its result",
     "primitive": "one operation of a processor for each element: exact, or rounded once",
     "commutative": "its operands may change places",
     "comparison": "compares elements in order",
+    "classifying": "tells which elements are NaN, or infinite",
     "ring": "sums, differences and products, exact on integers modulo a power of two",
     "stepped": "a small change of an operand may change the result by a step",
     "costly": "takes several instructions for each element, so that kernels compute it once",
     "long": "takes many instructions for each element",
+    "circular": "sine, cosine, tangent, their hyperbolic forms and inverses",
     "reduction": "reduces axes to one element",
     "arg_reduction": "position of the extreme element along an axis",
+    "running": "accumulates along an axis and keeps all steps",
     "pool": "reduces each window of an image",
     "global_pool": "reduces each image to one element per channel",
     "convolution": "products of windows with weights, of floating point",
     "matmul": "matrix product of floating point",
     "integer_product": "convolution or matrix product of integers with zero points",
+    "quantized_product": "convolution or matrix product of integers with scales and zero points",
+    "matrix_product": "matrix product of elements of any type",
+    "contraction": "sums products of its operands along axes of its own choice",
+    "summing": "makes each element of several, along an axis or in a window, in a way of its own",
     "softmax": "softmax, its logarithm, or a one at its maximum",
     "norm": "normalizes by statistics, computed or given",
+    "row_norm": "normalizes over an axis and all behind it",
+    "loss": "compares scores of classes with labels",
     "recurrent": "runs a cell over a sequence",
-    "indexed": "its second operand holds indices into the first",
+    "indexed": "its second operand holds indices into the first; negative ones count from the end",
+    "scattering": "writes elements at the indices in its second operand",
     "quantizing": "converts between real numbers and integers with a scale",
+    "quantized": "makes integers that stand for real numbers, by a scale",
     "size": "reads the sizes of its operand, not its elements",
     "counting": "the values of its operands decide how large its result is",
+    "positional": "one of its results holds sizes or positions of elements",
+    "endless": "may take for ever on little data, by the values of it: numbers of samples, patterns, trees, all pairs of boxes",
+    "filling": "makes elements of a first operand without any",
     "random": "draws random numbers",
     "moving": "moves or describes data without arithmetic",
     "copying": "each element of its results is one of its first operand, or of its operands",
+    "view": "its results may be views of its first operand",
+    "forwarding": "returns its first operand, outside of training",
+    "casting": "converts elements to another type",
+    "repeating": "repeats elements",
+    "shuffle": "exchanges channels and pixels",
+    "resizing": "samples an image anew at another size",
     "reshape": "keeps the order of elements and changes the shape",
+    "same_shape": "its first result has the shape of its first operand, whatever the others are",
+    "typed": "the type of its result tells all that its operands but the first do",
+    "propagated": "quantizing moves past it: in onnxruntime's optimizer, and in plans of int8",
+    "reading": "costs as much as it reads, not as much as it makes",
 }
-"""The traits and what they mean."""
+"""The traits and their meanings."""
 
 _ROWS = """
 Abs                       unary primitive
-Acos                      unary
-Acosh                     unary
+Acos                      unary circular
+Acosh                     unary circular
 Add                       broadcast primitive commutative ring
 AffineGrid                moving
 And                       broadcast primitive commutative
-ArgMax                    arg_reduction
-ArgMin                    arg_reduction
-Asin                      unary
-Asinh                     unary
-Atan                      unary
-Atanh                     unary
+ArgMax                    arg_reduction positional
+ArgMin                    arg_reduction positional
+Asin                      unary circular
+Asinh                     unary circular
+Atan                      unary circular
+Atanh                     unary circular
+Attention                 contraction summing
 AveragePool               pool
 BatchNormalization        norm
-Bernoulli                 random
+Bernoulli                 random same_shape
 BitCast                   unary primitive
 BitShift                  broadcast primitive
 BitwiseAnd                broadcast primitive commutative
 BitwiseNot                unary primitive
 BitwiseOr                 broadcast primitive commutative
 BitwiseXor                broadcast primitive commutative
-Cast                      unary primitive stepped moving
-CastLike                  moving
+Cast                      unary primitive stepped moving casting
+CastLike                  moving casting same_shape
 Ceil                      unary primitive stepped
 Celu                      unary costly long
-CenterCropPad             moving
+CenterCropPad             moving filling
 Clip                      broadcast
-Col2Im                    moving
+Col2Im                    moving summing
 Compress                  counting moving
-Concat                    moving copying
+Concat                    moving copying variadic filling
 ConcatFromSequence        moving
 Constant                  moving
-ConstantOfShape           moving
+ConstantOfShape           moving filling
 Conv                      convolution
 ConvInteger               integer_product
 ConvTranspose             convolution
-Cos                       unary costly
-Cosh                      unary
-DepthToSpace              moving copying
+Cos                       unary costly circular
+Cosh                      unary circular
+CumProd                   running same_shape reading
+CumSum                    running same_shape reading
+DFT                       summing
+DeformConv                summing
+DepthToSpace              moving copying shuffle
 DequantizeLinear          quantizing
 Div                       broadcast primitive costly
-Dropout                   random moving
+Dropout                   random moving forwarding same_shape
+DynamicQuantizeLinear     summing quantized same_shape
+Einsum                    contraction summing
 Elu                       unary costly long
 Equal                     broadcast primitive comparison commutative stepped
 Erf                       unary costly long
 Exp                       unary costly long
-Expand                    moving copying
+Expand                    moving copying view repeating typed
 EyeLike                   moving
-Flatten                   reshape moving copying
+Flatten                   reshape moving copying view typed propagated
 Floor                     unary primitive stepped
 GRU                       recurrent
-Gather                    indexed moving copying
+Gather                    indexed moving copying view
 GatherElements            indexed moving
 GatherND                  indexed moving
 Gelu                      unary costly long
-Gemm                      matmul
+Gemm                      matmul matrix_product
 GlobalAveragePool         global_pool
 GlobalLpPool              global_pool
 GlobalMaxPool             global_pool
 Greater                   broadcast primitive comparison stepped
 GreaterOrEqual            broadcast primitive comparison stepped
+GridSample                summing
 GroupNormalization        norm
 HardSigmoid               unary
 HardSwish                 unary costly
-Hardmax                   softmax
-Identity                  moving copying
-If                        moving
+Hardmax                   softmax reading
+Identity                  moving copying view forwarding same_shape
+If                        moving filling
 InstanceNormalization     norm
-IsInf                     unary primitive stepped
-IsNaN                     unary primitive stepped
+IsInf                     unary primitive stepped classifying
+IsNaN                     unary primitive stepped classifying
 LRN                       norm
 LSTM                      recurrent
-LayerNormalization        norm
+LayerNormalization        norm row_norm
 LeakyRelu                 unary
 Less                      broadcast primitive comparison stepped
 LessOrEqual               broadcast primitive comparison stepped
 Log                       unary costly long
 LogSoftmax                softmax
-Loop                      moving
+Loop                      moving filling
 LpNormalization           norm
 LpPool                    pool
-MatMul                    matmul
-MatMulInteger             integer_product
-Max                       broadcast commutative
-MaxPool                   pool
-Mean                      broadcast commutative
+MatMul                    matmul matrix_product
+MatMulInteger             integer_product matrix_product
+MatMulNBits               matrix_product
+Max                       broadcast commutative variadic
+MaxPool                   pool propagated
+MaxRoiPool                summing reading
+MaxUnpool                 summing
+Mean                      broadcast commutative variadic
 MeanVarianceNormalization norm
-Min                       broadcast commutative
+Min                       broadcast commutative variadic
 Mish                      unary costly long
 Mod                       broadcast primitive stepped costly
 Mul                       broadcast primitive commutative ring
 Multinomial               random
 Neg                       unary primitive ring
-NonMaxSuppression         counting
-NonZero                   counting moving
+NegativeLogLikelihoodLoss summing loss
+NonMaxSuppression         counting positional endless
+NonZero                   counting moving positional
 Not                       unary primitive
 OneHot                    moving
 Optional                  moving
@@ -138,15 +177,27 @@ OptionalGetElement        moving
 OptionalHasElement        moving
 Or                        broadcast primitive commutative
 PRelu                     broadcast
-Pad                       moving
+Pad                       moving filling
 Pow                       broadcast
-QuantizeLinear            quantizing
-RMSNormalization          norm
+QLinearAdd                quantized
+QLinearAveragePool        quantized
+QLinearConcat             quantized
+QLinearConv               quantized_product quantized
+QLinearGlobalAveragePool  quantized
+QLinearLeakyRelu          quantized
+QLinearMatMul             quantized_product matrix_product quantized
+QLinearMul                quantized
+QLinearReduceMean         quantized
+QLinearSigmoid            quantized
+QLinearSoftmax            quantized
+QLinearWhere              quantized
+QuantizeLinear            quantizing quantized
+RMSNormalization          norm row_norm
 RNN                       recurrent
 RandomNormal              random
-RandomNormalLike          random
+RandomNormalLike          random same_shape
 RandomUniform             random
-RandomUniformLike         random
+RandomUniformLike         random same_shape
 Range                     moving
 Reciprocal                unary costly
 ReduceL1                  reduction
@@ -159,13 +210,19 @@ ReduceMin                 reduction
 ReduceProd                reduction
 ReduceSum                 reduction
 ReduceSumSquare           reduction
+RegexFullMatch            endless
 Relu                      unary
-Reshape                   reshape moving copying
-ReverseSequence           moving
+Reshape                   reshape moving copying view typed propagated
+Resize                    resizing
+ReverseSequence           moving same_shape
+RoiAlign                  summing endless
+RotaryEmbedding           same_shape
 Round                     unary stepped
-Scatter                   indexed moving
-ScatterElements           indexed moving
-ScatterND                 indexed moving
+STFT                      summing
+Scan                      filling
+Scatter                   indexed moving scattering same_shape
+ScatterElements           indexed moving scattering same_shape
+ScatterND                 indexed moving scattering same_shape
 Selu                      unary costly long
 SequenceAt                moving
 SequenceConstruct         moving
@@ -173,41 +230,55 @@ SequenceEmpty             moving
 SequenceErase             moving
 SequenceInsert            moving
 SequenceLength            moving
-Shape                     size moving
+Shape                     size moving positional filling
 Shrink                    unary
 Sigmoid                   unary costly long
 Sign                      unary
-Sin                       unary costly
-Sinh                      unary
-Size                      size moving
-Slice                     moving copying
+SimplifiedLayerNormalization row_norm
+Sin                       unary costly circular
+Sinh                      unary circular
+Size                      size moving positional filling
+Slice                     moving copying view propagated
 Softmax                   softmax
+SoftmaxCrossEntropyLoss   summing loss
 Softplus                  unary costly long
 Softsign                  unary costly
-SpaceToDepth              moving copying
-Split                     moving copying
+SpaceToDepth              moving copying shuffle
+Split                     moving copying view typed
 SplitToSequence           moving
 Sqrt                      unary costly
-Squeeze                   reshape moving copying
+Squeeze                   reshape moving copying view typed propagated
 StringConcat              moving
 StringNormalizer          moving
 StringSplit               counting moving
 Sub                       broadcast primitive ring
-Sum                       broadcast commutative ring
+Sum                       broadcast commutative ring variadic
 Swish                     unary costly long
-Tan                       unary
+Tan                       unary circular
 Tanh                      unary costly long
-TensorScatter             moving
+TensorScatter             moving same_shape
+TfIdfVectorizer           endless
 ThresholdedRelu           unary
-Tile                      moving copying
-Transpose                 moving copying
-Trilu                     moving
-Unique                    counting moving
-Unsqueeze                 reshape moving copying
-Upsample                  moving
+Tile                      moving copying repeating
+TopK                      positional reading
+Transpose                 moving copying view propagated
+TreeEnsemble              endless
+TreeEnsembleClassifier    endless
+TreeEnsembleRegressor     endless
+Trilu                     moving same_shape
+Unique                    counting moving positional
+Unsqueeze                 reshape moving copying view typed propagated
+Upsample                  moving resizing
 Where                     broadcast primitive moving
 Xor                       broadcast primitive commutative
 """
+
+
+FILTERS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
+"""For each convolution, the input that holds its filters."""
+
+_declared: dict[tuple[str, str], frozenset[str]] = {}
+"""The traits of users' ops, by domain and op."""
 
 
 @cache
@@ -215,15 +286,29 @@ def _table() -> dict[str, frozenset[str]]:
     return {name: frozenset(words) for name, *words in map(str.split, _ROWS.strip().splitlines())}
 
 
-def traits(op: str) -> frozenset[str]:
-    """The traits of an op of ONNX's own domain; none for other names."""
-    return _table().get(op, frozenset())
+def traits(op: str, domain: str = "") -> frozenset[str]:
+    """The traits of an op: those of its row for ONNX's domains, those that `register_op` was given for others; or none."""
+    is_onnx = not domain or domain.startswith("ai.onnx")
+    return _table().get(op, frozenset()) if is_onnx else _declared.get((domain, op), frozenset())
 
 
 @cache
 def ops(*wanted: str) -> frozenset[str]:
-    """The ops of ONNX's own domain that have at least one of these traits."""
+    """The names in the table that have at least one of these traits; users' ops are not among them."""
     unknown = set(wanted) - TRAITS.keys()
     if unknown:
         raise KeyError(f"unknown traits: {', '.join(sorted(unknown))}")
     return frozenset(name for name, has in _table().items() if not has.isdisjoint(wanted))
+
+
+def declare(op: str, domain: str, given: frozenset[str]) -> None:
+    """Set the traits of a user's op."""
+    unknown = sorted(given - TRAITS.keys())
+    if unknown:
+        near = did_you_mean(unknown[0], TRAITS) or ""
+        raise GraphError(
+            f"{unknown[0]!r} is no trait of ops",
+            where=f"op {domain}.{op}",
+            remedy=f"{near} The traits are {', '.join(sorted(TRAITS))}".strip(),
+        )
+    _declared[domain, op] = given

@@ -1,6 +1,6 @@
 """A graph in Graphviz's language.
 
-Constants are no boxes of their own: they stand in the box of the op that reads them."""
+Constants have no boxes: they are listed in the box of the op that reads them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from partita.graph.types import Type
 from partita.graph.words import counted
 
 PALETTE = ("#a6cee3", "#b2df8a", "#fdbf6f", "#fb9a99", "#cab2d6", "#ffff99", "#8dd3c7", "#d9d9d9", "#fccde5", "#bc80bd")
-"""Fill colours, given out in order of first appearance."""
+"""Fill colours, assigned in order of first appearance."""
 
 FRAME = "#f2f2f2"
-"""Fills an open call that nothing colours."""
+"""Default fill colour of an expanded call."""
 
 SMALL_BODY = 24
-"""Bodies of calls with more ops than this are drawn as one box."""
+"""Calls whose bodies have more ops than this are drawn as one box."""
 
 EXPANDED_DEPTH = 8
-"""Calls inside calls are drawn open down to this depth."""
+"""Nested calls are expanded down to this depth."""
 
 LONGEST = 80
-"""Longer texts in a picture are cut."""
+"""Longer texts are truncated."""
 
 
 def to_dot(
@@ -36,9 +36,9 @@ def to_dot(
     colour_by: Callable[[Node], str | None] | None = None,
     title: str | None = None,
 ) -> str:
-    """The graph as DOT text. Calls with a small body are drawn open.
+    """The graph as DOT text. Calls with a small body are expanded.
 
-    `groups` puts nodes, by name, into labelled frames; `colour_by` gives what stands for a node's colour
+    `groups` puts nodes, by name, into labelled frames; `colour_by` returns the key of a node's colour
     (by default its affinity)."""
     drawing = _Drawing(groups or {}, colour_by or (lambda node: node.affinity))
     ends = drawing.graph(graph, None)
@@ -51,7 +51,7 @@ def to_dot(
 
 @attrs.frozen(slots=True)
 class _Source:
-    """Where an edge begins."""
+    """Start of an edge."""
 
     box: str | None
     """The box in the picture; None for a constant."""
@@ -62,7 +62,7 @@ class _Source:
 
     @property
     def described(self) -> str:
-        """A constant in a line of text."""
+        """Description of a constant."""
         return f"constant {self.name}" if self.type is None else f"{self.name}: {self.type}"
 
 
@@ -96,7 +96,7 @@ class _Drawing:
     def graph(
         self, graph: Graph, bound: Sequence[_Source] | None, depth: int = 0, frame: str | None = None
     ) -> list[_Source]:
-        """Draw the nodes of a graph (of a body, where its inputs are bound); returns where its outputs come from."""
+        """Draws the nodes of a graph (of a body, if its inputs are bound); returns the sources of its outputs."""
         values: dict[NodeEntry, _Source] = {}
         inputs = {} if bound is None else dict(zip(graph.inputs, bound, strict=False))
         boxes: dict[Node, str] = {}
@@ -119,13 +119,13 @@ class _Drawing:
         return [values.get(entry) or _Source(None, entry.name, entry.type) for entry in graph.outputs]
 
     def opens(self, node: Node, depth: int) -> bool:
-        """Is the call drawn open?"""
+        """True if the call is expanded."""
         body = node.subgraph
         fits = body is not None and len(body.inputs) == len(node.inputs) and len(body.outputs) == len(node.output_names)
         return fits and depth < EXPANDED_DEPTH and body is not None and sum(n.is_op for n in body.nodes) <= SMALL_BODY
 
     def open_call(self, node: Node, values: dict[NodeEntry, _Source], depth: int, frame: str | None) -> None:
-        """A frame with the body's nodes, its inputs replaced by what the call reads."""
+        """Draws a frame with the body's nodes, its inputs replaced by those of the call."""
         assert node.subgraph is not None
         self.count += 1
         affinity = "" if node.affinity is None else f" @{node.affinity}"
@@ -138,7 +138,7 @@ class _Drawing:
             values[entry] = attrs.evolve(end, name=entry.name, type=entry.type or end.type)
 
     def box(self, node: Node, values: Mapping[NodeEntry, _Source], frame: str | None) -> str:
-        """One box and the edges into it; returns its identifier."""
+        """Draws one box and the edges into it; returns its identifier."""
         self.count += 1
         box = f"n{self.count}"
         if node.is_variable:
@@ -152,19 +152,19 @@ class _Drawing:
         return box
 
     def colour(self, node: Node, plain: str = "white") -> str:
-        """The fill colour that stands for the node's device or whatever the caller colours by; the plain one for nothing."""
+        """The fill colour for the node's key (by default its device), or the plain one."""
         key = self.colour_by(node)
         if key is None:
             return f'"{plain}"'
         return f'"{self.colours.setdefault(key, PALETTE[len(self.colours) % len(PALETTE)])}"'
 
     def edge(self, source: _Source, target: str) -> None:
-        """An arrow labelled by the value's type."""
+        """Adds an arrow labelled with the value's type."""
         if source.box is not None:
             self.edges.append(f"{source.box} -> {target} [label={label('' if source.type is None else str(source.type))}]")
 
     def line(self, frame: str | None, text: str) -> None:
-        """A statement in a frame, or outside all of them."""
+        """Adds a statement to a frame, or outside all of them."""
         (self.lines if frame is None else self.framed.setdefault(frame, [])).append(text)
 
 
@@ -178,7 +178,7 @@ def _described(node: Node) -> list[str]:
 
 
 def label(*lines: str) -> str:
-    """Lines of any text as a quoted DOT string that means just these characters."""
+    """Lines of any text as a quoted DOT string of exactly these characters."""
     return '"' + "\\n".join(map(_escaped, lines)) + '"'
 
 

@@ -1,4 +1,4 @@
-"""Tables and pictures as HTML for a notebook: escaped, cut to a size, with no style that reaches beyond them."""
+"""Tables and pictures as HTML for a notebook: escaped, truncated, and with local styles only."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from html import escape
 from itertools import islice
 
 LONGEST = 200
-"""Longer texts in a cell are cut."""
+"""Longer texts in a cell are truncated."""
 
 LARGEST_PICTURE = 400_000
-"""Larger pictures, in bytes, are left out: what a notebook shows, it keeps."""
+"""Maximum size of a picture in bytes: notebooks save what they display."""
 
 LONGEST_TEXT = 20_000
-"""Longer plain texts give way to a short one."""
+"""Longer plain texts are replaced by a short one."""
 
 CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
-"""How a cell looks."""
+"""CSS of a cell."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", most: int = 30) -> str:
-    """A table of texts; of more rows than `most`, how many there are."""
+    """A table of texts; rows beyond `most` are only counted."""
     rows = list(rows)
     lines = [f'<tr>{"".join(_cell("th", name) for name in header)}</tr>'] if header else []
     lines += [f"<tr>{''.join(_cell('td', value) for value in row)}</tr>" for row in islice(rows, most)]
@@ -32,7 +32,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str
 
 
 def picture(svg: str, says: str) -> str:
-    """A drawing as an image: neither its styles nor anything in it reach the notebook. Nothing, if it is too large."""
+    """A drawing as an image, so that none of its styles reach the notebook; empty if it is too large."""
     data = svg.encode()
     if len(data) > LARGEST_PICTURE:
         return ""
@@ -44,14 +44,14 @@ def picture(svg: str, says: str) -> str:
 
 
 def lines(texts: Iterable[str], most: int = 10) -> str:
-    """Notes, a line each."""
+    """Notes, one per line."""
     texts = list(texts)
     shown = [escape(cut(text)) for text in texts[:most]] + ([f"… {len(texts) - most} more"] if len(texts) > most else [])
     return f"<p>{'<br>'.join(shown)}</p>" if shown else ""
 
 
 def cut(text: str) -> str:
-    """The text, its end left out if it is too long."""
+    """The text, truncated if it is too long."""
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
@@ -62,6 +62,6 @@ def _cell(tag: str, value: object) -> str:
 
 
 def bundle(shown: object, html: str) -> dict[str, str]:
-    """What `_repr_mimebundle_` returns: the HTML, and plain text for where there is none."""
+    """The result of `_repr_mimebundle_`: HTML, and plain text as a fallback."""
     text = str(shown)
     return {"text/plain": text if len(text) <= LONGEST_TEXT else repr(shown), "text/html": html}

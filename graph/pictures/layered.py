@@ -1,7 +1,7 @@
 """SVG without Graphviz: nodes in layers from the inputs down, each layer sorted so that few edges cross.
 
-Long edges pass through points of their own in every layer between, so that they run beside the boxes. A call is one box
-that lists the ops inside. Plainer than what Graphviz draws, and there on every machine."""
+Long edges pass through a point in every layer between, so that they run beside the boxes. A call is one box
+that lists its ops. Plainer than Graphviz's drawing, but available everywhere."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from partita.graph.node import Node
 from partita.graph.words import in_xml
 
 LINE, MARGIN, GAP, RISE, LETTER = 14, 10, 26, 44, 6.2
-"""Pixels: height of a line of text, space in a box, between boxes, between layers, width of a letter."""
+"""Pixels: height of a line of text, padding of a box, gap between boxes, gap between layers, width of a letter."""
 
 LONGEST = 40
-"""Longer lines of text are cut."""
+"""Longer lines of text are truncated."""
 
 STYLE = (
     "<style>.layered{background:white}.layered text{font:11px Helvetica,Arial,sans-serif;text-anchor:middle;fill:#222}"
     ".layered path{fill:none;stroke:#777}</style>"
 )
-"""The style of the picture; it touches nothing else on a page around it."""
+"""The style of the picture; it affects nothing else on the page."""
 
 SWEEPS = 6
-"""How often the layers are sorted, down and up in turn."""
+"""Number of sorting passes over the layers, alternately down and up."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -40,21 +40,21 @@ class _Spot:
     css: str = ""
     """The box's class, if it has one."""
     above: list[_Spot] = attrs.Factory(list)
-    """Where its edges come from."""
+    """Sources of its edges."""
     below: list[_Spot] = attrs.Factory(list)
-    """Where they go."""
+    """Targets of its edges."""
     layer: int = 0
-    """Its layer; 0 is the topmost."""
+    """The layer; 0 is the topmost."""
     x: float = 0
-    """The middle of it."""
+    """Horizontal centre."""
     y: float = 0
-    """The top of it."""
+    """Upper edge."""
     height: float = 0
-    """How high it is; a point is as high as its layer, so that the edge runs straight past the boxes."""
+    """Height; a point is as high as its layer, so that the edge runs straight past the boxes."""
 
     @property
     def width(self) -> float:
-        """How wide it is."""
+        """Width."""
         return max(map(len, self.lines)) * LETTER + 2 * MARGIN if self.lines else GAP / 2
 
 
@@ -66,9 +66,9 @@ def layered_svg(
     style: str = "",
     only: Callable[[Node], bool] | None = None,
 ) -> str:
-    """The graph as SVG; `colour_by` gives what stands for a node's colour (by default its affinity, or that it is a call).
+    """The graph as SVG; `colour_by` returns the key of a node's colour (by default its affinity, or that it is a call).
 
-    `class_of` gives boxes a class, for which `style` may have rules. `only` says which ops are drawn."""
+    `class_of` gives boxes a class, for which `style` may have rules. `only` selects the ops that are drawn."""
     spots = _spots(graph, only, colour_by or (lambda node: node.affinity or ("call" if node.is_call else None)), class_of)
     layers = _layers(spots)
     for sweep in range(SWEEPS):
@@ -83,7 +83,7 @@ def layered_svg(
 
 
 def _shown(graph: Graph, only: Callable[[Node], bool] | None) -> list[Node]:
-    """The inputs and ops to draw, in topological order; of the inputs those that a drawn op reads."""
+    """The inputs and ops to draw, in topological order; only inputs that a drawn op reads."""
     if only is None:
         return [node for node in graph.nodes if not node.is_constant]
     ops = {node for node in graph.nodes if node.is_op and only(node)}
@@ -140,7 +140,7 @@ def _join(upper: _Spot, lower: _Spot) -> None:
 
 
 def _layers(spots: list[_Spot]) -> list[list[_Spot]]:
-    """Each spot one below the lowest of those above it; inputs right above their first reader; points where edges pass."""
+    """Layers: each spot one below the lowest of those above it, inputs right above their first reader; adds edge points."""
     for spot in spots:
         spot.layer = max((other.layer + 1 for other in spot.above), default=0)
     for spot in spots:
@@ -156,7 +156,7 @@ def _layers(spots: list[_Spot]) -> list[list[_Spot]]:
 
 
 def _lead(spot: _Spot, number: int, target: _Spot, layers: list[list[_Spot]]) -> None:
-    """Lead edge `number` of a spot through a point in each layer on its way."""
+    """Leads edge `number` of a spot through a point in each layer on its way."""
     last = spot
     for layer in range(spot.layer + 1, target.layer):
         point = _Spot(layer=layer, above=[last])
@@ -172,7 +172,7 @@ def _lead(spot: _Spot, number: int, target: _Spot, layers: list[list[_Spot]]) ->
 
 
 def _sort(layers: list[list[_Spot]], down: bool) -> None:
-    """Sort each layer by the mean position of the spots that it is joined to in the layer before."""
+    """Sorts each layer by the mean position of its neighbours in the layer before."""
     before: dict[int, int] = {}
     for layer in layers:
         here = {id(spot): i for i, spot in enumerate(layer)}
@@ -186,7 +186,7 @@ def _sort(layers: list[list[_Spot]], down: bool) -> None:
 
 
 def _place(layers: list[list[_Spot]]) -> tuple[float, float]:
-    """Give each spot its coordinates, every layer centred; returns the picture's size."""
+    """Assigns coordinates, with every layer centred; returns the picture's size."""
     widths = [sum(spot.width for spot in layer) + GAP * (len(layer) + 1) for layer in layers]
     width, y = max(widths, default=0), float(MARGIN)
     for layer, used in zip(layers, widths, strict=True):

@@ -1,4 +1,4 @@
-"""Readers: from files and other programs' models to graphs."""
+"""Readers of files and of other programs' models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.graph import Graph
 from partita.graph.types import Dim, require_shapes
 
 ZOO = "zoo:"
-"""What the name of a model of the zoo begins with."""
+"""Prefix of the names of models of the zoo."""
 
 
 def load(
@@ -22,7 +22,7 @@ def load(
     base_dir: str | os.PathLike[str] | None = None,
     strict: bool = False,
 ) -> Graph:
-    """Read a model, as `partita.accelerators.load` says; types that it declares are not held against anything here."""
+    """Reads a model, see `partita.accelerators.load`; declared types are not checked here."""
     require_shapes(shapes or {})
     name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
     if isinstance(name, str) and name.startswith(ZOO):
@@ -48,11 +48,11 @@ TORCH = (
     "Load the module with torch, then pt.from_torch(module, example_inputs) makes a graph of it (pip install 'partita[torch]'), "
     "or torch.onnx.export(module, example_inputs, 'model.onnx', dynamo=True) an ONNX file"
 )
-"""How a torch module is brought in."""
+"""Remedy: ways to import a torch module."""
 
 
 def holds_torch(path: str) -> bool:
-    """Is it a file that torch.save or torch.export.save wrote, by its name and its first bytes (a zip archive or a pickle)?"""
+    """True for a file written by torch.save or torch.export.save, by its name and first bytes (a zip archive or a pickle)."""
     if not path.lower().endswith((".pt", ".pth", ".pt2")):
         return False
     try:
@@ -63,10 +63,9 @@ def holds_torch(path: str) -> bool:
 
 
 def mxnet_ops(*names: str) -> frozenset[str]:
-    """The ONNX ops that do what these MXNet ops do, for a selector: `ContainOpSelector(mxnet_ops("Convolution", "Activation"))`.
-
-    The table is that of the reader of MXNet's symbols. An MXNet op that ONNX has under several names, by a parameter of
-    MXNet's (`Activation`, `Pooling`), gives all of them.
+    """The ONNX ops for these MXNet ops, for a selector: `ContainOpSelector(mxnet_ops("Convolution", "Activation"))`.
+    The table is that of the reader of MXNet's symbols. An MXNet op that becomes one of several ONNX ops, depending on a
+    parameter (`Activation`, `Pooling`), gives all of them.
 
     >>> sorted(mxnet_ops("Convolution", "BatchNorm", "elemwise_add"))
     ['Add', 'BatchNormalization', 'Conv']
@@ -77,7 +76,7 @@ def mxnet_ops(*names: str) -> frozenset[str]:
 
 
 def _with_shapes(graph: Graph, shapes: Mapping[str, Sequence[Dim]], inline: bool) -> Graph:
-    """The graph read once more with other input shapes."""
+    """The graph, read again with other input shapes."""
     from partita.graph.readers.onnx import load_onnx
     from partita.graph.writers.onnx import to_model
 

@@ -1,4 +1,4 @@
-"""NumPy's own files: .npy and .npz, from strangers. Nothing is unpickled, and nothing is allotted that the file does not hold."""
+"""NumPy's own files, .npy and .npz, from untrusted sources. Nothing is unpickled, and no more memory allocated than they hold."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from partita.graph.errors import PartitaError, ReadError
 from partita.graph.types import Array, dtype_name, numpy_dtype
 
 NUMBERS = "biufV"
-"""The kinds of element types that are numbers; "V" is how NumPy writes bfloat16."""
+"""The kinds of numeric element types; "V" is how NumPy writes bfloat16."""
 
 ZIP = b"PK\x03\x04"
-"""How an archive begins."""
+"""First bytes of an archive."""
 
 UNPACKED = 200 << 20
-"""An archive's arrays may take this many bytes and four times the archive's size: a small file must not fill the
+"""An archive's arrays may take this many bytes plus four times the archive's size: a small file must not fill the
 memory.
 """
 
@@ -34,7 +34,7 @@ _DAMAGE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, NotImplementedError, RuntimeError,
     ValueError, LookupError, OverflowError,
 )
-"""What the zip module raises at archives that are damaged, or packed in a way that it does not know."""
+"""Errors of the zip module for archives that are damaged, or compressed in an unknown way."""
 
 
 def read_npz(data: bytes | memoryview, where: str, kinds: str = NUMBERS) -> Iterator[tuple[str, Array]]:
@@ -83,7 +83,7 @@ def _require_known(dtype: np.dtype[Any], where: str) -> None:
 
 
 def _header(content: bytes | memoryview, where: str) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
-    """Element type, order, sizes, and where the numbers begin."""
+    """Element type, order, shape, and offset of the data."""
     head = bytes(content[: 12 + _LONGEST])
     if head[:6] != _MAGIC or len(head) < 12 or head[6] not in (1, 2, 3):
         raise ReadError("the array is damaged: it does not begin as NumPy's files do", where=where)

@@ -1,6 +1,6 @@
-"""Reading NNVM's JSON form (see `partita.graph.nnvm`): files of Partita's, and those that NNVM and MXNet write.
+"""Reader of NNVM's JSON form (see `partita.graph.nnvm`): files of Partita, NNVM and MXNet.
 
-In a file of somebody else's each attribute stays the string that it is, and ops keep their names."""
+In files of NNVM and MXNet attributes remain strings, and ops keep their names."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from partita.graph.text.parser import parse_array, parse_type, parse_value
 from partita.graph.types import Type
 
 MOST_OUTPUTS = 1024
-"""A node that is said to have more outputs makes the file implausible."""
+"""Maximum plausible number of outputs of a node."""
 
 
 def from_nnvm_json(text: str | bytes) -> Graph:
-    """The graph that the JSON text describes."""
+    """The graph in the JSON text."""
     try:
         document = json.loads(text)
     except RecursionError:
@@ -51,7 +51,7 @@ class _Reader:
         self.types: dict[str, Type | None] = {}
 
     def graph(self, document: Any, where: str, depth: int) -> Graph:
-        """One graph."""
+        """Reads one graph."""
         if depth > MAX_NESTING:
             refuse(f"graphs nest more than {MAX_NESTING} deep", where)
         data = of_kind(dict, document, "an object with nodes, arg_nodes and heads", where)
@@ -93,7 +93,7 @@ class _Reader:
         )
 
     def output_counts(self, data: Mapping[str, Any], raw: list[Any], where: str) -> list[int]:
-        """How many outputs each node has, by `node_row_ptr`; without it one more than the highest that is read."""
+        """Number of outputs per node, from `node_row_ptr`, or else from the highest output that is read."""
         rows = data.get("node_row_ptr")
         if rows is None:
             return _counts_by_use(raw, data.get("heads"))
@@ -109,7 +109,7 @@ class _Reader:
         return counts
 
     def node(self, record: Any, nodes: list[Node], count: int, ours: bool, where: str, depth: int) -> Node:
-        """One node; what it reads stands before it."""
+        """Reads one node; its inputs have been read before."""
         data = of_kind(dict, record, "a node", where)
         op = of_kind(str, data.get("op"), "the name of an op", f"{where}.op")
         name = of_kind(str, data.get("name"), "a name", f"{where}.name")
@@ -132,7 +132,7 @@ class _Reader:
         )
 
     def texts(self, data: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """The node's attributes, under the three names that they have had."""
+        """The node's attributes, from any of the three keys that have been used."""
         strings: dict[str, Any] = {}
         for key in ("attrs", "attr", "param"):
             for name, value in of_kind(dict, data.get(key, {}), "an object", f"{where}.{key}").items():
@@ -150,7 +150,7 @@ class _Reader:
         return NodeEntry(node, an_index(parts[1], len(node.output_names), where))
 
     def add_types(self, nodes: list[Node], attrs: GraphAttributes, where: str) -> None:
-        """Give each value the type that the graph's attributes tell."""
+        """Sets the type of each value from the graph's attributes."""
         total = sum(len(node.output_names) for node in nodes)
         types = self.own_types(attrs, where) if attrs.ours else attrs.shapes_and_dtypes(total)
         if types is None:
@@ -160,7 +160,7 @@ class _Reader:
         start = 0
         for node in nodes:
             end = start + len(node.output_names)
-            # The reader made this node a moment ago and nobody else has seen it.
+            # The reader has just made this node, which is not shared yet.
             object.__setattr__(node, "output_types", tuple(types[start:end]))
             start = end
 
@@ -230,7 +230,7 @@ class _OwnNode:
 
 
 def _counts_by_use(raw: list[Any], heads: Any) -> list[int]:
-    """For each node one more than the highest of its outputs that is read (what is malformed is refused later)."""
+    """Per node one more than the highest output index that is read (malformed entries are detected later)."""
     counts = [1] * len(raw)
     read = [entry for node in raw if isinstance(node, dict) for entry in _loose(node.get("inputs"))]
     for entry in read + _loose(heads):

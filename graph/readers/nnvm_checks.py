@@ -1,4 +1,4 @@
-"""What a reader of NNVM's JSON form checks on each step: nothing in a file is taken for what it claims to be."""
+"""Checks for readers of NNVM's JSON form, which trust nothing in a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def refuse(cause: str, where: str) -> NoReturn:
 
 
 def of_kind(kind: type | tuple[type, ...], value: Any, what: str, where: str) -> Any:
-    """The value, which must be of that kind (true and false are no numbers)."""
+    """The value, checked to be of this kind (booleans are no numbers)."""
     if not isinstance(value, kind) or isinstance(value, bool):
         refuse(f"{what} is expected, not {str(value)!r:.40}", where)
     return value
@@ -26,14 +26,14 @@ def a_list(value: Any, where: str) -> list[Any]:
 
 
 def an_index(value: Any, limit: int, where: str) -> int:
-    """A number below the limit."""
+    """An integer, checked to be below the limit."""
     if not 0 <= of_kind(int, value, "a number", where) < limit:
         refuse(f"the number {value} is not below {limit}", where)
     return value
 
 
 def checked(where: str, make: Callable[..., Any], *given: Any) -> Any:
-    """The result of `make`; an error in it tells the position in the file."""
+    """The result of `make`; errors in it get the position in the file."""
     try:
         return make(*given)
     except PartitaError as error:
@@ -44,7 +44,7 @@ def checked(where: str, make: Callable[..., Any], *given: Any) -> Any:
 
 
 def in_pairs(texts: list[str], where: str) -> dict[str, str]:
-    """Keys and values in turn."""
+    """The mapping in a list of alternating keys and values."""
     if len(texts) % 2:
         refuse("a key has no value", where)
     return dict(zip(texts[::2], texts[1::2], strict=True))
@@ -83,7 +83,7 @@ class GraphAttributes:
         return [of_kind(int, item, "a number", f"{self.where}.{key}") for item in self.tagged(key, list)]
 
     def shapes_and_dtypes(self, total: int) -> list[Type | None] | None:
-        """Types by NNVM's own "shape" and "dtype", where both are there, one for each value."""
+        """Types from NNVM's own "shape" and "dtype", if both are present, one per value."""
         if "shape" not in self.section or "dtype" not in self.section:
             return None
         shapes = [a_list(shape, f"{self.where}.shape") for shape in self.tagged("shape", list)]

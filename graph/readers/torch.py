@@ -1,4 +1,4 @@
-"""PyTorch modules: `from_torch` exports one through `torch.onnx.export` and reads the ONNX model it gets.
+"""PyTorch modules: `from_torch` exports one through `torch.onnx.export` and reads the resulting ONNX model.
 
 The exporter works in memory and writes no file. torch itself is loaded on the first call only.
 """
@@ -41,12 +41,12 @@ def from_torch(
     opset: int | None = None,
     dynamic_shapes: Any = None,
 ) -> Graph:
-    """The graph of a PyTorch module as it behaves in evaluation mode; the module itself is left as it was.
+    """The graph of a PyTorch module in evaluation mode; the module itself is not changed.
 
-    `example_inputs` is what the module would be called with: one tensor, a sequence of positional arguments, or a
-    mapping of keyword arguments; NumPy arrays stand for tensors. Their sizes become the graph's, save those that
-    `dynamic_shapes` names, spelled as torch spells them: `{"x": {0: "batch"}}`. Without `opset` torch chooses. A
-    `torch.export.ExportedProgram` has all of that in itself, and needs no inputs.
+    `example_inputs` are the module's arguments: one tensor, a sequence of positional arguments, or a
+    mapping of keyword arguments; NumPy arrays are converted to tensors. Their sizes become the graph's, except those in
+    `dynamic_shapes`, in torch's notation: `{"x": {0: "batch"}}`. Without `opset` torch chooses one. A
+    `torch.export.ExportedProgram` contains all of that, and needs no inputs.
 
         g = pt.from_torch(torchvision.models.resnet18(), torch.randn(1, 3, 224, 224))
     """
@@ -65,7 +65,7 @@ def export(
     opset: int | None = None,
     dynamic_shapes: Any = None,
 ) -> ModelProto:
-    """The ONNX model that torch's exporter makes of the module."""
+    """The ONNX model of the module, by torch's exporter."""
     for package in ("torch", "onnxscript"):
         if find_spec(package) is None:
             raise MissingDependency(package, "torch", "reading a PyTorch module")
@@ -120,11 +120,11 @@ LOST: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], bool]] = {
     ("aten::cross_entropy_loss", "target"): lambda given: bool(given["target"].meta["val"].is_floating_point()),
     ("aten::instance_norm", "running_mean"): lambda given: given["running_mean"] is not None and bool(given["use_input_stats"]),
 }
-"""By argument that torch's exporter drops, takes for another, or does not write to: whether it does so for these arguments."""
+"""Tests, by argument that torch's exporter drops, misreads or does not write to, whether it does so for these arguments."""
 
 
 def lost(program: torch.export.ExportedProgram | None) -> str | None:
-    """The first argument that torch's exporter dropped or changed; None if there is none."""
+    """Describes the first argument that torch's exporter dropped or changed, or None."""
     for node in program.graph.nodes if program is not None else ():
         schema = getattr(node.target, "_schema", None)
         if schema is None:
@@ -139,10 +139,10 @@ def lost(program: torch.export.ExportedProgram | None) -> str | None:
 
 
 def _as_torch_computes(graph: Graph) -> Graph:
-    """The graph with the ops expressed by others that torch's exporter uses for what ONNX defines differently.
+    """The graph with ops replaced that torch's exporter writes although ONNX defines them differently.
 
-    torch aligns corners by the sizes of the image and of the result, ONNX's reference by the scale, which may make no whole size.
-    The sign of NaN is 0 in torch, and NaN in ONNX."""
+    torch aligns corners by the sizes of the image and the result, ONNX's reference by the scale, which may not give an integer
+    size. The sign of NaN is 0 in torch, and NaN in ONNX."""
     from partita.graph.build import constant, op
     from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 
@@ -178,13 +178,13 @@ def _aligns_corners_by_scales(node: Node) -> bool:
 
 
 def is_torchs(value: object) -> bool:
-    """Is it a module of torch's, or a program that torch exported? torch is not loaded to find out."""
+    """True for a module of torch's, or a program that torch exported. Does not load torch."""
     module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)  # Another thread may be importing torch.
     return module is not None and (isinstance(value, module) or type(value).__name__ == "ExportedProgram")
 
 
 def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The positional and keyword arguments for which the caller's example stands."""
+    """The positional and keyword arguments in the caller's example."""
     if isinstance(example_inputs, Mapping):
         return (), {name: as_tensor(value) for name, value in example_inputs.items()}
     if isinstance(example_inputs, Sequence):
@@ -193,7 +193,7 @@ def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]
 
 
 def as_tensor(value: Any) -> Any:
-    """A NumPy array as a tensor; anything else as it is."""
+    """NumPy arrays as tensors; anything else unchanged."""
     import torch
 
     return torch.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
@@ -201,7 +201,7 @@ def as_tensor(value: Any) -> Any:
 
 @contextmanager
 def evaluation_mode(module: Any) -> Iterator[None]:
-    """Has dropout and batch norm behave as in use, and gives each submodule its own training flag back."""
+    """Puts dropout and batch norm into evaluation mode, and restores each submodule's training flag."""
     import torch
 
     submodules = list(module.modules()) if isinstance(module, torch.nn.Module) else []
@@ -218,10 +218,10 @@ def evaluation_mode(module: Any) -> Iterator[None]:
 
 @contextmanager
 def quiet_exporter() -> Iterator[None]:
-    """Keeps the exporter's notes about its own inner life off the screen; what went wrong reaches us as an error.
+    """Suppresses the exporter's own log messages; failures are raised as errors.
 
-    Logging is off as a whole meanwhile: the exporter puts new handlers on torch's loggers each time it runs. One thread exports
-    at a time, and torch.compile captures no graph meanwhile: torch keeps what it traces in variables of the process.
+    All logging is off meanwhile: the exporter puts new handlers on torch's loggers each time it runs. One thread exports
+    at a time, and torch.compile captures no graph meanwhile: torch keeps its tracing state in variables of the process.
     """
     from torch._dynamo.convert_frame import compile_lock
 
@@ -239,7 +239,7 @@ def quiet_exporter() -> Iterator[None]:
 
 
 def first_lines(error: Exception, limit: int = 300) -> str:
-    """What torch said, cut to what fits a message; the exporter adds pages of advice to its errors."""
+    """torch's message, truncated; the exporter adds pages of advice to its errors."""
     cause = error.__cause__ or error
     text = " ".join(str(cause).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"

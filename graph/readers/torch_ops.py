@@ -1,4 +1,4 @@
-"""Ops of torch's that are written in ONNX here, since what torch's exporter writes for them is not what torch computes."""
+"""torch ops that are converted to ONNX here, because the conversion of torch's exporter differs from torch's results."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 WITH_ATTENTION = 23
-"""The opset from which on the exporter writes ONNX's Attention, which gives zeros to a query that sees no key, as torch does."""
+"""The first opset for which the exporter writes ONNX's Attention, which gives zeros to a fully masked query, as torch does."""
 
 
 def translations(opset: int | None) -> dict[Any, Callable[..., Any]]:
-    """By op of torch's, the function that writes it: a `custom_translation_table` of torch's exporter."""
+    """The conversion function of each torch op: a `custom_translation_table` of torch's exporter."""
     import torch
 
     aten = torch.ops.aten
@@ -43,10 +43,10 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Attention that makes zeros for a query that sees no key. Of NaN and infinities comes what does in torch: zero times them.
+    """Attention with zeros for fully masked queries. NaN and infinities give torch's results: zero times them.
 
-    Such a query is given all keys. What comes of them is replaced behind the product with the values, so that a device may take
-    products and softmax for one attention."""
+    Such a query is given all keys, and its result is replaced after the product with the values, so that a device may match
+    products and softmax as one attention."""
     from onnxscript import ir
     from onnxscript.function_libs.torch_lib.ops.nn import aten_scaled_dot_product_attention as written
 
@@ -62,7 +62,7 @@ def attention(
 
 
 def divide(self: Any, other: Any, rounding_mode: str | None = None) -> Any:
-    """Division, rounded or not. Integers are divided as integers: float32 does not hold all of them."""
+    """Division, rounded or not. Integers are divided as integers, since float32 does not hold all of them."""
     from onnxscript import ir
 
     op = _ops()
@@ -93,7 +93,7 @@ def floor_divide(self: Any, other: Any) -> Any:
 
 
 def _floats_divided(self: Any, other: Any) -> Any:
-    """The quotient of the number less its remainder, as in Python: 1.5 // 0.3 is 4, though 1.5 / 0.3 rounds to 5."""
+    """The quotient (x - x mod y) / y, as in Python: 1.5 // 0.3 is 4, though 1.5 / 0.3 rounds to 5."""
     op = _ops()
     zero, rest = _number(0.0, self), op.Mod(self, other, fmod=1)
     exact = op.Sub(op.Div(op.Sub(self, rest), other), op.CastLike(_points_apart(rest, other), self))
@@ -105,7 +105,7 @@ def _floats_divided(self: Any, other: Any) -> Any:
 
 
 def _points_apart(rest: Any, other: Any) -> Any:
-    """True where a remainder is not zero and has another sign than the divisor."""
+    """True where a remainder is not zero and its sign differs from the divisor's."""
     op = _ops()
     zero = _number(0.0, rest)
     negative = op.And(op.Less(rest, zero), op.Greater(other, zero))
@@ -113,7 +113,7 @@ def _points_apart(rest: Any, other: Any) -> Any:
 
 
 def is_any(self: Any, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Any:
-    """True where one number is not zero; of nothing, none is."""
+    """True where an element is not zero; False for none."""
     from onnxscript import ir
 
     op = _ops()
@@ -125,13 +125,13 @@ def is_any(self: Any, dim: int | Sequence[int] | None = None, keepdim: bool = Fa
 
 
 def copied(self: Any, src: Any, non_blocking: bool = False) -> Any:
-    """The source in the element type and the sizes of the tensor that it is copied to."""
+    """The source in the element type and shape of the tensor that it is copied to."""
     op = _ops()
     return op.Expand(op.CastLike(src, self), op.Shape(self))
 
 
 def atan2(self: Any, other: Any) -> Any:
-    """The angle of (other, self), with the signs of zeros, infinities and NaN."""
+    """The angle of (other, self), correct for signed zeros, infinities and NaN."""
     op = _ops()
     zero, pi = _number(0.0, self), _number(math.pi, self)
     y, x = op.Abs(self), op.Abs(other)
@@ -157,21 +157,21 @@ def signbit(self: Any) -> Any:
 
 
 def heaviside(self: Any, values: Any) -> Any:
-    """1 for what is above 0, the values at 0, else 0: NaN is not above it."""
+    """1 above 0, `values` at 0, else 0, also for NaN."""
     op = _ops()
     zero = _number(0.0, self)
     return op.Where(op.Equal(self, zero), values, op.Cast(op.Greater(self, zero), to=self.dtype))
 
 
 def log_sigmoid(self: Any) -> Any:
-    """The logarithm of a sigmoid, also where the sigmoid itself rounds to zero."""
+    """The logarithm of a sigmoid, also where the sigmoid itself underflows to zero."""
     op = _ops()
     rest = op.Log(op.Add(op.Exp(op.Neg(op.Abs(self))), _number(1.0, self)))
     return op.Sub(op.Min(self, _number(0.0, self)), rest)
 
 
 def logit(self: Any, eps: float | None = None) -> Any:
-    """log(x / (1 - x)) of numbers that are kept `eps` away from 0 and 1. NaN stays NaN."""
+    """log(x / (1 - x)) of x clipped to [eps, 1 - eps]. NaN stays NaN."""
     op = _ops()
     one = _number(1.0, self)
     if eps is not None:
@@ -182,7 +182,7 @@ def logit(self: Any, eps: float | None = None) -> Any:
 
 
 def _number(number: float, like: Any) -> Any:
-    """A number of the same element type."""
+    """A number in the element type of `like`."""
     op = _ops()
     return op.CastLike(op.Constant(value_float=number), like)
 

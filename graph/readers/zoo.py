@@ -1,8 +1,8 @@
-"""The light models inside the `onnx` package, with weights worth computing with.
+"""The light models inside the `onnx` package, with realistic weights.
 
-They come with one constant for every weight, so that all activations are equal and a wrong kernel shows nothing. Here each
-generated weight is drawn anew from a seed of its own name: He-scaled where it multiplies, near one or zero where it scales or
-shifts; each batch norm gets the mean and variance of what it sees, node by node, as training would have left them; and the
+In the package all elements of a weight are equal, so that all activations are equal and hide wrong kernels. Here each
+generated weight is drawn with a seed from its name: He-scaled where it multiplies, near one or zero where it scales or
+shifts; each batch norm gets the mean and variance of its input, node by node, as training would have left them; and the
 last layer is scaled so that a final softmax is not saturated."""
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
 
 Weights = dict[str, np.ndarray]
-"""Arrays by the name of the value that they stand for."""
+"""Arrays by the name of the value."""
 
 
 def zoo_names() -> list[str]:
-    """The models that `zoo:NAME` knows."""
+    """The names of models for `zoo:NAME`."""
     return sorted(path.stem.removeprefix("light_") for path in _folder().glob("light_*.onnx"))
 
 
 def load_zoo(name: str) -> Graph:
-    """The model of that name. The same name gives the same weights everywhere; nodes are new at each call."""
+    """The model of that name. The weights of a name are the same everywhere; nodes are new at each call."""
     if name not in zoo_names():
         known = zoo_names()
         raise ReadError(
@@ -65,7 +65,7 @@ def _weights(name: str) -> Weights:
 
 
 def _generated(graph: Graph) -> dict[NodeEntry, list[tuple[Node, int]]]:
-    """The values that hold one number throughout, each with the ops that read it in the end and as which input."""
+    """The constant-filled values, each with its final readers (through reshapes) and their input positions."""
     constants: dict[NodeEntry, list[tuple[Node, int]]] = {}
     origin: dict[NodeEntry, NodeEntry] = {}
     for node in graph.nodes:
@@ -94,33 +94,33 @@ def _shape(node: Node) -> tuple[int, ...]:
 
 
 def _draw(value: NodeEntry, readers: list[tuple[Node, int]]) -> np.ndarray:
-    """The weight anew, by what it is used for."""
+    """New values of the weight, depending on its readers."""
     shape = _shape(value.node)
     random = np.random.default_rng(zlib.crc32(value.name.encode()))
     noise = random.standard_normal(shape, np.float32)
     for node, position in readers:
         if node.op in ("Conv", "Gemm", "MatMul") and position == 1:
             return noise * np.float32(np.sqrt(2 / _fan_in(node, shape)))
-        if (node.op, position) in _SCALES:
+        if position in _SCALES.get(str(node.op), ()):
             return 1 + np.float32(0.1) * noise
         if (node.op, position) == ("BatchNormalization", 4):
             return np.float32(1) + noise * noise
     return np.float32(0.1) * noise
 
 
-_SCALES = {("BatchNormalization", 1), ("Mul", 0), ("Mul", 1)}
-"""Readers of a weight that scales: (op, number of the input)."""
+_SCALES = {"BatchNormalization": (1,), "Mul": (0, 1)}
+"""For each op, its inputs that scale."""
 
 
 def _fan_in(node: Node, shape: tuple[int, ...]) -> int:
-    """How many products make one number."""
+    """Number of products per result."""
     if node.op == "Conv":
         return int(np.prod(shape[1:]))
     return shape[1] if node.attrs.get("transB") else shape[0]
 
 
 def _with_weights(graph: Graph, weights: Mapping[str, np.ndarray]) -> Graph:
-    """The graph with these arrays in place of the values of these names, and without what only made them."""
+    """The graph with these arrays in place of the values of these names, and without the nodes that only made them."""
     rewriter = Rewriter(graph)
     dead = _shapes_alone(graph)
     for node in graph.nodes:
@@ -137,7 +137,7 @@ def _with_weights(graph: Graph, weights: Mapping[str, np.ndarray]) -> Graph:
 
 
 def _shapes_alone(graph: Graph) -> set[Node]:
-    """Constants that only say the shape of a generated weight, or that nothing reads."""
+    """Constants that are only the shape of a generated weight, or that nothing reads."""
     index = graph.index
     kept = {entry.node for entry in graph.outputs}
     return {
@@ -148,7 +148,7 @@ def _shapes_alone(graph: Graph) -> set[Node]:
 
 
 def _calibrated(graph: Graph) -> Weights:
-    """The weights that follow from running the graph once on noise; those found first count for what comes after them."""
+    """Weights from running the graph once on noise, in order: later ones depend on earlier ones."""
     weights: Weights = {}
     random = np.random.default_rng(0)
     values: dict[NodeEntry, np.ndarray] = {}
@@ -176,7 +176,7 @@ def _statistics(seen: np.ndarray) -> list[np.ndarray]:
 
 
 def _tempered(graph: Graph, values: Mapping[NodeEntry, np.ndarray]) -> Weights:
-    """The last layer's weights, such that what a final softmax sees has a deviation of one: a saturated one shows nothing."""
+    """Weights of the last layer, scaled to give a final softmax inputs with a deviation of one: a saturated one hides errors."""
     last = graph.outputs[0].node
     if last.op != "Softmax":
         return {}
@@ -192,4 +192,4 @@ def _tempered(graph: Graph, values: Mapping[NodeEntry, np.ndarray]) -> Weights:
 
 
 _FLOOR = np.float32(1e-3)
-"""The least variance that a batch norm is given: a channel that is dead on the calibration input must not blow up on another."""
+"""Minimum variance of a batch norm: a channel that is dead on the calibration input must not blow up on another."""

@@ -1,4 +1,4 @@
-"""Arrays in the text form: small ones by their exact values, big ones by reference, odd ones by their bytes."""
+"""Arrays in the text form: small ones as exact values, large ones as references, others as bytes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from partita.graph.text.words import quoted, quoted_bytes
 from partita.graph.types import Array, TensorType, dtype_name, numpy_dtype
 
 PACKED = 64
-"""Arrays with more elements than this are written in base64 where every array is written in full."""
+"""Arrays with more elements than this are written in base64 if references are not allowed."""
 
 
 def array_type(array: Array) -> TensorType:
-    """The type of a constant that holds this array."""
+    """The type of a constant with this array."""
     return TensorType(dtype_name(array.dtype), array.shape)
 
 
@@ -44,7 +44,7 @@ def packed(array: Array) -> str:
 
 
 def _spelled(array: Array, name: str) -> list[str] | None:
-    """Each element as a literal; None where literals would lose bits (the payload of a NaN)."""
+    """Each element as a literal; None if literals would lose bits (the payload of a NaN)."""
     flat = array.reshape(-1)
     if name == "string":
         return [_spelled_string(item) for item in flat.tolist()]
@@ -70,7 +70,7 @@ def _spelled_string(item: Any) -> str:
 
 
 def from_numbers(name: str, numbers: list[Any]) -> Array:
-    """A flat array of that dtype. ValueError says which number does not fit."""
+    """A flat array of that dtype. ValueError if a number does not fit."""
     dtype = numpy_dtype(name)
     if name == "string":
         array = np.empty(len(numbers), dtype)
@@ -91,7 +91,7 @@ def from_numbers(name: str, numbers: list[Any]) -> Array:
 
 
 def from_base64(array_type: TensorType, text: str) -> Array:
-    """The array whose bytes these are; ValueError where they are not as many as the type says."""
+    """The array with these bytes; ValueError if their number does not match the type."""
     dtype = numpy_dtype(array_type.dtype)
     if dtype.hasobject:
         raise ValueError("bytes for strings")
@@ -108,7 +108,7 @@ def from_base64(array_type: TensorType, text: str) -> Array:
 
 
 def element_count(array_type: TensorType) -> int:
-    """How many elements an array of this static type has."""
+    """Number of elements of an array of this static type."""
     return math.prod(array_type.shape)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Content hashes of arrays, each computed once, and the arrays that they stand for while those live."""
+"""Content hashes of arrays, each computed once, and the living arrays by hash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partita.graph.sparse import SparseTensor
 from partita.graph.types import Array, dtype_name
 
 DIGITS = 20
-"""How many hexadecimal digits of the SHA-256 sum a reference shows."""
+"""Number of hexadecimal digits of the SHA-256 sum in a reference."""
 
 
 class _Reference(weakref.ref[Array]):
@@ -32,7 +32,7 @@ _arrays_of: dict[str, dict[int, _Reference]] = {}
 
 
 def digest(array: Array) -> str:
-    """The array's hash over dtype, shape and content. Remembered (weakly): arrays in a graph never change."""
+    """The array's hash over dtype, shape and content. Cached (weakly): arrays in a graph never change."""
     known = _digest_of.get(id(array))
     if known is not None and known() is array:
         return known.text
@@ -46,7 +46,7 @@ def digest(array: Array) -> str:
 def _forget(
     gone: _Reference, digest_of: dict[int, _Reference] = _digest_of, arrays_of: dict[str, dict[int, _Reference]] = _arrays_of
 ) -> None:
-    """Drop what is remembered of an array that is gone. It reads no names of the module, which are gone before other modules'
+    """Drops the hash of an array that was freed. It reads no global names, which are cleared before other modules'
     arrays when the process ends."""
     if digest_of.get(gone.key) is gone:
         del digest_of[gone.key]
@@ -58,12 +58,12 @@ def _forget(
 
 
 def remembered(sought: str) -> Array | None:
-    """A living array whose hash was asked for before in this process."""
+    """A living array with this hash, if it was hashed before in this process."""
     return next((array for ref in _arrays_of.get(sought, {}).values() if (array := ref()) is not None), None)
 
 
 def arrays_in(graph: Graph) -> Iterator[Array]:
-    """Every array of the graph and its bodies: constants, and those among attributes."""
+    """All arrays of the graph and its bodies: constants, and arrays in attributes."""
     for inner in graphs_in(graph):
         for node in inner.nodes:
             if node.value is not None:

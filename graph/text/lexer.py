@@ -1,4 +1,4 @@
-"""The text form as a stream of tokens; one token is looked at, none is kept."""
+"""The text form as a stream of tokens, of which only the current one is held."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _KINDS = ["", *_TOKEN.groupindex]
 
 
 class Lexer:
-    """A cursor over the text that stands on one token."""
+    """A cursor over the text, positioned at one token."""
 
     __slots__ = ("text", "kind", "token", "start", "end", "before")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.kind = ""
-        """What the token is: word, string, bytes, int, float, hash, mark, end or bad."""
+        """The kind of token: word, string, bytes, int, float, hash, mark, end or bad."""
         self.token = ""
         """The token as it is written."""
         self.start = 0
-        """Where it begins."""
+        """Its start."""
         self.end = 0
-        """Where it ends."""
+        """Its end."""
         self.before = 0
-        """Where the token before it ended."""
+        """The end of the previous token."""
         self.advance()
 
     def advance(self) -> str:
-        """Go to the next token; returns the one left behind."""
+        """Advances to the next token and returns the previous one."""
         left = self.token
         self.before = self.end
         match = _TOKEN.match(self.text, self.end)
@@ -56,7 +56,7 @@ class Lexer:
         return left
 
     def shortcut(self, pattern: re.Pattern[str]) -> str | None:
-        """Go past all that the pattern matches from here, in one step; None if it does not match."""
+        """Skips the match of the pattern at the current position and returns it; None if there is none."""
         match = pattern.match(self.text, self.start)
         if match is None:
             return None
@@ -72,31 +72,31 @@ class Lexer:
 
     @property
     def on_new_line(self) -> bool:
-        """Is the token the first of its line?"""
+        """True if the token is the first of its line."""
         return self.text.find("\n", self.before, self.start) >= 0
 
     def at(self, mark: str) -> bool:
-        """Is the token this mark?"""
+        """True if the token is this mark."""
         return self.token == mark and self.kind == "mark"
 
     def at_word(self, word: str) -> bool:
-        """Is the token this (unquoted) word?"""
+        """True if the token is this (unquoted) word."""
         return self.token == word and self.kind == "word"
 
     def take(self, mark: str) -> bool:
-        """Go past this mark if the token is it."""
+        """Skips this mark, if it is the current token."""
         if self.token == mark and self.kind == "mark":
             self.advance()
             return True
         return False
 
     def need(self, mark: str) -> None:
-        """Go past this mark, which must be here."""
+        """Skips this mark, or raises."""
         if not self.take(mark):
             self.expected(repr(mark))
 
     def expected(self, what: str) -> NoReturn:
-        """The error that something else should stand here."""
+        """Raises an error for an unexpected token."""
         shown = {"end": "the end of the text"}.get(self.kind) or repr(self.token[:40])
         if self.token == '"':
             shown = "a string that does not end on its line"

@@ -1,4 +1,4 @@
-"""Types and attribute values: how they are printed."""
+"""Printing of types and attribute values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from partita.graph.text.words import quoted, quoted_bytes, word
 from partita.graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 MAX_NESTING = 32
-"""How deep graphs, lists and types may stand inside each other."""
+"""Maximum nesting depth of graphs, lists and types."""
 
 
 def print_type(type: Type | None) -> str:
-    """The type as `parse` reads it; `?` where nothing is known."""
+    """The type as `parse` reads it; `?` if it is unknown."""
     if type is None:
         return "?"
     if isinstance(type, TensorType):
@@ -45,7 +45,7 @@ def print_array(array: np.ndarray[Any, Any], big: int | None) -> str:
 
 
 def print_value(value: Any, big: int | None, where: str, body: Callable[[Any], str], depth: int = 0) -> str:
-    """An attribute value; `body` prints the graphs in it."""
+    """An attribute value; `body` prints graphs in it."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None:

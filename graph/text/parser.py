@@ -1,4 +1,4 @@
-"""Reading a graph from text: what `partita.graph.text.printer` writes, and what people write by hand."""
+"""Parser of the text form, printed by `partita.graph.text.printer` or written by hand."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from partita.graph.types import Type
 
 
 def parse(text: str, constants: Graph | Mapping[str, np.ndarray[Any, Any]] | None = None) -> Graph:
-    """The graph that the text shows. The nodes come in the order of the text.
+    """The graph in the text. The nodes are in the order of the text.
 
-    `constants` is where arrays printed as `#hash` are found: a graph that holds them, or a mapping from hash to array;
-    without it, the arrays that this process has printed and that are still alive. Linear.
+    `constants` has the arrays printed as `#hash`: a graph that holds them, or a mapping from hash to array;
+    by default the arrays that this process has printed and that are still alive. Linear.
 
     >>> print(parse("graph net(x: float32[N]) -> (y) { y = Relu(x) }"))
     opset 21
@@ -37,19 +37,19 @@ def parse(text: str, constants: Graph | Mapping[str, np.ndarray[Any, Any]] | Non
 
 
 def parse_type(text: str) -> Type | None:
-    """A type alone."""
+    """Parses a type."""
     parser = _Parser(text, None)
     return parser.alone(parser.type)
 
 
 def parse_array(text: str, constants: Any = None) -> np.ndarray[Any, Any]:
-    """The type and content of an array alone."""
+    """Parses the type and content of an array."""
     parser = _Parser(text, constants)
     return parser.alone(parser.array)
 
 
 def parse_value(text: str, functions: Mapping[str, Graph], constants: Any = None) -> Any:
-    """An attribute's value alone; `func LABEL` in it is looked up in `functions`."""
+    """Parses an attribute's value; `func LABEL` in it is looked up in `functions`."""
     parser = _Parser(text, constants)
     parser.functions.update(functions)
     return parser.alone(parser.attribute)
@@ -61,7 +61,7 @@ class _Parser(PartReader):
         self.opsets: dict[str, int] = {"": DEFAULT_OPSET}
 
     def document(self) -> Graph:
-        """The opset line, the bodies of calls, the graph."""
+        """Reads the opset line, the bodies of calls, and the graph."""
         lexer = self.lexer
         if lexer.at_word("opset"):
             self.opsets = self.opset_line()
@@ -76,14 +76,14 @@ class _Parser(PartReader):
         return graph
 
     def alone(self, read: Callable[[], Any]) -> Any:
-        """What `read` reads; an error if more text follows."""
+        """The result of `read`; raises if more text follows."""
         value = read()
         if self.lexer.kind != "end":
             self.lexer.expected("the end of the text")
         return value
 
     def function(self) -> None:
-        """A body that is named to be called."""
+        """Reads the named body of calls."""
         lexer = self.lexer
         lexer.advance()
         start, label = lexer.start, self.name("the function's name")
@@ -96,7 +96,7 @@ class _Parser(PartReader):
             lexer.fail(f"there are two functions {label!r}", start=start)
 
     def opset_line(self) -> dict[str, int]:
-        """Read a line such as `opset 21, ai.onnx.ml 3`."""
+        """Reads a line such as `opset 21, ai.onnx.ml 3`."""
         self.lexer.advance()
         opsets: dict[str, int] = {}
         while True:
@@ -106,7 +106,7 @@ class _Parser(PartReader):
                 return opsets
 
     def graph(self, name: str) -> Graph:
-        """A graph from its inputs to its closing brace."""
+        """Reads a graph from its inputs to its closing brace."""
         return self.nested(lambda: self.closed_graph(name))
 
     def closed_graph(self, name: str) -> Graph:
@@ -137,7 +137,7 @@ class _Parser(PartReader):
         )
 
     def input(self, scope: Scope) -> Node:
-        """An input as the head of a graph declares it."""
+        """Reads an input in the head of a graph."""
         lexer = self.lexer
         start, name = lexer.start, self.value_name()
         declared = self.type() if lexer.take(":") else None
@@ -156,7 +156,7 @@ class _Parser(PartReader):
         return node
 
     def result(self) -> tuple[str, str, int | None, int]:
-        """A graph output: its name, and the value (resolved when the statements are read)."""
+        """Reads a graph output: its name, and its value (resolved when the statements are read)."""
         start = self.lexer.start
         if self.lexer.kind == "mark":
             self.lexer.expected("the name of an output")
@@ -167,7 +167,7 @@ class _Parser(PartReader):
         return name, name, None, start
 
     def statement(self, scope: Scope) -> None:
-        """One node, or the place of an input."""
+        """Reads one node, or the place of an input."""
         lexer = self.lexer
         start = lexer.start
         names: list[str] = []
@@ -208,19 +208,19 @@ class _Parser(PartReader):
         scope.add(node, start)
 
     def place_input(self, scope: Scope, names: list[str], start: int) -> None:
-        """`x = input`: here, and not at the head, is the input's place in the order."""
+        """Handles `x = input`: the input's place in the order is here, and not at the head."""
         if len(names) != 1:
             self.lexer.fail("the place of one input is expected", start=start)
         node = scope.node(names[0], start)
         if not node.is_variable:
             self.lexer.fail(f"{names[0]!r} is no input of the graph", start=start)
-        # The parser made this node a moment ago and nobody else has seen it.
+        # The parser has just made this node, which is not shared yet.
         object.__setattr__(node, "place", next_place())
 
     def operation(
         self, scope: Scope
     ) -> tuple[str, str, tuple[NodeEntry | None, ...], np.ndarray[Any, Any] | None, Graph | None]:
-        """Op, domain, inputs, the array of a constant, the body of a call."""
+        """Reads op, domain, inputs, the array of a constant, and the body of a call."""
         lexer = self.lexer
         if lexer.at_word("const"):
             lexer.advance()
@@ -240,6 +240,6 @@ class _Parser(PartReader):
         return op, domain, inputs, None, subgraph
 
     def arguments(self, scope: Scope) -> tuple[NodeEntry | None, ...]:
-        """What stands between the parentheses after an op."""
+        """Reads the inputs in parentheses after an op."""
         self.lexer.need("(")
         return tuple(self.listed(lambda: self.optional_value(scope), ")"))

@@ -1,4 +1,4 @@
-"""Reading the parts of a statement: references, attributes, and what else follows an operation."""
+"""Parsing of the parts of a statement: references, attributes, and whatever follows an operation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partita.graph.types import Type
 
 
 class Tail:
-    """What may follow a node's operation."""
+    """The optional parts after a node's operation."""
 
     __slots__ = ("affinity", "after", "attrs", "captures", "metadata", "name", "types")
 
@@ -29,7 +29,7 @@ class Tail:
 
 
 class PartReader(Reader, ABC):
-    """A reader that knows the functions above and can read a graph inside."""
+    """A reader with the functions read so far, which can read nested graphs."""
 
     def __init__(self, text: str, constants: Any) -> None:
         super().__init__(text, constants)
@@ -37,17 +37,17 @@ class PartReader(Reader, ABC):
 
     @abstractmethod
     def graph(self, name: str) -> Graph:
-        """A graph from its inputs to its closing brace."""
+        """Reads a graph from its inputs to its closing brace."""
 
     def value_name(self) -> str:
-        """The name of a value that is made here; `_` makes none."""
+        """Reads the name of a new value; empty for `_`."""
         if self.lexer.at_word("_"):
             self.lexer.advance()
             return ""
         return self.name("the name of a value")
 
     def reference_parts(self) -> tuple[str, int | None]:
-        """Read a reference to a value: its name, or `%node[1]`."""
+        """Reads a reference to a value: its name, or `%node[1]`."""
         if not self.lexer.take("%"):
             return self.name("a value"), None
         node = self.name("the name of a node")
@@ -59,25 +59,25 @@ class PartReader(Reader, ABC):
         return node, index
 
     def value(self, scope: Scope) -> NodeEntry:
-        """The value that the text refers to."""
+        """Reads a reference and returns the value."""
         start = self.lexer.start
         name, index = self.reference_parts()
         return scope.value(name, start) if index is None else scope.output(name, index, start)
 
     def earlier_node(self, scope: Scope) -> Node:
-        """A node by name."""
+        """Reads the name of a node and returns the node."""
         start = self.lexer.start
         return scope.node(self.name("the name of a node"), start)
 
     def optional_value(self, scope: Scope) -> NodeEntry | None:
-        """The same, or `_` for an absent one."""
+        """Like `value`, or None for `_`."""
         if self.lexer.at_word("_"):
             self.lexer.advance()
             return None
         return self.value(scope)
 
     def function_named(self) -> Graph:
-        """The function of that label, which must stand above."""
+        """Reads the label of a function and returns it; it must be defined above."""
         start, label = self.lexer.start, self.name("the name of a function")
         function = self.functions.get(label)
         if function is None:
@@ -85,7 +85,7 @@ class PartReader(Reader, ABC):
         return function
 
     def tail(self, scope: Scope, on_line: bool = True) -> Tail:
-        """Attributes and what else a node has, in any order, up to the end of the line."""
+        """Reads the optional parts of a node, in any order, up to the end of the line."""
         lexer = self.lexer
         tail = Tail()
         while not (on_line and lexer.on_new_line):
@@ -118,7 +118,7 @@ class PartReader(Reader, ABC):
         return tail
 
     def metadata(self) -> dict[str, str]:
-        """Read metadata: `metadata {key="text"}`."""
+        """Reads metadata: `metadata {key="text"}`."""
         self.lexer.advance()
         start = self.lexer.start
         self.lexer.need("{")
@@ -128,7 +128,7 @@ class PartReader(Reader, ABC):
         return pairs
 
     def pairs(self) -> dict[str, Any]:
-        """Read pairs up to the closing brace: `key=value, ...}`."""
+        """Reads pairs up to the closing brace: `key=value, ...}`."""
         pairs: dict[str, Any] = {}
 
         def pair() -> None:
@@ -143,7 +143,7 @@ class PartReader(Reader, ABC):
         return pairs
 
     def attribute(self) -> Any:
-        """The value of an attribute."""
+        """Reads the value of an attribute."""
         lexer = self.lexer
         if lexer.at("["):
             numbers = self.integers()

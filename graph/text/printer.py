@@ -1,6 +1,5 @@
-"""Writing a graph as text.
-
-The document is the opset line, the bodies that calls name (callee before caller), and the graph itself:
+"""Printer of the text form.
+The document is the opset line, the bodies of calls (callee before caller), and the graph itself:
 
     opset 21
 
@@ -30,17 +29,17 @@ BIG = 16
 """Arrays with more elements than this are printed as a reference, `#hash`."""
 
 WIDTH = 110
-"""A longer head of a graph gets a line for each input."""
+"""A graph's head that is longer gets one line per input."""
 
 KEYWORDS = frozenset({"const", "input", "call"})
-"""Ops of these names are quoted."""
+"""Ops with these names are quoted."""
 
 
 def print_graph(graph: Graph, *, big: int | None = BIG, types: bool = True) -> str:
     """The graph as text, which `parse` reads back exactly: nodes, names, types, order, shared bodies, all but `graph.attrs`.
 
     Arrays of more than `big` elements are printed as the hash of their content, which `parse` looks up; with None
-    each is written in full. `types=False` leaves out the types of what nodes make, for reading only. Linear."""
+    each is written in full. `types=False` omits the types of computed values, for human readers only. Linear."""
     return _Printer(graph, big, types).document(graph)
 
 
@@ -62,7 +61,7 @@ class _Printer:
         return "\n".join(parts)
 
     def graph(self, graph: Graph, head: str, indent: str) -> str:
-        """The graph's head and its statements, from here to the closing brace."""
+        """Prints the graph's head and its statements, up to the closing brace."""
         if len(indent) >= 4 * MAX_NESTING:
             raise WriteError(f"graphs nest more than {MAX_NESTING} deep", where=f"graph {graph.name!r}")
         values = _references(graph)
@@ -90,7 +89,7 @@ class _Printer:
         return "\n".join(lines)
 
     def input(self, node: Node, values: _References, indent: str) -> str:
-        """A graph input as the head declares it."""
+        """Prints a graph input in the head."""
         if len(node.output_names) != 1 or node.reads or node.after or node.domain or node.subgraph is not None:
             raise WriteError("a graph input makes one value and does nothing else", where=f"node {node.name!r}")
         name, declared = node.output_names[0], node.output_types[0]
@@ -98,7 +97,7 @@ class _Printer:
         return f"{word(name) if name else '_'}{shown}{self.tail(node, values, indent)}"
 
     def node(self, node: Node, values: _References, indent: str) -> str:
-        """One statement."""
+        """Prints one statement."""
         results = ", ".join([word(name) if name else "_" for name in node.output_names]) or "()"
         shown = ""
         if node.value is not None:
@@ -115,7 +114,7 @@ class _Printer:
         return f"{results} = {body}{self.tail(node, values, indent, shown)}"
 
     def operation(self, node: Node, values: _References) -> str:
-        """What is computed of which values."""
+        """Prints the operation: op and inputs."""
         inputs = ", ".join(["_" if entry is None else values(entry) for entry in node.inputs])
         name = node.op or ""
         if node.subgraph is not None:
@@ -126,7 +125,7 @@ class _Printer:
         return f"{_op(name, node.domain)}({inputs})"
 
     def tail(self, node: Node, values: _References, indent: str, types: str = "") -> str:
-        """What follows the operation: attributes, then whatever else the node has."""
+        """Prints whatever follows the operation: attributes, then the node's other parts."""
         parts = []
         if node.attrs:
             parts.append(self.attributes(node, indent))
@@ -144,7 +143,7 @@ class _Printer:
         return "".join(parts)
 
     def attributes(self, node: Node, indent: str) -> str:
-        """The attributes in braces; where a body is among them, each on a line of its own."""
+        """Prints the attributes in braces; if there is a body among them, one per line."""
         where = f"node {node.name!r}"
         if not node.bodies or all(id(body) in self.labels for _, body in node.bodies):
             pairs = [f"{word(key)}={self.value(value, where, indent)}" for key, value in node.attrs.items()]
@@ -154,21 +153,21 @@ class _Printer:
         return f" {{\n{''.join(pairs)}{indent}}}"
 
     def value(self, value: Any, where: str, indent: str) -> str:
-        """An attribute's value."""
+        """Prints an attribute's value."""
         return print_value(value, self.big, where, lambda body: self.body(body, indent))
 
     def body(self, body: Graph, indent: str) -> str:
-        """A graph as an attribute's value: the name of one that is printed apart, or the graph itself."""
+        """Prints a graph as an attribute's value: its label if it is printed separately, or the graph itself."""
         label = self.labels.get(id(body))
         return self.graph(body, f"graph {word(body.name)}", indent) if label is None else f"func {word(label)}"
 
 
 class _References:
-    """How a graph's values are referred to: by name, or by node and number where the name would not do."""
+    """References to a graph's values: by name, or by node and index if the name is ambiguous."""
 
     def __init__(self, doubtful: frozenset[str]) -> None:
         self.doubtful = doubtful
-        """The empty name, and those that several values bear: `verify` refuses such a graph, and it can still be looked at."""
+        """The empty name, and names of several values: `verify` rejects such a graph, but it can still be printed."""
 
     def __call__(self, entry: NodeEntry) -> str:
         name = entry.node.output_names[entry.index]
@@ -205,7 +204,7 @@ def _metadata(metadata: Any) -> str:
 
 
 def _placed_by_head(graph: Graph) -> set[Node]:
-    """The inputs that lead the order of nodes just as they lead the text; each of the others gets a line at its place."""
+    """The inputs that come first among the nodes in the order of the head; each of the others gets a line at its place."""
     position = {node: i for i, node in enumerate(graph.inputs)}
     placed: set[Node] = set()
     last = -1
@@ -218,14 +217,14 @@ def _placed_by_head(graph: Graph) -> set[Node]:
 
 
 def _bodies_in(graph: Graph) -> Iterator[tuple[Graph, bool]]:
-    """Every graph that the nodes hold, and whether it is the body of a call."""
+    """All graphs that the nodes hold, and whether each is the body of a call."""
     for node in graph.nodes:
         for body in bodies_of(node):
             yield body, body is node.subgraph
 
 
 def _functions(graph: Graph) -> list[Graph]:
-    """The bodies printed on their own: those of calls, and those that stand in several places; callees first."""
+    """The bodies printed separately: those of calls, and those that are used several times; callees first."""
     order: list[Graph] = []
     apart: set[int] = set()
     seen: set[int] = set()
@@ -245,7 +244,7 @@ def _functions(graph: Graph) -> list[Graph]:
 
 
 def _labels(functions: list[Graph]) -> dict[int, str]:
-    """A name of its own for each body printed apart."""
+    """A unique label for each body that is printed separately."""
     taken: set[str] = set()
     counts: dict[str, int] = {}
     labels = {}

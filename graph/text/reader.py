@@ -1,4 +1,4 @@
-"""Reading types, arrays and attribute values."""
+"""Parsing of types, arrays and attribute values."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _SIMPLE_TYPE = re.compile(r"[a-z0-9_]+\[[A-Za-z0-9_, ?]*\]")
 _INTEGERS = re.compile(r"\[-?[0-9]{1,18}(?:, ?-?[0-9]{1,18})*\]")
 
 WORDS = {"true": True, "false": False, "none": None, "inf": float("inf"), "nan": float("nan")}
-"""Values that are written as words."""
+"""Values written as words."""
 
 
 class Reader:
-    """The parts of the text that are not statements."""
+    """Reads the parts of the text below statements."""
 
     def __init__(self, text: str, constants: Graph | Constants | None) -> None:
         self.lexer = Lexer(text)
@@ -48,7 +48,7 @@ class Reader:
         self._types: dict[str, Type | None] = {}
 
     def nested(self, read: Callable[[], Any]) -> Any:
-        """What `read` reads, one level deeper."""
+        """The result of `read`, one nesting level deeper."""
         self.depth += 1
         if self.depth > MAX_NESTING:
             self.lexer.fail(f"graphs, lists or types nest more than {MAX_NESTING} deep")
@@ -57,7 +57,7 @@ class Reader:
         return value
 
     def name(self, what: str) -> str:
-        """A name, bare or quoted."""
+        """Reads a name, bare or quoted."""
         lexer = self.lexer
         if lexer.kind == "word":
             return lexer.advance()
@@ -66,7 +66,7 @@ class Reader:
         return lexer.expected(what)
 
     def string(self, what: str = "a string") -> str:
-        """A quoted string."""
+        """Reads a quoted string."""
         if self.lexer.kind != "string":
             self.lexer.expected(what)
         text = self.checked(unquoted, self.lexer.token)
@@ -74,7 +74,7 @@ class Reader:
         return text
 
     def integer(self, what: str) -> int:
-        """A whole number."""
+        """Reads an integer."""
         if self.lexer.kind != "int":
             self.lexer.expected(what)
         number = self.checked(int, self.lexer.token)
@@ -82,7 +82,7 @@ class Reader:
         return number
 
     def checked(self, make: Callable[..., Any], *given: Any, start: int | None = None) -> Any:
-        """The result of `make`; an error in it tells the position in the text."""
+        """The result of `make`; errors in it get the position in the text."""
         try:
             return make(*given)
         except PartitaError as error:
@@ -91,7 +91,7 @@ class Reader:
             self.lexer.fail(f"this is {error}", start=start)
 
     def listed(self, item: Callable[[], Any], close: str) -> list[Any]:
-        """Items between commas up to the closing mark; a comma may follow the last."""
+        """Reads items separated by commas up to the closing mark; the last may be followed by a comma."""
         lexer = self.lexer
         items = []
         while not lexer.take(close):
@@ -102,7 +102,7 @@ class Reader:
         return items
 
     def type(self) -> Type | None:
-        """A type, or `?`. The same words give the same object."""
+        """Reads a type, or `?`. Equal texts give the same object."""
         start = self.lexer.start
         simple = _SIMPLE_TYPE.match(self.lexer.text, start)
         if simple is not None and simple[0] in self._types:
@@ -112,7 +112,7 @@ class Reader:
         return self._types.setdefault(self.lexer.text[start : self.lexer.before], spelled)
 
     def spelled_type(self) -> Type | None:
-        """Read a type one token at a time."""
+        """Reads a type token by token."""
         lexer = self.lexer
         if lexer.take("?"):
             return None
@@ -127,7 +127,7 @@ class Reader:
         return self.checked(TensorType, word, shape, start=start)
 
     def compound(self, word: str, start: int) -> Type:
-        """What stands between the parentheses of a type."""
+        """Reads the part of a type in parentheses."""
         if word == "map":
             key = self.name("the type of the keys")
             self.lexer.need(",")
@@ -144,13 +144,13 @@ class Reader:
         return SequenceType(element) if word == "sequence" else OptionalType(element)
 
     def dim(self) -> Dim:
-        """A dimension."""
+        """Reads a dimension."""
         if self.lexer.take("?"):
             return None
         return self.integer("") if self.lexer.kind == "int" else self.name("a dimension")
 
     def array(self) -> Array:
-        """A type with sizes, then the content."""
+        """Reads an array: a static type, then the content."""
         lexer = self.lexer
         start = lexer.start
         array_type = self.type()
@@ -170,7 +170,7 @@ class Reader:
         return self.checked(shaped, array_type, flat, start=start)
 
     def element(self, dtype: str) -> Any:
-        """One element of an array."""
+        """Reads one element of an array."""
         lexer = self.lexer
         if dtype == "string":
             return self.string_or_bytes("a string")
@@ -190,14 +190,14 @@ class Reader:
         return self.number(dtype)
 
     def number(self, dtype: str) -> float:
-        """A number, whole or not."""
+        """Reads a number, integral or not."""
         lexer = self.lexer
         if lexer.kind not in ("int", "float") and lexer.token not in ("inf", "nan"):
             lexer.expected(f"an element of {dtype}")
         return float(lexer.advance())
 
     def string_or_bytes(self, what: str) -> str | bytes:
-        """"..." or b"..."."""
+        """Reads "..." or b"..."."""
         if self.lexer.kind == "bytes":
             data: bytes = self.checked(unquoted_bytes, self.lexer.token)
             self.lexer.advance()
@@ -205,7 +205,7 @@ class Reader:
         return self.string(what)
 
     def reference(self, expected: TensorType) -> Array:
-        """The array that a hash stands for."""
+        """Reads a hash and returns its array."""
         sought = self.lexer.token[1:]
         if self.constants is None:
             array = remembered(sought)
@@ -221,7 +221,7 @@ class Reader:
         return array
 
     def sparse(self) -> SparseTensor:
-        """Read a sparse tensor: `(const values, const indices, [sizes])`."""
+        """Reads a sparse tensor: `(const values, const indices, [sizes])`."""
         lexer = self.lexer
         arrays = []
         lexer.need("(")
@@ -238,7 +238,7 @@ class Reader:
 
     @property
     def known(self) -> Constants:
-        """The arrays that the caller gave, by hash."""
+        """The caller's arrays, by hash."""
         if self._known is None:
             given = self.constants
             if given is None or isinstance(given, Mapping):
@@ -248,12 +248,12 @@ class Reader:
         return self._known
 
     def integers(self) -> list[int] | None:
-        """A list of whole numbers, by far the most common list, in one step; None if something else stands here."""
+        """Reads a list of integers, by far the most common list, in one step; None for anything else."""
         listed = self.lexer.shortcut(_INTEGERS)
         return None if listed is None else list(map(int, listed[1:-1].split(",")))
 
     def plain(self) -> Any:
-        """An attribute value that is no graph."""
+        """Reads an attribute value other than a graph."""
         lexer = self.lexer
         if lexer.kind == "int":
             return self.integer("")

@@ -1,4 +1,4 @@
-"""The names that a graph's statements have made so far."""
+"""Names defined so far by a graph's statements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Scope:
         self._values: dict[str, NodeEntry] = {}
 
     def add(self, node: Node, start: int) -> None:
-        """A node whose statement begins at `start`."""
+        """Adds a node whose statement begins at `start`."""
         if node.name and self._nodes.setdefault(node.name, node) is not node:
             self.lexer.fail(f"there are two nodes named {node.name!r}", start=start, remedy="Give this one another name=")
         self.order.append(node)

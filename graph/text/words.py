@@ -1,4 +1,4 @@
-"""How names, strings and bytes are spelled in the text form."""
+"""Spelling of names, strings and bytes in the text form."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ _ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|.)", re.DOTALL)
 
 
 def word(text: str) -> str:
-    """A name: bare where it is a plain word, quoted otherwise. A lone underscore means an absent value."""
+    """A name: bare if it is a plain word, else quoted. A lone underscore means an absent value."""
     return text if _BARE.fullmatch(text) and text != "_" else quoted(text)
 
 
 def quoted(text: str) -> str:
-    """A string in double quotes; what cannot be seen is escaped."""
+    """A string in double quotes, with unprintable characters escaped."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join([_SHORT.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text]) + '"'
 
 
 def quoted_bytes(data: bytes) -> str:
-    """Bytes as b"..."; what is no printable ASCII is escaped."""
+    """Bytes as b"...", with anything but printable ASCII escaped."""
     text = data.decode("latin1")
     return 'b"' + "".join([_SHORT.get(c) or (c if " " <= c <= "~" else f"\\x{ord(c):02x}") for c in text]) + '"'
 
 
 def unquoted(token: str) -> str:
-    """The string that `quoted` spelled so; ValueError names an escape that does not exist."""
+    """The inverse of `quoted`; ValueError for an unknown escape."""
     body = token[1:-1]
     return _ESCAPE.sub(_character, body) if "\\" in body else body
 
 
 def unquoted_bytes(token: str) -> bytes:
-    """The bytes that `quoted_bytes` spelled so."""
+    """The inverse of `quoted_bytes`."""
     try:
         return unquoted(token[1:]).encode("latin1")
     except UnicodeEncodeError:

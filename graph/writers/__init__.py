@@ -1,4 +1,4 @@
-"""Writers: from graphs to files and other programs' models."""
+"""Writers of files and of other programs' models."""
 
 from partita.graph.writers.onnx import save
 

@@ -1,4 +1,4 @@
-"""Writing NNVM's JSON form (see `partita.graph.nnvm`)."""
+"""Writer of NNVM's JSON form (see `partita.graph.nnvm`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partita.graph.types import TensorType
 
 
 def to_nnvm_json(graph: Graph) -> str:
-    """The graph as JSON text, with its arrays inside. `from_nnvm_json` reads it back exactly. Linear."""
+    """The graph as JSON text, including its arrays. `from_nnvm_json` reads it back exactly. Linear."""
     return json.dumps(_Writer().graph(graph, 0), indent=1)
 
 
@@ -26,7 +26,7 @@ class _Writer:
         self.numbers: dict[int, int] = {}
 
     def graph(self, graph: Graph, depth: int) -> dict[str, Any]:
-        """One graph, its bodies inside the nodes that come first to them."""
+        """One graph, with each body inside the first node that holds it."""
         if depth > MAX_NESTING:
             raise WriteError(f"graphs nest more than {MAX_NESTING} deep", where=f"graph {graph.name!r}")
         number = self.numbers.setdefault(id(graph), len(self.numbers))
@@ -70,7 +70,7 @@ class _Writer:
         return record
 
     def attributes(self, node: Node) -> dict[str, str]:
-        """The node's attributes, and what NNVM has no field for, as strings."""
+        """The node's attributes, and everything that NNVM has no field for, as strings."""
         where = f"node {node.name!r}"
         texts = {
             nnvm.ESCAPE + key if key.startswith(nnvm.PREFIX) else key: print_value(value, None, where, self.reference)
@@ -92,7 +92,7 @@ class _Writer:
         return texts
 
     def reference(self, body: Graph) -> str:
-        """How an attribute names a body."""
+        """The reference to a body in an attribute."""
         number = self.numbers.get(id(body))
         if number is None:
             raise WriteError("a graph stands in a list inside a list", where=f"graph {body.name!r}")
@@ -112,7 +112,7 @@ def _strings(texts: Any) -> str:
 
 
 def _shape(value_type: Any) -> list[int]:
-    """Sizes, -1 where unknown; a type without sizes is empty."""
+    """Sizes, -1 if unknown; a type without a shape is empty."""
     shape = value_type.shape if isinstance(value_type, TensorType) else None
     return [dim if isinstance(dim, int) else -1 for dim in shape or ()]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import re
 import signal
@@ -18,9 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import partita as pt
 from partita.cli import exits
-from partita.cli.completion import add_completion
 from partita.cli.screen import DEBUG, Screen
-from partita.cli.verbose import told
 
 if TYPE_CHECKING:
     from partita.cli.arguments import Usage
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "devices", "inspect", "partition", "explain", "diff", "run", "map", "bench", "compile", "tune", "precision", "compare",
-    "diagnose", "reduce", "capsule", "cache",
+    "diagnose", "reduce", "passes", "capsule", "cache",
 )
 """Verbs, one file each."""
 
@@ -113,7 +112,7 @@ def _run(argv: Sequence[str] | None) -> int:
         screen, debug = Screen(arguments.json, arguments.quiet), debug or arguments.debug
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place: screen.warn(str(message))
-            with told(arguments.verbose, screen):
+            with _told(arguments.verbose, screen):
                 return _run_isolated(arguments, screen)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else exits.OK
@@ -163,7 +162,7 @@ def make_parser(wanted: Sequence[str] = VERBS) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"partita {pt.__version__}")
-    add_completion(parser)
+    _add_completion(parser)
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
     for verb in wanted:
         module = importlib.import_module(f"partita.cli.{verb}")
@@ -256,3 +255,77 @@ def _forget_stdout() -> None:
     """Discard output that is still to be written, since nobody reads it."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+SHELLS = ("bash", "zsh", "tcsh")
+"""Supported shells."""
+
+
+class _Complete(argparse.Action):
+    """Prints the completion for a shell, and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
+        try:
+            import shtab
+        except ImportError:
+            from partita.graph.errors import MissingDependency
+
+            raise MissingDependency("shtab", "completion", "writing the completion for a shell") from None
+        for action in _actions(parser):
+            if _names_a_file(action):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+        print(shtab.complete(parser, values))
+        parser.exit()
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Options and arguments of the parser and of all verbs."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for verb in action.choices.values():
+                yield from _actions(verb)
+
+
+def _names_a_file(action: argparse.Action) -> bool:
+    metavar = str(action.metavar)
+    return metavar == "MODEL" or "FILE" in metavar or metavar.startswith(("OUT.", "PAGE."))
+
+
+def _add_completion(parser: argparse.ArgumentParser) -> None:
+    """Add --completion."""
+    text = "print the completion for this shell, and exit (needs the extra `completion`)"
+    parser.add_argument("--completion", action=_Complete, choices=SHELLS, default=argparse.SUPPRESS, help=text)
+
+
+_LEVELS = (logging.INFO, logging.DEBUG)
+"""Minimum levels shown with -v, and with -vv."""
+
+
+class _OnScreen(logging.Handler):
+    """Prints each record as a line; the screen replaces control characters in a model's names."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self.screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        self.screen.note(f"{record.name}: {record.getMessage()}")
+
+
+@contextmanager
+def _told(verbose: int, screen: Screen) -> Iterator[None]:
+    """Inside, messages of the loggers are shown; nothing without -v."""
+    if not verbose:
+        yield
+        return
+    root, handler = logging.getLogger("partita"), _OnScreen(screen)
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(_LEVELS[min(verbose, len(_LEVELS)) - 1])
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)

@@ -21,10 +21,9 @@ from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.words import first_line
-from partita.insight.borders import TrustedWalk
 from partita.insight.call import call_arrays
 from partita.insight.diagnosis import Fault
-from partita.insight.trusted import Trusted
+from partita.insight.trusted import Trusted, TrustedWalk
 from partita.unplacing import unplaced
 
 

@@ -22,7 +22,6 @@ from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
 from partita.graph.node import Node, NodeEntry
 from partita.graph.words import counted
-from partita.insight.borders import TrustedWalk
 from partita.insight.call import call_arrays
 from partita.insight.diagnosis import ADDED, MANY, Diagnosis, Fault, SubgraphCheck
 from partita.insight.searching import Blamed, first_wrong, search
@@ -39,7 +38,7 @@ from partita.insight.trial import (
     draws_numbers,
     tried_unit,
 )
-from partita.insight.trusted import Trusted, first_not_finite, is_finite
+from partita.insight.trusted import Trusted, TrustedWalk, first_not_finite, is_finite
 from partita.partition import AffinityProperty
 from partita.passes import apply_pass
 

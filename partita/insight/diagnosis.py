@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,8 +12,7 @@ from partita.accelerators.interface.device_list import Device
 from partita.by_layer import Layer
 from partita.compare import Difference
 from partita.graph.graph import Graph
-from partita.graph.words import counted, first_of
-from partita.insight.error_plot import error_plot
+from partita.graph.words import counted, first_of, in_xml, shortened
 from partita.insight.trial import RIGHT
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Diagnosis:
     def to_svg(self) -> str:
         """Picture of the relative error of each layer."""
         blamed = () if self.fault is None else [layer.name for layer in self.fault.layers]
-        return error_plot(self.layers, blamed)
+        return _error_plot(self.layers, blamed)
 
     def to_table(self, most: int = LAYERS) -> Table:
         """Errors by layer as a rich table for a terminal."""
@@ -215,3 +215,45 @@ def _plain(fault: Fault) -> dict[str, Any]:
     left_out = ("graph", "inputs", "expected", "target", "config", "layers")
     fields = {field.name: getattr(fault, field.name) for field in attrs.fields(Fault) if field.name not in left_out}
     return {**fields, "layers": [attrs.asdict(layer) for layer in fault.layers]}
+
+
+_ROW, _LABEL, _WIDTH = 18, 260, 420
+"""Height of a row, width of the names, and width of the bars, in pixels."""
+
+_LEAST, _LARGEST = -9.0, 1.0
+"""Decimal logarithms of the errors at the left and right end."""
+
+
+def _error_plot(layers: Sequence[Layer], blamed: Collection[str] = ()) -> str:
+    """The picture as SVG. Bars of blamed values are red, those of infinite errors reach the end."""
+    height = _ROW * (len(layers) + 2)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LABEL + _WIDTH + 90}" height="{height}" '
+        'font-family="sans-serif" font-size="12">'
+    ]
+    for power in range(int(_LEAST), int(_LARGEST) + 1, 2):
+        x = _LABEL + _length(10.0**power)
+        parts.append(f'<line x1="{x:.0f}" y1="{_ROW}" x2="{x:.0f}" y2="{height - _ROW}" stroke="#ddd"/>')
+        parts.append(f'<text x="{x:.0f}" y="{_ROW - 5}" text-anchor="middle" fill="#555">1e{power}</text>')
+    for i, layer in enumerate(layers):
+        parts += _row(layer, _ROW * (i + 1), layer.name in blamed)
+    return "\n".join([*parts, "</svg>"])
+
+
+def _row(layer: Layer, top: int, blamed: bool) -> list[str]:
+    color = "#c62828" if blamed else "#5c6bc0"
+    name, length = in_xml(shortened(layer.name, 40)), _length(layer.relative)
+    number = f"{layer.relative:.1e}" if math.isfinite(layer.relative) else "infinite"
+    return [
+        f'<text x="{_LABEL - 6}" y="{top + 13}" text-anchor="end">{name}</text>',
+        f'<rect x="{_LABEL}" y="{top + 3}" width="{length:.1f}" height="{_ROW - 6}" fill="{color}">'
+        f"<title>{in_xml(layer.name)} ({in_xml(layer.op)}): {number}</title></rect>",
+        f'<text x="{_LABEL + length + 5:.1f}" y="{top + 13}" fill="#555">{number}</text>',
+    ]
+
+
+def _length(error: float) -> float:
+    if error <= 0:
+        return 0.0
+    power = _LARGEST if math.isinf(error) else min(max(math.log10(error), _LEAST), _LARGEST)
+    return _WIDTH * (power - _LEAST) / (_LARGEST - _LEAST)

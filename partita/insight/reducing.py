@@ -19,14 +19,16 @@ from partita.accelerators.errors import BadConfig
 from partita.accelerators.process.ending import at_a_device
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
-from partita.graph.node import NodeEntry
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
 from partita.graph.words import counted
 from partita.graph.writers import save
 from partita.insight.call import call_arrays
 from partita.insight.cutting import Cutter
-from partita.insight.shrinking import smaller_arrays, with_sizes
 from partita.insight.trusted import Trusted
 from partita.passes import apply_pass
+from partita.passes.infer import infer
 
 Fails = Callable[[Graph, Mapping[str, Any]], bool]
 """Predicate of a graph, and of arrays by the names of its inputs: True if it still fails."""
@@ -221,8 +223,8 @@ class _Reducing:
         settled = False
         while not settled:
             settled = True
-            for arrays in smaller_arrays(graph, given):
-                resized = with_sizes(graph, arrays)
+            for arrays in _smaller_arrays(graph, given):
+                resized = _with_sizes(graph, arrays)
                 if resized is None or self.tries >= self.most or not self._runs(resized, arrays):
                     continue
                 if self.asked(resized, arrays):
@@ -248,3 +250,38 @@ def write_candidate(graph: Graph, inputs: Mapping[str, Any], folder: Path) -> No
 
 def _type_of(array: Any) -> str:
     return f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+
+
+def _smaller_arrays(graph: Graph, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The inputs with one size reduced to one, or to half, in all inputs that have this size at this axis."""
+    sizes = {
+        (axis, size)
+        for node in graph.inputs if isinstance(given[node.name], np.ndarray)
+        for axis, size in enumerate(given[node.name].shape) if size > 1
+    }
+    for axis, size in sorted(sizes, key=lambda one: (-one[1], one[0])):
+        for smaller in dict.fromkeys((1, size // 2)):
+            yield {name: _cut(array, axis, size, smaller) for name, array in given.items()}
+
+
+def _cut(array: Any, axis: int, size: int, smaller: int) -> Any:
+    fits = isinstance(array, np.ndarray) and array.ndim > axis and array.shape[axis] == size
+    return np.ascontiguousarray(np.take(array, range(smaller), axis)) if fits else array
+
+
+def _with_sizes(graph: Graph, arrays: Mapping[str, Any]) -> Graph | None:
+    """The graph with the arrays' sizes as input sizes; None if its ops do not accept them."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        kind = node.output_types[0] if node.is_variable else None
+        if isinstance(kind, TensorType) and isinstance(arrays[node.name], np.ndarray):
+            rewriter.keep(node, node.evolve(output_types=(attrs.evolve(kind, shape=arrays[node.name].shape),)))
+        elif node.is_op:
+            rewriter.keep(node, rewriter.rebuilt(node, output_types=(None,) * len(node.output_names)))
+        else:
+            rewriter.keep(node)
+
+    try:
+        return infer(rewrite(graph, visit), strict=True)
+    except PartitaError:
+        return None

@@ -1,8 +1,8 @@
-"""The trusted run: the same graph on a device that is trusted."""
+"""The trusted run: the same graph on a device that is trusted, as a whole or subgraph by subgraph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -10,7 +10,8 @@ import numpy as np
 
 from partita.accelerators.compiling import compile as compile_model
 from partita.graph.graph import Graph
-from partita.graph.node import NodeEntry
+from partita.graph.interpret import last_reads
+from partita.graph.node import Node, NodeEntry
 from partita.unplacing import unplaced
 
 
@@ -53,3 +54,40 @@ def is_finite(value: Any) -> bool:
     if not isinstance(value, np.ndarray) or not (value.dtype.kind == "f" or "float" in value.dtype.name):
         return True
     return bool(np.isfinite(value.astype(np.float64)).all())
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Border:
+    """Inputs and outputs of one subgraph in the trusted run."""
+
+    call: Node
+    """Call of the subgraph."""
+    given: list[Any]
+    """Values of the subgraph's inputs."""
+    expected: list[Any]
+    """Values of its outputs."""
+
+
+class TrustedWalk:
+    """Runs subgraph after subgraph on the trusted devices. Values that no later subgraph reads are dropped."""
+
+    def __init__(self, graph: Graph, bodies: Sequence[Graph], arrays: Sequence[Any], trusted: Trusted) -> None:
+        self.graph, self.bodies, self.trusted = graph, bodies, trusted
+        self._values: dict[NodeEntry, Any] = {node[0]: node.value for node in graph.nodes if node.is_constant}
+        self._values |= {node[0]: array for node, array in zip(graph.inputs, arrays, strict=True)}
+
+    def __iter__(self) -> Iterator[_Border]:
+        last = last_reads(self.graph)
+        calls = [node for node in self.graph.nodes if node.is_op]
+        for call, body in zip(calls, self.bodies, strict=True):
+            given = [None if entry is None else self._values[entry] for entry in call.inputs]
+            expected = self.trusted.outputs(body, given)
+            yield _Border(call, given, expected)
+            self._values.update(zip(call.outputs, expected, strict=True))
+            for entry in last.get(call, ()):
+                self._values.pop(entry, None)
+
+    @property
+    def outputs(self) -> list[Any]:
+        """Outputs of the graph, once all subgraphs have run."""
+        return [self._values[entry] for entry in self.graph.outputs]

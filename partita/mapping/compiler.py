@@ -9,10 +9,12 @@ import sys
 
 import partita as pt
 from partita.graph.logs import logger
+from partita.passes.python_child import own_folder_last
 
 
 def main() -> None:
     """Compile the model once."""
+    own_folder_last()
     question = json.loads(sys.stdin.read())
     try:
         pt.compile(pt.load(sys.argv[1]), question["device"], question["config"]).wait()

@@ -14,10 +14,12 @@ from typing import Any
 
 import partita as pt
 from partita.mapping.frames import Frame, frame_of, read_frame
+from partita.passes.python_child import own_folder_last
 
 
 def main() -> None:
     """Answer one call after another."""
+    own_folder_last()
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import attrs
@@ -15,12 +15,10 @@ from partita.graph.graph import Graph
 from partita.graph.summary import summarize
 from partita.page.boxes import Boxes, count_ops
 from partita.page.kernels import add_kernels
-from partita.page.real_runs import laps_of, seen_of
 from partita.page.reasons import outside, refused, refused_in, walls
-from partita.page.scene import NOWHERE, Bar, Refusal, Scene, Subgraph, Wall
+from partita.page.scene import NOWHERE, Bar, Refusal, Scene, Subgraph, Transfer, Wall
 from partita.page.sections import add_sections, open_some
-from partita.page.times import add_times
-from partita.page.transfers import OUTSIDE, transfers
+from partita.page.times import add_times, laps_of, seen_of
 from partita.partition import AffinityProperty, PartitionReport, Plan
 from partita.passes import apply_pass
 from partita.passes.registry import REPORT
@@ -125,7 +123,7 @@ class _Collector:
         elif imported:
             refusals = refused_in(imported.get("refusals", {}), boxes.by_name) + refusals
         bars: list[Bar] = [] if self.profile is None else add_times(boxes, self.profile)
-        crossing = transfers(boxes)
+        crossing = _transfers(boxes)
         subgraphs = [
             Subgraph(box, count_ops(node.subgraph), (seconds or {}).get(node.name, NOWHERE))
             for box, node in boxes.calls
@@ -169,4 +167,29 @@ class _Collector:
         """Devices in order of preference, then the others by number of ops."""
         counts = Counter(item.owner for item in self.boxes.items if item.kind == "op" and item.owner)
         asked = () if placement is None else placement.devices
-        return tuple(dict.fromkeys([*asked, *(owner for owner, _ in counts.most_common()), OUTSIDE]))
+        return tuple(dict.fromkeys([*asked, *(owner for owner, _ in counts.most_common()), _OUTSIDE]))
+
+
+_OUTSIDE = "outside"
+"""Owner of ops that are on no device and in no subgraph."""
+
+
+def _transfers(boxes: Boxes) -> list[Transfer]:
+    """For each pair of devices or properties, the values that one computes and the other reads; a value that is read twice counts
+    once.
+    """
+    items, values = boxes.items, boxes.values
+    crossing: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for value, reader in boxes.edges:
+        source = items[values[value].source]
+        target = items[reader]
+        if "input" in (source.kind, target.kind) or "output" in (source.kind, target.kind):
+            continue
+        if source.owner != target.owner:
+            crossing[source.owner or _OUTSIDE, target.owner or _OUTSIDE].add(value)
+    rows = []
+    for (source_owner, target_owner), crossed in crossing.items():
+        sizes = [values[value].nbytes for value in crossed]
+        known = [size for size in sizes if size >= 0]
+        rows.append(Transfer(source_owner, target_owner, len(sizes), sum(known), len(sizes) - len(known)))
+    return sorted(rows, key=lambda row: (-row.nbytes, row.source, row.target))

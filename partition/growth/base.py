@@ -1,4 +1,4 @@
-"""The base: what both labels allow to lie together, contracted, with the edges that are still open."""
+"""The base: nodes that may be grouped according to both labels, contracted, with the edges that are still open."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Base:
     earliest: list[int]
     latest: list[int]
     size: list[int]
-    """How many nodes each base group has."""
+    """Number of nodes of each base group."""
     open: list[tuple[int, int]]
     """Accepted edges between different base groups, in order, that might still be contracted."""
 
 
 def components(preds: Preds, accepted: Sequence[Sequence[int]], earliest: list[int], latest: list[int]) -> list[int]:
-    """Join what accepted edges connect at equal labels, both of them; -> the first node of each one's component.
+    """Joins nodes that are connected by accepted edges and equal in both labels; -> the first node of each node's component.
 
     Both labels never fall along an edge, so components ordered by (earliest, -latest) cannot form a cycle.
     """
@@ -45,7 +45,7 @@ def components(preds: Preds, accepted: Sequence[Sequence[int]], earliest: list[i
 
 
 def join(first: list[int], a: int, b: int) -> None:
-    """Union-find in which the smallest number is the name."""
+    """Union-find in which the smallest number represents the set."""
     while first[a] != a:
         first[a] = first[first[a]]
         a = first[a]
@@ -66,7 +66,7 @@ def build(
     latest: list[int],
     first: list[int],
 ) -> Base:
-    """Contract the components named by `first`. O(n log n) for the sorting, else linear."""
+    """Contracts the components given by `first`. O(n log n) for the sorting, else linear."""
     names = [v for v, f in enumerate(first) if v == f]
     steps = max(latest, default=0) + 1
     names.sort(key=lambda v: (earliest[v] + 1) * steps - latest[v])  # sorted by (earliest, -latest, node)
@@ -102,7 +102,7 @@ def build(
 
 
 def _turned(succ: list[list[int]]) -> list[list[int]]:
-    """The producers of each; the lists of consumers are sorted, and hold each once from here on."""
+    """The producers of each group; also sorts the lists of consumers and removes duplicates."""
     pred: list[list[int]] = [[] for _ in succ]
     for a, consumers in enumerate(succ):
         if len(consumers) > 1:
@@ -113,9 +113,9 @@ def _turned(succ: list[list[int]]) -> list[list[int]]:
 
 
 def drop_blocked(base: Base) -> None:
-    """Forget the open edges that no run can contract, because a path through another device runs around them.
+    """Drops the open edges that no run can contract, because of a path around them through another device.
 
-    Only paths along two forests are looked at (latest producers, earliest consumers): constant time for each
+    Only paths along two forests are checked (latest producers, earliest consumers): constant time per
     edge, and it decides nearly all edges that span a long distance.
     """
     if not base.open:
@@ -142,7 +142,7 @@ def drop_blocked(base: Base) -> None:
 
 
 def _device_changes(parent: list[int], color: Sequence[int | None], top_down: Sequence[int]) -> list[int]:
-    """How often the device changes between each node and its root."""
+    """Number of device changes between each node and its root."""
     changes = [0] * len(parent)
     for v in top_down:
         p = parent[v]

@@ -1,4 +1,4 @@
-"""Answers which nodes lie beyond a growing set of sources: the questions that keep a walk from closing a cycle."""
+"""Reachability from a growing set of sources, which keeps a walk from closing a cycle."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ HIGHEST = 1 << 60
 
 
 class Beyond:
-    """Does a path lead from a source to this group (sign +1), or from this group to a source (sign -1)?
+    """Tests whether a path leads from a source to a group (sign +1), or from a group to a source (sign -1).
 
-    Exact, and asked one by one while sources are added. What lies beyond is marked from the sources on, lazily and
-    in rank order; marks are kept until `clear`. A question is answered, in this order: by the mark; by rank,
-    where everything up to the group is marked; by the static forest (it can only say yes); else by a search from
+    Exact, and queried while sources are added. Groups beyond the sources are marked from the sources on, lazily and
+    in rank order; marks are kept until `clear`. A query is answered, in this order: by the mark; by rank,
+    if everything up to the group is marked; by the static forest (which can only confirm); else by a search from
     the group against the direction, in lockstep with the marking, so that it costs the cheaper of the two.
     """
 
@@ -27,27 +27,27 @@ class Beyond:
     )
 
     def __init__(self, quotient: Quotient, sign: int, forest: Forest) -> None:
-        """`forest`: of the graph's nodes, so that those below a source lie beyond it."""
+        """`forest` is that of the graph's nodes, in which nodes below a source are beyond it."""
         count = len(quotient.rep)
         self.quotient = quotient
         self._sign = sign
         self._along, self._against = (quotient.succ, quotient.pred)[::sign]
         self._start, self._stop = forest.start, forest.stop
-        self._marked = [0] * count  # == _stamp: known to lie beyond
-        self._origin = [0] * count  # a source that a marked group lies beyond
+        self._marked = [0] * count  # == _stamp: known to be beyond a source
+        self._origin = [0] * count  # a source that a marked group is beyond
         self._source = [0] * count  # == _stamp: is a source
         self._met = [0] * count  # the node by which a source was met
-        self._no = [0] * count  # == _epoch: known not to lie beyond
+        self._no = [0] * count  # == _epoch: known not to be beyond a source
         self._stamp = self._epoch = 0
         self.closed_by = -1
-        """After a yes: the node of a source that the group lies beyond."""
+        """After a positive answer, the node of a source that the group is beyond."""
         self.clear()
 
     def clear(self) -> None:
-        """Forget all sources."""
+        """Removes all sources."""
         self._stamp += 1
         self._epoch += 1
-        self._heap: list[tuple[int, int]] = []  # (rank, group) from which marking has to go on
+        self._heap: list[tuple[int, int]] = []  # (rank, group) from which marking continues
         self._lowest = HIGHEST  # rank of the first source
         self._intervals: list[tuple[int, int, int]] = []  # (start, stop, source) below sources, disjoint, sorted
         self._open: list[int] = []  # neighbours that are being marked ...
@@ -56,11 +56,11 @@ class Beyond:
         self._at = 0  # ... of this rank
 
     def add(self, group: int, node: int) -> None:
-        """`group` becomes a source; `node` is the member by which it was met."""
+        """Makes `group` a source; `node` is the member by which it was met."""
         if self._source[group] != self._stamp:
             self._source[group] = self._stamp
             self._met[group] = node
-            self._epoch += 1  # a group that was known not to lie beyond the old sources may lie beyond the new one
+            self._epoch += 1  # a group that is not beyond the old sources may be beyond the new one
             rank = self._sign * self.quotient.order.rank[group]
             if rank < self._lowest:
                 self._lowest = rank
@@ -80,7 +80,7 @@ class Beyond:
         return self._source[group] == self._stamp
 
     def has(self, group: int, node: int) -> bool:
-        """Does `group`, of which `node` is a member, lie beyond a source?"""
+        """True if `group`, of which `node` is a member, is beyond a source."""
         if self._marked[group] == self._stamp:
             self.closed_by = self._met[self._origin[group]]
             return True
@@ -102,7 +102,7 @@ class Beyond:
         return (not heap or heap[0][0] >= rank) and (self._position == len(self._open) or self._at >= rank)
 
     def _search(self, group: int, rank: int) -> bool:
-        """From both ends, CHUNK edges at a time."""
+        """Searches from both ends, CHUNK edges at a time."""
         ranks, rep = self.quotient.order.rank, self.quotient.rep
         marked, source, no, against = self._marked, self._source, self._no, self._against
         stamp, epoch, sign, lowest = self._stamp, self._epoch, self._sign, self._lowest
@@ -111,7 +111,7 @@ class Beyond:
         left = CHUNK
         if self._mark_on(group, rank, seen):
             return marked[group] == stamp
-        for x in seen:  # grows meanwhile; all of it stays unmarked, else the answer is yes
+        for x in seen:  # grows during iteration; all of it stays unmarked, else the answer is yes
             for s in against[x]:
                 while rep[s] != s:
                     rep[s] = rep[rep[s]]
@@ -131,7 +131,7 @@ class Beyond:
         return False
 
     def _mark_on(self, group: int, rank: int, seen: list[int]) -> bool:
-        """Mark along CHUNK more edges. -> is the question decided: everything before `rank`, or `group`, marked?"""
+        """Marks along CHUNK more edges. -> True once decided: everything before `rank`, or `group`, is marked."""
         ranks, rep, sign = self.quotient.order.rank, self.quotient.rep, self._sign
         marked, source, origin, stamp, heap = self._marked, self._source, self._origin, self._stamp, self._heap
         edges, position, whose, first = self._open, self._position, self._whose, self._whose_origin
@@ -167,7 +167,7 @@ class Beyond:
         return decided
 
     def _mark_beyond(self, group: int, rank: int, by: int, seen: list[int]) -> None:
-        """`group` lies beyond `by`, which is a source or marked."""
+        """Marks `group` as beyond `by`, which is a source or marked."""
         self._forget(seen)
         first = by if self._source[by] == self._stamp else self._origin[by]
         self._marked[group] = self._stamp
@@ -176,6 +176,6 @@ class Beyond:
         heapq.heappush(self._heap, (rank, group))
 
     def _forget(self, seen: list[int]) -> None:
-        """Forget that these groups were taken for not beyond the sources."""
+        """Removes the note that these groups are not beyond the sources."""
         for x in seen:
             self._no[x] = 0

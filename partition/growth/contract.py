@@ -1,11 +1,16 @@
-"""One run of `largest`: contract the open edges of the base, in some order, for as long as any can be."""
+"""One run of `largest`: contracts the open edges of the base, in some order, as long as possible.
+
+`join_bonded` contracts bonds in the same way: pairs of nodes without an edge between them that should share a group unless that
+closes a cycle."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from partita.partition.growth.base import Base, join
+from partita.partition.growth.fixed import Groups, by_size, contract_fixed
+from partita.partition.growth.labels import Color, Preds
 from partita.partition.growth.quotient import Quotient
 
 
@@ -25,8 +30,8 @@ class Start(enum.IntEnum):
 def contract(base: Base, start: Start, edges: Sequence[tuple[int, int]], count: int) -> list[int]:
     """-> the group of each of the first `count` base groups (`edges` are among them).
 
-    Acyclic and maximal: no edge that is left could be contracted. Near-linear where edges are local, because
-    each question costs the cheaper end of a search inside the window of ranks.
+    Acyclic and maximal: no remaining edge can be contracted. Near-linear if edges are local, because
+    each test costs the cheaper end of a search inside the window of ranks.
     """
     owner, order = _beginning(base, start, edges, count)
     names = _topological(base, start, owner, count)
@@ -58,7 +63,7 @@ def _beginning(
 
 
 def _topological(base: Base, start: Start, owner: list[int], count: int) -> list[int]:
-    """The groups that a run starts from, in a topological order. Hosts come first among equals of the earliest
+    """The groups that a run starts from, in a topological order. Nodes without a device come first among equals of the earliest
     label, last among equals of the latest, because their edges raise neither."""
     if start is Start.LATEST_PRODUCER or start is Start.LONGEST_EDGE:
         return depth_order(base.pred, count)
@@ -72,7 +77,7 @@ def _topological(base: Base, start: Start, owner: list[int], count: int) -> list
 
 
 def _quotient(base: Base, group_of: list[int], size: int) -> Quotient:
-    """The base contracted to the groups that `group_of` names, cut off behind the last of them."""
+    """The base contracted to the groups in `group_of`, truncated after the last of them."""
     count = len(group_of)
     whole = count == len(base.succ)
     succ: list[list[int]] = [[] for _ in range(size)]
@@ -92,10 +97,10 @@ def _quotient(base: Base, group_of: list[int], size: int) -> Quotient:
 
 
 def contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple[int, int]]) -> None:
-    """Try edge after edge until none can be contracted.
+    """Tries edges until none can be contracted.
 
-    A path that passes another device blocks an edge for good: contraction only makes more paths. An edge that a
-    path through its own device blocks is asked again only once the first group of that path was merged with
+    A path through another device blocks an edge for good: contraction only makes more paths. An edge that a
+    path through its own device blocks is tried again only once the first group of that path was merged with
     one of the two ends.
     """
     rep, find, merge = quotient.rep, quotient.find, quotient.merge
@@ -128,7 +133,7 @@ def contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple[
 
 
 def depth_order(pred: list[list[int]], count: int) -> list[int]:
-    """A topological order of the first `count` nodes in which each stands close before its first consumer (depth
+    """A topological order of the first `count` nodes in which each is close before its first consumer (depth
     first over the producers), so that windows of ranks are narrow."""
     fresh, waiting, done = 0, 1, 2
     state = bytearray(count)
@@ -146,3 +151,23 @@ def depth_order(pred: list[list[int]], count: int) -> list[int]:
                 order.append(x)
             stack.pop()
     return order
+
+
+def join_bonded(
+    preds: Preds, color: Color, groups: Groups, bonds: Iterable[tuple[int, int]], fixed: Sequence[Sequence[int]] = ()
+) -> Groups:
+    """Merges groups that a bond joins. The bonds are tried in order, until all remaining ones would close a cycle.
+
+    The result stays acyclic with all other groups and the fixed ones. After `largest` no edge
+    becomes contractible either: each remaining one has a path around it through another device, which no bond removes.
+    O((nodes + edges) log nodes), and for each bond the cheaper end of a search inside the window of ranks."""
+    contracted = contract_fixed(preds, [*fixed, *groups])
+    owner = contracted.owner
+    quotient = Quotient(contracted.succ, contracted.preds, contracted.order, owner)
+    members = {v for group in fixed for v in group}
+    devices = [None if v in members else c for v, c in enumerate(color)]
+    contract_all(quotient, devices, [(owner[a], owner[b]) for a, b in bonds])
+    merged: dict[int, list[int]] = {}
+    for group in groups:
+        merged.setdefault(quotient.find(owner[group[0]]), []).extend(group)
+    return by_size(map(sorted, merged.values()))

@@ -1,4 +1,4 @@
-"""Groups that were fixed earlier count as one node each: contract them first, then grow around them."""
+"""Fixed groups count as one node each: they are contracted before growth."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Contracted:
     """A graph whose fixed groups are one node each, named by their first member."""
 
     owner: list[int]
-    """The name of each node's group; a node of no fixed group has its own."""
+    """The name of each node's group; for a node outside all fixed groups, itself."""
     order: list[int]
     """The names in a topological order; among the ready ones the smallest comes first."""
     preds: list[list[int]]
-    """The producers of each name, by name, without duplicates; empty for the other members."""
+    """The producers of each name, by name, without duplicates; empty for other members."""
     succ: list[list[int]]
     """The consumers, likewise."""
 
@@ -59,7 +59,7 @@ def renumbered(
     accept: Accept | None,
     fixed: Sequence[Sequence[int]],
 ) -> Groups:
-    """Let `grow` see the contracted graph, numbered in topological order, and translate its answer back."""
+    """Calls `grow` on the contracted graph, numbered in topological order, and translates its result back."""
     contracted = contract_fixed(preds, fixed)
     order = contracted.order
     number = [0] * len(preds)
@@ -75,5 +75,5 @@ def renumbered(
 
 
 def by_size(groups: Iterable[list[int]]) -> Groups:
-    """Groups of more nodes first, then by first node."""
+    """Sorts groups by descending size, then by first node."""
     return sorted(groups, key=lambda group: (-len(group), group[0]))

@@ -1,4 +1,4 @@
-"""Forests as intervals: is this node below that one? One comparison, after one linear pass."""
+"""Forests as intervals: a test for descendants is one comparison, after one linear pass."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Forest:
 
     @classmethod
     def of(cls, parent: list[int], top_down: Sequence[int]) -> Forest:
-        """`top_down` lists all nodes, parents before children, by rising numbers or by falling ones.
+        """`top_down` lists all nodes, parents before children, in ascending or descending order.
 
-        Siblings stand in the order of their numbers: who keeps a sorted list of intervals and meets nodes in
-        order appends to it. Linear.
+        Siblings are in the order of their numbers: a sorted list of intervals can then be extended by appending,
+        if nodes are visited in order. Linear.
         """
         count = len(parent)
         size = [1] * count
@@ -33,14 +33,14 @@ class Forest:
                 size[p] += size[v]
         start = [0] * count
         if count and top_down[0] == 0:
-            free = [0] * (count + 1)  # the first free place below each node
+            free = [0] * (count + 1)  # the first free position below each node
             for v in top_down:
                 p = parent[v]
                 start[v] = free[p]
                 free[p] += size[v]
                 free[v] = start[v] + 1
         else:
-            free = [count] * (count + 1)  # the place behind the last free one
+            free = [count] * (count + 1)  # the position behind the last free one
             for v in top_down:
                 p = parent[v]
                 free[v] = free[p]
@@ -50,12 +50,12 @@ class Forest:
 
 
 def latest_producers(preds: Iterable[Sequence[int]]) -> Forest:
-    """Each node hangs below its latest producer: to be below a node is to be reached from it."""
+    """Each node's parent is its latest producer: a descendant of a node is reachable from it."""
     parent = [max(p) if p else -1 for p in preds]
     return Forest.of(parent, range(len(parent)))
 
 
 def earliest_consumers(succs: Iterable[Sequence[int]]) -> Forest:
-    """Each node hangs below its earliest consumer: to be below a node is to reach it."""
+    """Each node's parent is its earliest consumer: a descendant of a node reaches it."""
     parent = [min(s) if s else -1 for s in succs]
     return Forest.of(parent, range(len(parent))[::-1])

@@ -1,4 +1,4 @@
-"""Labels that rise where a path leaves a device: equal labels cannot close a cycle."""
+"""Labels that rise where a path leaves a device: groups of equal labels cannot close a cycle."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ Preds = Sequence[Sequence[int]]
 """preds[v]: the producers of node v in input order; nodes are numbered in topological order."""
 
 Color = Sequence[int | None]
-"""color[v]: the device (any number) that v belongs to, or None if v is never grouped."""
+"""color[v]: the device (any number) of v, or None if v is never grouped."""
 
 Edges = frozenset[tuple[int, int]]
 """Edges as (producer, consumer)."""
 
 Accept = Callable[[int, int], bool]
-"""accept(u, v): may the edge u -> v lie inside a group?"""
+"""accept(u, v): True if the edge u -> v may be inside a group."""
 
 SHORT = 8
-"""Up to this length a list is searched as fast as a set."""
+"""Maximum length of a list that is searched as fast as a set."""
 
 
 def accepted_inputs(preds: Preds, color: Color, accept: Accept | None) -> list[list[int]]:
-    """For each node, the producers that may share a group with it. Asks `accept` once for each edge."""
+    """Per node the producers that may share a group with it. Calls `accept` once per edge."""
     accepted: list[list[int]] = []
     for v, producers in enumerate(preds):
         c = color[v]
@@ -39,8 +39,8 @@ def accepted_inputs(preds: Preds, color: Color, accept: Accept | None) -> list[l
 def earliest_labels(preds: Preds, color: Color, accepted: Sequence[Sequence[int]]) -> list[int]:
     """The earliest split: the largest label of the producers, plus one for an edge that leaves a group.
 
-    Edges out of nodes that are never grouped raise nothing: only what comes out of a group can come back into
-    one, so graph inputs and constants hold nothing apart. Linear.
+    Edges from nodes that are never grouped raise nothing: only a path that leaves a group can return to
+    one, so graph inputs and constants separate nothing. Linear.
     """
     label = [0] * len(preds)
     for v, producers in enumerate(preds):
@@ -62,7 +62,7 @@ def earliest_labels(preds: Preds, color: Color, accepted: Sequence[Sequence[int]
 
 
 def latest_labels(preds: Preds, color: Color, accepted: Sequence[Sequence[int]]) -> list[int]:
-    """The latest split: the same from the outputs upward, where edges into a group raise the label. Linear."""
+    """The latest split: like the earliest, from the outputs upward, where edges into a group raise the label. Linear."""
     label = [0] * len(preds)
     for v in range(len(preds) - 1, -1, -1):
         mine, producers, inside = label[v], preds[v], accepted[v]

@@ -1,4 +1,4 @@
-"""Growth "largest": groups as large as can be, all devices at once, acyclic by construction."""
+"""Growth "largest": groups as large as possible, for all devices at once, acyclic by construction."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from partita.partition.growth.labels import (
 )
 
 SMALL = 3_000
-"""Up to this many nodes (or base groups and open edges) every start is tried."""
+"""Maximum number of nodes (or base groups and open edges) for which every start is tried."""
 
 FULL = 30_000
-"""From this many base groups and open edges on, a sample chooses the one start that is run on the whole."""
+"""Number of base groups and open edges from which on a sample selects the one start for the whole."""
 
 SAMPLE = 4_000
-"""Base groups in that sample. The first ones: they are closed under producers, so a graph of their own."""
+"""Base groups in that sample: the first ones, which are closed under producers and so form a graph."""
 
 Score = tuple[int, list[int]]
-"""Fewer groups win, then larger ones: (number of groups, minus their sizes in order)."""
+"""(number of groups, negated sizes in order): fewer groups win, then larger ones."""
 
 
 def largest(
@@ -35,12 +35,12 @@ def largest(
     """Groups connected by accepted edges, of which no two could be joined by another one.
 
     1. Labels: the earliest split (from the inputs down) and the latest one (from the outputs up).
-    2. The base: what is connected at equal labels, both of them. Labels never fall along an edge: no cycle.
+    2. The base: nodes connected at equal labels, both of them. Labels never fall along an edge: no cycle.
     3. Runs: starting from the base or from the groups of equal labels, contract accepted edges one by one
-       unless a path runs around them. Each run ends acyclic and maximal.
+       unless there is a path around them. Each run ends acyclic and maximal.
     4. The run with the fewest groups wins; then larger groups; then the earlier run.
 
-    Every node of a color is in exactly one group. Near-linear where edges are local, as in neural networks;
+    Every node with a color is in exactly one group. Near-linear if edges are local, as in neural networks;
     superlinear with uniformly random skips over the whole graph, because maximality needs reachability.
     """
     if fixed:
@@ -57,7 +57,7 @@ def largest(
     base = base_of(components(preds, accepted, earliest, latest))
     score, owner = _best(base, _starts(base))
     if len(preds) <= SMALL and score[0] > 1:
-        # The base may hold together what a better result splits: also run from single nodes.
+        # The base may join nodes that a better result separates: also run from single nodes.
         singles = base_of(list(range(len(preds))))
         other = _best(singles, (Start.LATEST_PRODUCER, Start.LONGEST_EDGE))
         if other[0] < score:
@@ -95,7 +95,7 @@ def _score(base: Base, owner: list[int]) -> Score:
 
 
 def in_order(owner: Sequence[int], color: Color) -> list[list[int]]:
-    """The groups of colored nodes with the same owner; those of more nodes first, then by first node."""
+    """The groups of colored nodes with the same owner, by descending size, then by first node."""
     groups: dict[int, list[int]] = {}
     for v, name in enumerate(owner):
         if color[v] is not None:

@@ -1,4 +1,4 @@
-"""What growth tells its observers: the report, and a notebook that shows it step by step."""
+"""Observers of growth: the report, and a notebook that shows it step by step."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ from collections.abc import Sequence
 
 
 class WalkObserver:
-    """Override what you want to hear about; by default nothing happens. Nodes are numbers.
+    """Override the events of interest; by default nothing happens. Nodes are numbers.
 
-    `direction` is "input" where the walk went from `cur` to one of its producers, "output" where to a consumer.
+    `direction` is "input" if the walk went from `cur` to one of its producers, "output" if to a consumer.
     """
 
     def unselected(self, node: int) -> None:
-        """A selector said that no subgraph may start at `node`."""
+        """The selector refused to start a subgraph at `node`."""
 
     def started(self, seed: int) -> None:
-        """A growth begins at `seed` (its selector said yes)."""
+        """A growth begins at `seed` (accepted by its selector)."""
 
     def joined(self, cur: int, new: int, direction: str) -> None:
-        """The callback said yes to `new`."""
+        """The callback accepted `new`."""
 
     def refused(self, cur: int, new: int, direction: str) -> None:
-        """The callback said no to `new`."""
+        """The callback refused `new`."""
 
     def passed_over(self, cur: int, new: int, direction: str, closed: int) -> None:
-        """`new` was not offered, since a path between it and the node `closed` would close a cycle."""
+        """`new` was not offered: a path between it and the node `closed` would close a cycle."""
 
     def left_unexpanded(self, node: int, closed: int) -> None:
-        """`node` joined, but `closed` reaches it, so a walk whose patience is at an end asks for no neighbours of it."""
+        """`node` joined, but `closed` reaches it, so a walk that is out of patience does not visit its neighbours."""
 
     def dropped(self, seed: int, nodes: Sequence[int]) -> None:
-        """The grown set closed a cycle; it loses these nodes, and growth runs again without them."""
+        """The group closed a cycle and loses these nodes; growth runs again without them."""
 
     def filtered(self, seed: int, nodes: Sequence[int]) -> None:
         """`filter` removed these nodes."""
 
     def cut(self, seed: int, nodes: Sequence[int]) -> None:
-        """A part of what `filter` kept closed a cycle; `seed` is its first node, and it loses these."""
+        """A part of the nodes that `filter` kept closed a cycle; `seed` is its first node, and it loses these."""
 
     def finished(self, seed: int, groups: Sequence[Sequence[int]]) -> None:
-        """The growth from `seed` is over and left these groups: none where `filter` kept nothing."""
+        """The growth from `seed` ended with these groups: none if `filter` kept nothing."""
 
 
 class BothObservers(WalkObserver):
-    """An observer that passes everything on to two others."""
+    """An observer that forwards everything to two others."""
 
     def __init__(self, first: WalkObserver, second: WalkObserver) -> None:
         self._first, self._second = first, second
@@ -90,7 +90,7 @@ class BothObservers(WalkObserver):
 
 
 class SeedObserver:
-    """Override what you want to hear about growth "seed"; by default nothing happens."""
+    """Override the events of interest of growth "seed"; by default nothing happens."""
 
     def rooted(self, root: int) -> None:
         """A candidate begins at `root`."""
@@ -99,10 +99,10 @@ class SeedObserver:
         """`node` joined the candidate."""
 
     def rejected(self, node: int) -> None:
-        """`node` may not join and is in the rejected list from now on."""
+        """`node` may not join and is rejected from now on."""
 
     def rolled_back(self, node: int) -> None:
-        """A path leaves the candidate and comes back through a rejected node: `node`, the last that joined, is rejected."""
+        """A path leaves the candidate and returns through a rejected node: `node`, the last that joined, is rejected."""
 
     def grown(self, members: Sequence[int]) -> None:
         """The candidate is complete."""

@@ -1,28 +1,28 @@
-"""A list that keeps its order under insertion, so that "which comes first?" is one comparison of numbers."""
+"""A list with order maintenance under insertion: precedence is one comparison of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 GAP = 1 << 24
-"""Distance between the ranks of neighbours when the list is made: room for insertions."""
+"""Initial distance between the ranks of neighbours: room for insertions."""
 
 SPREAD_FACTOR = 2 / 1.3
-"""How much fuller each larger interval may be before ranks are spread over it."""
+"""Factor by which each larger interval may be fuller before its ranks are spread."""
 
 
 class OrderList:
-    """Items 0..n-1 in a doubly linked list; rank[x] < rank[y] says that x stands before y.
+    """Items 0..n-1 in a doubly linked list; rank[x] < rank[y] if and only if x is before y.
 
-    An item inserted between two neighbours takes the rank half way between theirs. Where no number is left,
+    An item inserted between two neighbours takes the middle rank. If no number is left,
     the ranks of a neighbourhood are spread evenly (Bender et al., "Two simplified algorithms for maintaining
-    order in a list"): O(log n) amortised per insertion. Unlinked items keep a rank that means nothing.
+    order in a list"): O(log n) amortised per insertion. Ranks of unlinked items are meaningless.
     """
 
     __slots__ = ("end", "following", "preceding", "rank")
 
     def __init__(self, length: int, order: Sequence[int] | None = None) -> None:
-        """`order` lists the items that are in the list at first; without it, all of them by number."""
+        """`order` lists the initial items; by default all of them by number."""
         self.end = length
         """The sentinel that closes the circle: it follows the last item and precedes the first."""
         if order is None:
@@ -48,14 +48,14 @@ class OrderList:
         self.preceding[after] = before
 
     def replace(self, old: int, new: int) -> None:
-        """Put `new`, which is not in the list, where `old` stands."""
+        """Puts `new`, which is not in the list, in place of `old`."""
         before, after = self.preceding[old], self.following[old]
         self.preceding[new], self.following[new] = before, after
         self.following[before] = self.preceding[after] = new
         self.rank[new] = self.rank[old]
 
     def insert_after(self, before: int, x: int) -> None:
-        """Put `x`, which is not in the list, right behind `before` (the sentinel stands for the very front)."""
+        """Inserts `x`, which is not in the list, after `before` (the sentinel for the front)."""
         end, rank = self.end, self.rank
         after = self.following[before]
         while True:
@@ -69,7 +69,7 @@ class OrderList:
         self.following[before] = self.preceding[after] = x
 
     def _spread(self, x: int) -> None:
-        """Renumber the smallest aligned interval around `x` that is empty enough."""
+        """Renumbers the smallest aligned interval around `x` that is empty enough."""
         rank, following, preceding, end = self.rank, self.following, self.preceding, self.end
         left = right = x
         count, bits, capacity = 1, 1, 1.0

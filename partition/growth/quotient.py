@@ -1,4 +1,4 @@
-"""A graph under contraction: merge groups of nodes for as long as no cycle comes of it."""
+"""A graph under contraction: merges groups of nodes as long as that closes no cycle."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterator, Sequence
 from partita.partition.growth.order import OrderList
 
 CHUNK = 12
-"""Edges that each end of a search looks at before it is the other end's turn."""
+"""Edges that each end of a search visits per turn."""
 
 MEMBER = -1
-"""Stands in a search's tree for "one of the groups to be merged"."""
+"""In a search's tree: one of the groups to be merged."""
 
 EXHAUSTED = -2
-"""What a side of a search answers when it has nothing left to look at."""
+"""Result of a side of a search without remaining edges."""
 
 SMALL_LIST = 64
-"""Neighbour lists shorter than this in all are cleaned at every merge, longer ones only by large merges."""
+"""Neighbour lists shorter than this in total are cleaned at every merge, longer ones only by large merges."""
 
 
 class Quotient:
-    """The groups of a partition, each named by one of its nodes, with a topological order that merges keep up.
+    """The groups of a partition, each named by one of its nodes, with a topological order that merges maintain.
 
-    The neighbour lists go stale when groups merge; what is read from them is resolved by `find` (inlined in the
-    hot loops). `order.rank` gives each group its rank, so that a path from a to b stays within their ranks.
+    The neighbour lists become stale when groups merge; entries are resolved by `find` (inlined in the
+    hot loops). `order.rank` is the rank of each group; a path from a to b stays within their ranks.
     """
 
     __slots__ = ("_backward", "_forward", "_member", "_stamp", "order", "pred", "rep", "succ")
@@ -35,8 +35,8 @@ class Quotient:
         order: Sequence[int] | None = None,
         rep: Sequence[int] | None = None,
     ) -> None:
-        """The lists are taken over and changed. Without `order` the numbers are a topological order; with
-        it (and `rep`: node -> name of its group) the lists are those of groups already contracted."""
+        """The lists are owned and changed. Without `order` the numbers are a topological order; with
+        it (and `rep`: node -> name of its group) the lists are those of already contracted groups."""
         count = len(succ)
         self.succ, self.pred = succ, pred
         self.rep = list(range(count)) if rep is None else list(rep)
@@ -47,7 +47,7 @@ class Quotient:
         self._stamp = 0
 
     def find(self, x: int) -> int:
-        """The name of the group that x belongs to (union-find with path halving)."""
+        """The name of x's group (union-find with path halving)."""
         rep = self.rep
         while rep[x] != x:
             rep[x] = rep[rep[x]]
@@ -55,9 +55,9 @@ class Quotient:
         return x
 
     def merge(self, members: Sequence[int]) -> list[int] | None:
-        """Contract these groups (distinct names) into one, unless a path leaves them and comes back.
+        """Contracts these groups (distinct names) into one, unless a path leaves them and returns.
 
-        Returns None when done, else the outside groups of such a path. The search runs from both ends in
+        Returns None if successful, else the outside groups of such a path. The search runs from both ends in
         lockstep, so it costs the smaller of the two sides, within the ranks between lowest and highest member.
         """
         low, high = self._ends(members)
@@ -67,7 +67,7 @@ class Quotient:
         return path
 
     def closes_cycle(self, members: Sequence[int]) -> bool:
-        """Would merging these groups close a cycle? The same search as `merge`, without the contraction."""
+        """True if merging these groups would close a cycle: the search of `merge` without the contraction."""
         low, high = self._ends(members)
         return self._search(members, low, high)[0] is not None
 
@@ -79,9 +79,9 @@ class Quotient:
         return min(members, key=rank.__getitem__), max(members, key=rank.__getitem__)
 
     def _search(self, members: Sequence[int], low: int, high: int) -> tuple[list[int] | None, list[int], bool]:
-        """Look for a path between members over the outside.
+        """Searches for a path between members through the outside.
 
-        Returns (path or None, the outside groups of the side that was exhausted first, is it the forward one).
+        Returns (path or None, the outside groups of the side that was exhausted first, True if that is the forward one).
         """
         self._stamp += 1
         member, stamp = self._member, self._stamp
@@ -123,7 +123,7 @@ class Quotient:
         lowest, highest = ranks
         starts = len(queue)
         left = CHUNK
-        for done, x in enumerate(queue):  # the queue grows meanwhile
+        for done, x in enumerate(queue):  # the queue grows during iteration
             outside = done >= starts
             for s in edges[x]:
                 while rep[s] != s:
@@ -144,8 +144,8 @@ class Quotient:
                     left = CHUNK
 
     def _contract(self, members: Sequence[int], at: int, settled: list[int], forward: bool) -> None:
-        """Merge where `at` stands. The outside groups of the exhausted side move across the merged one:
-        what the members reach goes behind it, or what reaches them before it."""
+        """Merges at the position of `at`. The outside groups of the exhausted side move across the merged one:
+        those reachable from the members go after it, or those that reach them before it."""
         rep, succ, pred, order = self.rep, self.succ, self.pred, self.order
         into = max(members, key=lambda x: len(succ[x]) + len(pred[x]))
         for x in members:
@@ -172,7 +172,7 @@ class Quotient:
 
 
 def _chain(x: int, came_from: dict[int, int]) -> list[int]:
-    """The way that a search took to x, from x back to the members."""
+    """The path of a search to x, from x back to the members."""
     chain = []
     while x != MEMBER:
         chain.append(x)

@@ -1,4 +1,4 @@
-"""Growth "seed": the algorithm of the HETERO design document, to the letter, then made acyclic as a whole."""
+"""Growth "seed": the algorithm of the HETERO design document, literally, then made acyclic as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Groups = list[list[int]]
 
 @attrs.frozen
 class Repair:
-    """A group that would have closed a cycle with groups chosen before it, and what took its place."""
+    """A group that would have closed a cycle with groups chosen before it, and its replacement."""
 
     replaced: list[int]
     by: list[list[int]]
@@ -33,14 +33,13 @@ def seed(
     """The literal groups, repaired; and the repairs.
 
     Device by device, in order of first appearance: grow a candidate from each node that is in no candidate yet;
-    choose the largest one (the earliest root among equals); repeat with what is left.
+    choose the largest one (the earliest root among equals); repeat with the rest.
 
-    The document looks at one subgraph at a time, so two of them can depend on each other. Then the later-chosen
+    The document considers one subgraph at a time, so two of them can depend on each other. Then the later-chosen
     one is replaced by its parts: components of equal labels, where a label rises with each edge that leaves the
     group, computed with the groups chosen before contracted.
 
-    Over the edges in `control` no node is added; they count for cycles.
-
+    No node is added over the edges in `control`; they count for cycles.
     Cubic and worse, on bit sets: for study, and for checking the other growths.
     """
     chosen = _literal(preds, color, accept, fixed, observer or SeedObserver(), control)
@@ -64,7 +63,7 @@ def _literal(
     observer: SeedObserver,
     control: Edges,
 ) -> Groups:
-    """The groups that the document's text gives, in the order in which they are chosen."""
+    """The groups according to the document's text, in the order in which they are chosen."""
     grower = _Grower(preds, color, accept, fixed, observer, control)
     chosen = []
     for device in dict.fromkeys(c for c in color if c is not None):
@@ -87,7 +86,7 @@ def _literal(
 
 
 class _Grower:
-    """Grows one candidate at a time. Sets of nodes are integers: bit v stands for node v."""
+    """Grows one candidate at a time. Sets of nodes are integers with bit v for node v."""
 
     def __init__(
         self,
@@ -110,10 +109,10 @@ class _Grower:
         """The device of each node that is not taken yet."""
 
     def grow(self, root: int) -> list[int]:
-        """Depth first from the root: a node's consumers before its producers, each in edge order.
+        """Grows depth first from the root: a node's consumers before its producers, each in edge order.
 
         A neighbour that cannot be added (other device, taken, over a refused edge) is rejected when it is met. After
-        each step: as long as a rejected node lies on a path between members, the last added is rejected too.
+        each step: as long as a rejected node is on a path between members, the last one added is rejected too.
         """
         members: list[int] = []
         inside = rejected = 0
@@ -133,7 +132,7 @@ class _Grower:
         while trail:
             cur, neighbours = trail[-1]
             new = next(neighbours, None)
-            if new is None or not inside >> cur & 1:  # done, or rolled back meanwhile
+            if new is None or not inside >> cur & 1:  # done, or rolled back
                 trail.pop()
                 continue
             if (inside | rejected) >> new & 1:
@@ -163,7 +162,7 @@ class _Grower:
 
 
 def _refusals(preds: Preds, color: Color, accept: Accept | None, control: Edges) -> set[tuple[int, int]]:
-    """The edges between nodes of one device that `accept` says no to; each edge along which a value flows is asked once."""
+    """The edges between nodes of one device that `accept` refuses; it is called once per edge along which a value flows."""
     if accept is None:
         return set()
     edges = ((u, v) for v, producers in enumerate(preds) for u in dict.fromkeys(producers) if (u, v) not in control)
@@ -171,7 +170,7 @@ def _refusals(preds: Preds, color: Color, accept: Accept | None, control: Edges)
 
 
 def _closure(neighbours: list[list[int]], order: Sequence[int]) -> list[int]:
-    """Everything that can be reached over `neighbours`, which stand before the node itself in `order`."""
+    """All nodes reachable over `neighbours`, which precede the node itself in `order`."""
     reached = [0] * len(neighbours)
     for v in order:
         for u in neighbours[v]:
@@ -180,7 +179,7 @@ def _closure(neighbours: list[list[int]], order: Sequence[int]) -> list[int]:
 
 
 def _fits(preds: Preds, done: Groups, group: list[int]) -> bool:
-    """Is the partition still acyclic with this group?"""
+    """True if the partition remains acyclic with this group."""
     try:
         contract_fixed(preds, [*done, group])
     except ValueError:
@@ -189,7 +188,7 @@ def _fits(preds: Preds, done: Groups, group: list[int]) -> bool:
 
 
 def _split(preds: Preds, done: Groups, group: list[int], accept: Accept | None, control: Edges) -> Groups:
-    """The parts of a group that share a label and are connected by accepted edges along which values flow."""
+    """The parts of a group with equal labels that are connected by accepted edges along which values flow."""
     graph = contract_fixed(preds, done)
     members = set(group)
     refused = control | _refusals(preds, [0 if v in members else None for v in range(len(preds))], accept, control)

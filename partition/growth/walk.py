@@ -1,4 +1,4 @@
-"""Growth "walk": ask the selector edge by edge, in an order that is part of the contract."""
+"""Growth "walk": asks the selector edge by edge, in an order that is part of the contract."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from partita.partition.growth.quotient import Quotient
 
 
 class Selector(Protocol):
-    """The questions that the walk asks; nodes are numbers."""
+    """The methods that the walk calls; nodes are numbers."""
 
     def select(self, node: int) -> bool: ...
     def select_input(self, cur: int, new: int) -> bool: ...
@@ -26,7 +26,7 @@ class Selector(Protocol):
 
 
 class FilterError(ValueError):
-    """`filter` returned something else than a subset of the candidates."""
+    """`filter` returned anything but a subset of the candidates."""
 
     def __init__(self, seed: int, invented: list[int], duplicates: list[int]) -> None:
         self.seed, self.invented, self.duplicates = seed, invented, duplicates
@@ -47,20 +47,18 @@ def walk(
     observer: WalkObserver | None = None,
     control: Edges = frozenset(),
 ) -> list[list[int]]:
-    """Groups in the order in which they were made; never a cycle, whatever the selectors say.
+    """Groups in the order in which they were made; never a cycle, whatever the selectors answer.
 
     Seeds in topological order, a new selector for each. Breadth first: of each member the producers in input
-    order (`select_input`), then the consumers in topological order (`select_output`). What would close a cycle
-    for certain is not offered. If the grown set closes one all the same, it loses the nodes by which a path from it
-    comes back, and growth runs again without them. Then `filter` has the last word, and what it leaves is
-    cut into connected parts that close no cycle.
+    order (`select_input`), then the consumers in topological order (`select_output`). A node that would certainly close a
+    cycle is not offered. If the grown set closes one nevertheless, it loses the nodes by which a path from it
+    returns, and growth runs again without them. Then `filter` decides, and the nodes that it keeps are
+    split into connected parts that close no cycle.
 
-    `usable[v]`: may v be offered at all? Over the edges in `control` nothing is offered; they count for cycles.
-
-    Once more than `patience` questions for each edge were asked, later growths
+    `usable[v]` is true if v may be offered at all. Nothing is offered over the edges in `control`; they count for cycles.
+    Once there were more than `patience` calls per edge, later growths
     take the topologically first waiting node next, and do not expand those that a refused consumer reaches.
-
-    Near-linear where edges are local. A callback's exception passes through; a bad `filter` raises FilterError.
+    Near-linear if edges are local. A callback's exception passes through; a bad `filter` raises FilterError.
     """
     walker = _Walk(preds, usable, fixed, patience, observer, control)
     for seed in range(len(preds)):
@@ -74,7 +72,7 @@ def walk(
 
 
 class _Walk:
-    """The state that the growths of one walk share."""
+    """The state shared by the growths of one walk."""
 
     __slots__ = (
         "_control_ins", "_control_outs",
@@ -118,7 +116,7 @@ class _Walk:
         self._up = Beyond(self._quotient, -1, earliest_consumers(self._outs))  # beyond closed inputs
         self._limit = patience * sum(map(len, self._ins))
         self._questions = 0
-        self._inside = [0] * count  # == _mark: in the set that is looked at
+        self._inside = [0] * count  # == _mark: in the current set
         self._mark = 0
         self._lost = [-1] * count  # the seed in whose growth a node was dropped last
         self._unexpanded: set[int] = set()
@@ -128,7 +126,7 @@ class _Walk:
         return self._usable[node] and not self._taken[node]
 
     def run(self, seed: int, selector: Selector) -> None:
-        """Grow until the set closes no cycle, let `filter` choose, settle what is left."""
+        """Grows until the set closes no cycle, applies `filter`, and settles the rest."""
         observer = self._observer
         if observer is not None:
             observer.started(seed)
@@ -157,7 +155,7 @@ class _Walk:
     # -- growing ------------------------------------------------------------------------------------------
 
     def _grow(self, seed: int, selector: Selector) -> list[int]:
-        """One growth. -> the members in the order of joining."""
+        """Runs one growth. -> the members in the order of joining."""
         down, up = self._down, self._up
         down.clear()
         up.clear()
@@ -173,12 +171,12 @@ class _Walk:
                 self._close_over_control(cur, seed)
             late |= self._offer(cur, ins[cur], ask_input, up, down, "input", members)
             late |= self._offer(cur, outs[cur], ask_output, down, up, "output", members)
-        if late:  # then to be reached by a closed consumer no longer means to close a cycle: look again in full
+        if late:  # then being reached by a closed consumer no longer implies a cycle: check again in full
             self._unexpanded.clear()
         return members
 
     def _close_over_control(self, cur: int, seed: int) -> None:
-        """Control dependencies are not followed, but at their other ends may be nodes that cannot join in any way."""
+        """Closes nodes at the other ends of control dependencies, which are not followed, if they cannot join in any way."""
         for neighbours, closed in ((self._control_ins, self._up), (self._control_outs, self._down)):
             for new in neighbours.get(cur, ()):
                 if not self._usable[new] or self._taken[new] or self._lost[new] == seed:
@@ -194,9 +192,9 @@ class _Walk:
         direction: str,
         members: list[int],
     ) -> bool:
-        """Offer the neighbours of `cur` on one side. `same` holds what is closed on that side.
+        """Offers the neighbours of `cur` on one side. `same` holds the closed nodes on that side.
 
-        -> did a node join that had been closed as a consumer before?
+        -> True if a node joined that had been closed as a consumer before.
         """
         inside, mark, usable, taken, lost = self._inside, self._mark, self._usable, self._taken, self._lost
         seed, observer = members[0], self._observer
@@ -226,7 +224,7 @@ class _Walk:
         return late
 
     def _earliest_first(self, members: list[int]) -> Iterator[int]:
-        """The members (they grow meanwhile) by number, without those that a closed consumer reaches."""
+        """The members, which grow during iteration, by number, without those that a closed consumer reaches."""
         waiting: list[int] = []
         taken = 0
         while True:
@@ -246,7 +244,7 @@ class _Walk:
     # -- making it acyclic --------------------------------------------------------------------------------
 
     def _reentered(self, members: list[int], seed: int) -> set[int]:
-        """The members that a set which closes a cycle has to lose: those that a path from it over the outside
+        """The members that a set which closes a cycle has to lose: those that a path from it through the outside
         re-enters; if that is only the seed, those where such paths start.
         """
         lost = self._crossed(members, self._outs, self._ins, self._down) - {seed}
@@ -255,10 +253,10 @@ class _Walk:
     def _crossed(
         self, members: list[int], along: list[list[int]], against: list[list[int]], beyond: Beyond
     ) -> set[int]:
-        """The members that lie beyond the outside neighbours of the members, in one direction."""
+        """The members beyond the outside neighbours of the members, in one direction."""
         find, rank = self._quotient.find, self._quotient.order.rank
         down = beyond is self._down
-        unexpanded = self._unexpanded if down else ()  # what those reach, a closed consumer reaches too
+        unexpanded = self._unexpanded if down else ()  # nodes reached by those are reached by a closed consumer too
         inside, mark = self._inside, self._enclose(members)
         beyond.clear()
         for v in members:
@@ -281,8 +279,8 @@ class _Walk:
         return crossed
 
     def _settle(self, part: list[int]) -> None:
-        """Contract a part of what `filter` kept; if it closes a cycle, cut it by the rule that growth follows, with its
-        first node for the seed."""
+        """Contracts a part of the nodes that `filter` kept; if it closes a cycle, cuts it by the rule of growth, with its
+        first node as the seed."""
         quotient = self._quotient
         waiting = [part]
         while waiting:
@@ -298,7 +296,7 @@ class _Walk:
             waiting += reversed(self._parts([v for v in part if v not in lost]))
 
     def _parts(self, nodes: list[int]) -> list[list[int]]:
-        """The components of these nodes that values connect, each sorted, by first node."""
+        """The components of these nodes that are connected by values, each sorted, by first node."""
         inside, mark = self._inside, self._enclose(nodes)
         parts = []
         for root in nodes:
@@ -316,7 +314,7 @@ class _Walk:
         return parts
 
     def _enclose(self, nodes: list[int]) -> int:
-        """Mark these nodes as the set that is looked at. -> the mark."""
+        """Marks these nodes as the current set. -> the mark."""
         self._mark += 1
         for v in nodes:
             self._inside[v] = self._mark
@@ -333,7 +331,7 @@ def _consumers(preds: list[list[int]]) -> list[list[int]]:
 
 
 def _checked(seed: int, members: list[int], kept: Sequence[int]) -> list[int]:
-    """What `filter` returned, sorted, if it is a subset without duplicates."""
+    """The result of `filter`, sorted, checked to be a subset without duplicates."""
     kept = sorted(kept)
     known = set(members)
     invented = [v for v in kept if v not in known]

@@ -1,4 +1,4 @@
-"""Growth "waves": the fewest calls. Everything of one device that is ready runs as one group, connected or not."""
+"""Growth "waves": the fewest calls. All ready nodes of one device run as one group, connected or not."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Wave = list[int]
 def waves(
     preds: Preds, color: Color, accept: Accept | None = None, fixed: Sequence[Sequence[int]] = ()
 ) -> list[list[int]]:
-    """As few groups as can be found; a group may be unconnected, and no refused edge lies inside one.
+    """As few groups as can be found; a group may be unconnected, and no refused edge is inside one.
 
-    Any acyclic partition can be run group by group. Turn that round: given the sequence of devices, run in each
-    step all that its device can run by then. Running early never hurts, so only the sequence has to be found.
-    Each step takes a device whose longest chain of waves to come gets shorter by it, if there is one. Several ways to
-    break ties are tried, from the inputs down and from the outputs up, until the sum of the devices' longest
-    chains, which no partition can beat, is met.
+    Any acyclic partition can be run group by group. Conversely, given the sequence of devices, each
+    step runs all nodes that its device can run by then. Running early never hurts, so only the sequence has to be found.
+    Each step takes a device whose longest chain of remaining waves it shortens, if there is one. Several
+    tie-breaks are tried, from the inputs down and from the outputs up, until the sum of the devices' longest
+    chains, a lower bound for any partition, is met.
 
-    Linear for each try, times the number of devices. A heuristic: with three devices and more the problem contains
+    Linear per try, times the number of devices. A heuristic: with three devices and more the problem contains
     shortest common supersequence. Against exhaustive search on 4,400 random graphs of up to 40
     nodes it found the optimum on each with up to two devices; with three and four on all but 5 of 1,221 (those were
     four independent chains); with five and six on 353 of 400. It was two groups above on 2 graphs, never more,
@@ -56,22 +56,22 @@ def waves(
 
 @attrs.frozen
 class _Flow:
-    """The graph in the direction in which it is run."""
+    """The graph in the direction of the run."""
 
     device: list[int]
     """The device of each node, -1 for a node that is never grouped."""
     shared: list[list[int]]
     """The consumers that may be in the same wave as the node."""
     later: list[list[int]]
-    """The other consumers: these come later."""
+    """The other consumers, which come in later waves."""
     inputs: list[int]
-    """How many edges lead to each node."""
+    """Number of edges to each node."""
     order: list[int]
     """A topological order."""
     level: list[int]
-    """How many waves of its own device are still to come at each node, itself included."""
+    """Number of remaining waves of its own device at each node, including itself."""
     chains: list[int]
-    """For each device, the largest number in `level`."""
+    """Per device the maximum of `level`."""
     back: tuple[list[list[int]], list[list[int]]]
     """`shared` and `later` of the other direction."""
 
@@ -104,14 +104,14 @@ class _Flow:
         return cls(device, shared, later, inputs, order, level, chains, back)
 
     def reversed(self) -> _Flow:
-        """The same flow with every edge turned round, which runs from the outputs up."""
+        """The same flow with every edge reversed, which runs from the outputs up."""
         return _Flow.of_edges(self.device, len(self.chains), self.back, (self.shared, self.later), self.order[::-1])
 
 
 def _levels(
     device: list[int], devices: int, shared: list[list[int]], later: list[list[int]], order: list[int]
 ) -> tuple[list[int], list[int]]:
-    """-> (of each node, the waves of its own device still to come; of each device, the most of those)."""
+    """-> (per node the remaining waves of its own device; per device the maximum of those)."""
     level = [0] * len(device)
     chains = []
     for d in range(devices):
@@ -138,23 +138,23 @@ def _levels(
 
 @attrs.define
 class _Ready:
-    """What one device could run in a wave now, and what it has left after that."""
+    """The nodes that one device can run in a wave now, and those left after that."""
 
     nodes: Wave
     left: list[int]
-    """For each level, how many nodes are neither run nor ready."""
+    """Per level the number of nodes that are neither run nor ready."""
     top: int
-    """The device's longest chain of waves to come."""
+    """The device's longest chain of remaining waves."""
     turn: int = -1
-    """When it ran last."""
+    """The last turn in which it ran."""
 
     def shortens(self) -> bool:
-        """Would a wave now make the longest chain shorter: are all nodes of the top level ready?"""
+        """True if a wave now shortens the longest chain, that is, if all nodes of the top level are ready."""
         return not self.left[self.top]
 
 
 Choice = Callable[[_Ready], tuple[int, ...]]
-"""The device for which this is largest runs next; the earlier device among equals."""
+"""The sort key of the next device: the largest wins; the earlier device among equals."""
 
 CHOICES: tuple[Choice, ...] = (
     lambda ready: (ready.shortens(), ready.top),
@@ -166,7 +166,7 @@ CHOICES: tuple[Choice, ...] = (
 
 
 def _run(flow: _Flow, choose: Choice) -> list[Wave]:
-    """Run wave after wave. Each edge is looked at once: linear, plus the number of devices for each wave."""
+    """Runs wave after wave. Each edge is visited once: linear, plus the number of devices per wave."""
     device, shared, later = flow.device, flow.shared, flow.later
     waiting = list(flow.inputs)
     state = [_Ready([], [0] * (top + 1), top) for top in flow.chains]
@@ -175,7 +175,7 @@ def _run(flow: _Flow, choose: Choice) -> list[Wave]:
             state[d].left[flow.level[v]] += 1
 
     def arrive(v: int) -> None:
-        """All that v waits for is there: an ungrouped node runs, others stand ready with all that may join them."""
+        """Marks v as ready: an ungrouped node runs, others wait with all that may join them."""
         stack = [v]
         while stack:
             v = stack.pop()

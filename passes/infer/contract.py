@@ -1,4 +1,4 @@
-"""The requirements of a graph on the sizes of its inputs, checked once for each new set of sizes."""
+"""The requirements of a graph on the sizes of its inputs, checked once per set of sizes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from partita.graph.types import TensorType, Type
 from partita.passes.infer.reading import REMEDY, Reading, Requirement
 
 KEPT = 4096
-"""The number of sets of sizes that are known to fit."""
+"""Maximum number of cached sets of valid sizes."""
 
 Shapes = tuple[tuple[int, ...] | None, ...]
-"""The sizes of all inputs; None for one that is no tensor."""
+"""The shapes of all inputs; None for one that is no tensor."""
 
 
 class Contract:
     """The requirements of a graph's ops, in symbols of its inputs, derived when sizes are first checked.
 
-    Where symbols say too little of an op, or sizes are not those that were assumed, the graph is read once more with the sizes of
-    the call. What values decide (the number of elements that are not zero) is left to the device that runs the op."""
+    If symbols do not suffice for an op, or sizes violate an assumption, the graph is read again with the sizes of
+    the call. Data-dependent sizes (the number of nonzero elements) are left to the device that runs the op."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -33,10 +33,10 @@ class Contract:
         self._is_open = False
         self._symbols: list[tuple[Symbol, int, int]] = []
         self.fitting: set[Shapes] = set()
-        """Sets of sizes that fit."""
+        """Sets of valid sizes."""
 
     def check(self, shapes: Shapes) -> None:
-        """TypeMismatch where inputs of these sizes contradict each other, a constant, an index or an attribute of the graph."""
+        """Raises TypeMismatch if inputs of these shapes contradict each other or a constant, index or attribute of the graph."""
         if shapes in self.fitting:
             return
         if self._requirements is None:
@@ -67,7 +67,7 @@ class Contract:
         return f"Correct the sizes of the inputs: {listed}"
 
     def _derive(self) -> None:
-        """Read the graph with a symbol for each size that is not static."""
+        """Reads the graph with a symbol for each dynamic size."""
         symbols: list[tuple[Symbol, int, int]] = []
         inputs = []
         for number, node in enumerate(self._graph.inputs):
@@ -77,7 +77,7 @@ class Contract:
                 symbols.extend((one, number, axis) for one in symbols_of(size))
         try:
             reading = Reading(self._graph, inputs)
-        except TypeMismatch:  # It may be one of these sizes alone, where others were assumed.
+        except TypeMismatch:  # possibly only for the symbols
             self._is_open, self._requirements = True, []
             return
         given = {one for one, _, _ in symbols}
@@ -87,12 +87,12 @@ class Contract:
 
 
 def require_agreement(graph: Graph) -> None:
-    """TypeMismatch where the static sizes of a graph contradict each other, a constant, an index or an attribute."""
+    """Raises TypeMismatch if the static sizes of a graph contradict each other, a constant, an index or an attribute."""
     Reading(graph, [_symbolic(node) for node in graph.inputs])
 
 
 def contracted_types(node: Node, inputs: Sequence[Type | None], opsets: Mapping[str, int]) -> Sequence[Type | None]:
-    """The type of an Einsum by its rule: ONNX's inference takes a letter's size from the first input that has the letter,
+    """The type of an Einsum by its rule: ONNX's inference takes a letter's size from its first occurrence,
     which is wrong if that size is 1 and another input's is not."""
     types = dict(zip(node.inputs, inputs, strict=False))
     bare = node.evolve(output_types=(None,) * len(node.output_names))
@@ -107,12 +107,12 @@ def contracted_types(node: Node, inputs: Sequence[Type | None], opsets: Mapping[
 
 
 def _plain(size: AnySize) -> int | str:
-    """The size, or the name of the symbol that it is."""
+    """The size, or the name of its symbol."""
     return size if isinstance(size, int) else str(size)
 
 
 def _symbolic(node: Node) -> Sizes | None:
-    """The sizes of an input, a symbol for each that is not static."""
+    """The shape of an input, with a symbol for each dynamic size."""
     known = node[0].type
     if not isinstance(known, TensorType) or known.shape is None:
         return None
@@ -123,5 +123,5 @@ def _symbolic(node: Node) -> Sizes | None:
 
 
 def shapes_of(values: Sequence[object]) -> Shapes:
-    """The sizes of these arrays."""
+    """The shapes of these arrays."""
     return tuple([getattr(value, "shape", None) for value in values])

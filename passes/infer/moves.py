@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
 
 END = 2**31 - 1
-"""A slice's end from which on it means the end of the dimension."""
+"""The smallest end of a slice that means the end of the dimension."""
 
 _PIXELS = "a dimension and the size that it is resized to"
-"""Of nothing comes nothing."""
+"""For the requirement that an empty dimension is not resized to a larger one."""
 
 _INDICES = "a dimension and the indices into it"
 
@@ -48,7 +48,7 @@ def reshape(c: Context) -> Sequence[Sizes | None]:
     c.at_least(1, len(open_ones), "one and the sizes that are left open")
     try:
         is_known = all(size is not None and (isinstance(size, int) or c.usually(size, 1 if copies else 0)) for size in target)
-    except Unknown:  # Values decide whether such a size is copied, or left open.
+    except Unknown:  # Such a size may be copied or inferred, depending on values.
         is_known = False
     if not is_known:
         are_stated = [isinstance(size, int) and size >= 0 for size in target]
@@ -241,7 +241,7 @@ def scatter_rows(c: Context) -> Sequence[Sizes]:
 
 
 def check_indices(c: Context) -> None:
-    """Require that known indices lie inside of the dimensions that they count; others are checked by what reads at them."""
+    """Requires that known indices are within the dimensions that they index; others are checked at run time."""
     indices, data = c.constant(1), c.shape(0)
     if indices is None or not indices.size:
         _check_symbolic(c, data)
@@ -257,13 +257,13 @@ def check_indices(c: Context) -> None:
 
 
 def _check_symbolic(c: Context, data: Sizes) -> None:
-    """The same for a small vector of indices that depend on sizes."""
+    """Like `check_indices`, for a small vector of indices that depend on sizes."""
     indices = c.elements(1)
     if indices is None or c.op.endswith("ND"):
         return
     size = data[axis_of(c, len(data), 0)]
     for index in indices.reshape(-1):
-        with contextlib.suppress(Unknown):  # Values decide where it is counted from: what reads at it checks it.
+        with contextlib.suppress(Unknown):  # its sign depends on values: checked at run time
             if index is not None:
                 c.at_least(size, index + 1 if c.usually(index, 0) else -index, _INDICES)
 

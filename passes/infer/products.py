@@ -34,7 +34,7 @@ def matmul(c: Context) -> Sequence[Sizes]:
 
 
 def _per_line(c: Context, slot: int, matrix: Sizes, axis: int) -> None:
-    """Require one number, or one for each row or column."""
+    """Requires a scalar, or one element per row or column."""
     sizes, what = c.shape(slot) if c.has(slot) else (), "the number of scales or zero points and the lines of the matrix"
     if len(sizes) == 1:
         c.one_or_equal(sizes[0], matrix[axis] if len(matrix) > 1 else 1, what)
@@ -101,7 +101,7 @@ def _windows(c: Context, size: AnySize, span: AnySize, step: int, before: int, a
 
 
 def _geometry(c: Context, count: int) -> list[tuple[int, int, int, int]]:
-    """Stride, dilation, padding before and behind of each dimension."""
+    """Stride, dilation, padding before and after, per dimension."""
     pads = c.attribute("pads") or [0] * (2 * count)
     strides, dilations = c.attribute("strides") or [1] * count, c.attribute("dilations") or [1] * count
     c.equal(len(pads), 2 * count, "the number of paddings and twice that of the dimensions")
@@ -118,7 +118,7 @@ def _slid(c: Context, sizes: Sizes, taps: Sizes) -> list[AnySize]:
 
 
 def _filters(c: Context, data: Sizes, weights: Sizes, bias: int, taken: AnySize, channels: AnySize) -> None:
-    """Require weights of the data's rank and channels, taps that the attributes state, and a bias for each output channel."""
+    """Requires weights of the data's rank and channels, taps equal to the attributes, and a bias per output channel."""
     c.equal(len(weights), len(data), "the ranks of the weights and of the data")
     c.equal(data[1], taken, _CHANNELS)
     stated = c.attribute("kernel_shape")
@@ -294,7 +294,7 @@ def attention(c: Context) -> Sequence[Sizes | None]:
 
 
 def _split(c: Context, packed: Sizes, heads: int) -> Sizes:
-    """The sizes with the heads apart."""
+    """The shape with the heads as a separate axis."""
     c.equal(packed[2] // heads * heads, packed[2], "the last dimension and the heads that it is divided into")
     return (packed[0], heads, packed[1], packed[2] // heads)
 

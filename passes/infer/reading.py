@@ -1,7 +1,7 @@
-"""One pass over a graph that reads the sizes of all values, and what the ops require of them.
+"""One pass over a graph that computes the shapes of all values, and the requirements of the ops on them.
 
-Sizes are integers or depend on symbols; rules (`rules`, `moves`, `products`) are written once for both. A requirement that always
-holds is dropped, one that never holds is an error, and the others are kept for each call."""
+Sizes are integers or depend on symbols; rules (`rules`, `moves`, `products`) are written once for both. A requirement that
+always holds is dropped, one that never holds is an error, and the others are kept for each call."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from partita.graph.interpret import evaluate_node
 from partita.graph.microsoft import NoBody, body_of, is_known
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
+from partita.graph.ops.traits import ops
 from partita.graph.single import graph_of_node
 from partita.graph.symbols import (
     AnySize,
@@ -43,14 +44,14 @@ from partita.passes.infer.rules import RULES, Rule, Unknown
 from partita.passes.infer.values import LONGEST, VALUES, Elements, objects
 
 _FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError)
-"""The errors that a rule raises for a node that is not as ONNX has it."""
+"""Errors of a rule for a node that is not valid in ONNX."""
 
 REMEDY = "Correct the sizes of the inputs, or what the model combines them with"
 
 
 @attrs.frozen(slots=True)
 class Requirement:
-    """A relation that has to hold between two sizes."""
+    """A required relation between two sizes."""
 
     left: AnySize
     relation: Literal["==", ">=", "broadcasts to", "1 or =="]
@@ -91,13 +92,13 @@ class Reading:
         self.requirements: dict[Requirement, None] = {}
         """The requirements that hold for some values of the symbols only."""
         self.assumptions: dict[Requirement, None] = {}
-        """The assumptions, beside the requirements; where one does not hold, only a reading of integers is right."""
+        """Assumptions besides the requirements; if one is violated, only a reading with integers is valid."""
         self.is_open = False
-        """True if integers in the place of the symbols would tell more."""
+        """True if integers instead of symbols would give more information."""
         self.stated: dict[Node, str] = {}
-        """The ops whose sizes do not follow, so that those that the file states are taken, and why."""
+        """The ops whose shapes cannot be derived, so that their declared ones are taken, and the reasons."""
         self.meanings: dict[Symbol, AnySize] = {}
-        """The size that a symbol has to be, in symbols without one."""
+        """The size that each solved symbol equals."""
         self._known: dict[NodeEntry, Sizes | None] = {}
         self._elements: dict[NodeEntry, Elements | None] = {}
         self._arrays: dict[NodeEntry, np.ndarray[Any, Any]] = {}
@@ -109,12 +110,12 @@ class Reading:
         self._read_all(graph)
 
     def sizes(self, entry: NodeEntry | None) -> Sizes | None:
-        """The value's sizes; None if its rank is unknown."""
+        """The value's shape; None if its rank is unknown."""
         known = None if entry is None else self._known.get(entry)
         return known if known is None or not self.meanings else tuple([replaced(size, self.meanings) for size in known])
 
     def elements(self, entry: NodeEntry | None) -> Elements | None:
-        """The value's elements as sizes, None for an unknown one; None if nothing is known of them."""
+        """The value's elements as sizes, with None for unknown ones; None if all are unknown."""
         known = None if entry is None else self._elements.get(entry)
         if known is None or not self.meanings:
             return known
@@ -122,7 +123,7 @@ class Reading:
         return objects(items, known.shape)
 
     def array(self, entry: NodeEntry | None) -> np.ndarray[Any, Any] | None:
-        """The value, if it is a constant, or follows from integers."""
+        """The array of a constant, or of a value computed from integers; else None."""
         return None if entry is None else self._arrays.get(entry)
 
     def is_settled(self, entry: NodeEntry) -> bool:
@@ -130,7 +131,7 @@ class Reading:
         return entry in self._settled
 
     def demand(self, requirement: Requirement) -> None:
-        """Note what has to hold, unless it always does; TypeMismatch if it never does."""
+        """Records a requirement unless it always holds; TypeMismatch if it never does."""
         a, b = replaced(requirement.left, self.meanings), replaced(requirement.right, self.meanings)
         relation = requirement.relation
         if isinstance(a, int) and isinstance(b, int):
@@ -219,16 +220,16 @@ class Reading:
             try:
                 return rule(context)
             except _FAILURES as error:
-                raise Unknown(f"{type(error).__name__}: {error}") from error  # The op's own inference says what is wrong with it.
+                raise Unknown(f"{type(error).__name__}: {error}") from error  # the op's own inference reports the error
         if node.bodies:
             raise Unknown("it has bodies")
         return self._by_body(node, graph) if is_known(node) else self._by_onnx(node, graph)
 
     def _settle(self, node: Node, graph: Graph, context: Context, shapes: Sequence[Sizes | None]) -> None:
-        """Note the elements of results that are small vectors of integers."""
+        """Records the elements of results that are small vectors of integers."""
         if is_random(node) or node.bodies or node.domain:
             return
-        is_measure = node.op in ("Shape", "Size")
+        is_measure = node.op in ops("size")
         is_settled = is_measure or all(self.is_settled(entry) for entry in node.reads)
         if is_settled:
             self._settled.update(node.outputs)
@@ -249,7 +250,7 @@ class Reading:
                     self._arrays[entry] = elements.astype(kind)
 
     def _computed(self, node: Node, graph: Graph) -> Sequence[np.ndarray[Any, Any]] | None:
-        """The results of an op whose inputs are all known, if they are small."""
+        """The results of an op with known inputs, if they are small."""
         values = [None if entry is None else self._arrays.get(entry) for entry in node.inputs]
         if any(entry is not None and value is None for entry, value in zip(node.inputs, values, strict=True)):
             return None
@@ -262,16 +263,16 @@ class Reading:
             return None
         try:
             return evaluate_node(node, values, graph.opsets)
-        except PartitaError:  # The run says what is wrong with it.
+        except PartitaError:  # reported at run time
             return None
 
     def _depends(self, node: Node) -> bool:
-        """True if integers for the symbols would tell more of an op's sizes."""
+        """True if integers instead of symbols would give more of an op's sizes."""
         read = [self.sizes(entry) for entry in node.reads]
         return not node.bodies and any(not s.is_computed for sizes in read for s in symbols_of(*(sizes or ())))
 
     def _enter(self, call: Node, body: Graph) -> None:
-        """Read the body of a call, or of an op that is expressed by one."""
+        """Reads the body of a call, or of an op that is expressed by one."""
         for inner, outer in zip(body.inputs, call.inputs, strict=False):
             self._bind(inner[0], outer)
         self._read_all(body)
@@ -287,7 +288,7 @@ class Reading:
             self._settled.add(to)
 
     def _by_body(self, node: Node, graph: Graph) -> Sequence[Sizes | None]:
-        """Sizes by an op's body in ONNX's ops; its requirements are the op's."""
+        """Shapes by an op's body in ONNX's ops; its requirements become the op's."""
         try:
             body = body_of(node, [self._type_of(e) for e in node.inputs], [self.array(e) for e in node.inputs])
         except (NoBody, PartitaError) as error:
@@ -308,7 +309,7 @@ class Reading:
         return TensorType(entry.type.dtype, None if sizes is None else tuple([s if isinstance(s, int) else None for s in sizes]))
 
     def _by_onnx(self, node: Node, graph: Graph) -> Sequence[Sizes | None]:
-        """Sizes by ONNX's inference of this op alone, once the sizes of its inputs are integers."""
+        """Shapes by ONNX's inference of this op alone, if the shapes of its inputs are static."""
         from partita.passes.infer.types import infer
 
         for entry in node.reads:
@@ -348,7 +349,7 @@ def _rule(node: Node) -> Rule | None:
 
 
 def _elements_of(array: np.ndarray[Any, Any]) -> Elements | None:
-    """The elements of a small vector of integers; None of others."""
+    """The elements of a small vector of integers; None for other values."""
     is_small = array.dtype.kind in "iub" and array.ndim < 3 and array.size <= LONGEST
     return objects(array.reshape(-1).tolist(), array.shape) if is_small else None
 
@@ -358,13 +359,13 @@ def _computed_size(entry: NodeEntry, d: int) -> AnySize:
 
 
 def _stated(entry: NodeEntry) -> Sizes | None:
-    """The sizes of a value that has no rule: the integers among those that its type states."""
+    """The shape of a value without a rule: the integers in its declared type, and symbols."""
     shape = entry.type.shape if isinstance(entry.type, TensorType) else None
     return None if shape is None else tuple([s if isinstance(s, int) else _computed_size(entry, d) for d, s in enumerate(shape)])
 
 
 class Context:
-    """One node as its rule sees it."""
+    """The interface of one node to its rule."""
 
     def __init__(self, reading: Reading, node: Node, version: int) -> None:
         self.reading, self.node, self.op, self.version = reading, node, str(node.op), version
@@ -372,23 +373,23 @@ class Context:
         self.where = f"node {node.name!r} ({node.op})"
 
     def has(self, slot: int) -> bool:
-        """True if the input is there."""
+        """True if the input is present."""
         return slot < len(self.node.inputs) and self.node.inputs[slot] is not None
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute; text for bytes."""
+        """An attribute, with bytes decoded."""
         value = self.node.attrs.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
     def shape(self, slot: int) -> Sizes:
-        """The sizes of an input."""
+        """The shape of an input."""
         sizes = self.reading.sizes(self.node.inputs[slot]) if self.has(slot) else None
         if sizes is None:
             raise Unknown(f"the sizes of input {slot}")
         return sizes
 
     def shapes(self) -> list[Sizes]:
-        """The sizes of all inputs that are there."""
+        """The shapes of all present inputs."""
         return [self.shape(slot) for slot in range(len(self.node.inputs)) if self.has(slot)]
 
     def elements(self, slot: int) -> Elements | None:
@@ -396,7 +397,7 @@ class Context:
         return self.reading.elements(self.node.inputs[slot]) if self.has(slot) else None
 
     def values(self, slot: int, attribute: str = "") -> list[AnySize | None] | None:
-        """The elements of an input, or of the attribute that took its place in older opsets."""
+        """The elements of an input, or of the attribute that older opsets have instead."""
         if not self.has(slot):
             given = self.attribute(attribute) if attribute else None
             return None if given is None else list(given)
@@ -410,30 +411,30 @@ class Context:
         return list(array.reshape(-1))
 
     def constant(self, slot: int) -> np.ndarray[Any, Any] | None:
-        """The array of an input that is constant, or follows from integers."""
+        """The array of an input that is constant, or computed from integers; else None."""
         return self.reading.array(self.node.inputs[slot]) if self.has(slot) else None
 
     def unknown(self, what: str) -> AnySize:
-        """A size that values decide."""
+        """A symbol for a data-dependent size."""
         return symbol(f"{self.node.name}: {what}", is_computed=True)
 
     def equal(self, a: AnySize, b: AnySize, what: str) -> AnySize:
-        """Require that both sizes are equal."""
+        """Requires that both sizes are equal."""
         self.reading.demand(Requirement(a, "==", b, what, self.where))
         return b if isinstance(b, int) else a
 
     def one_or_equal(self, a: AnySize, b: AnySize, what: str) -> None:
-        """Require that the first size is 1, or both are equal."""
+        """Requires that the first size is 1, or both are equal."""
         if a != 1:
             self.reading.assume_equal(a, b)
         self.reading.demand(Requirement(a, "1 or ==", b, what, self.where))
 
     def at_least(self, a: AnySize, b: AnySize, what: str) -> None:
-        """Require a >= b."""
+        """Requires a >= b."""
         self.reading.demand(Requirement(a, ">=", b, what, self.where))
 
     def broadcast(self, shapes: Sequence[Sizes], what: str) -> Sizes:
-        """The shape that all are broadcast to, which is required to exist."""
+        """The broadcast shape, which is required to exist."""
         rank, whole = max(map(len, shapes), default=0), list[AnySize]()
         for column in zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes], strict=True):
             size: AnySize = 1

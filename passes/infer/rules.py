@@ -1,6 +1,6 @@
-"""The rules of ops: the sizes of the results, and what is required of the sizes of the inputs.
+"""Rules of ops: the shapes of the results, and the requirements on the shapes of the inputs.
 
-A rule sees a `Context` and serves integers and symbols alike. `Unknown` leaves an op to ONNX's inference, once sizes are
+A rule gets a `Context` and handles integers and symbols alike. `Unknown` leaves an op to ONNX's inference, once sizes are
 integers."""
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 Rule = Callable[["Context"], Sequence[Sizes | None]]
 
 RULES: dict[str, Rule] = {}
-"""The rules by op; with the domain before it for ops of others than ONNX's."""
+"""The rules by op; prefixed with the domain for ops outside ONNX's own."""
 
 
 class Unknown(Exception):
-    """The sizes do not follow: the rank or values of an input are unknown."""
+    """The shapes cannot be derived: the rank or values of an input are unknown."""
 
 
 def rule(*ops: str) -> Callable[[Rule], Rule]:
-    """Register the rule of these ops."""
+    """Registers the decorated function as the rule of these ops."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(ops, function))
@@ -35,7 +35,7 @@ def rule(*ops: str) -> Callable[[Rule], Rule]:
 
 
 def known_values(c: Context, slot: int, attribute: str = "") -> list[AnySize]:
-    """The elements of an input, all known."""
+    """The elements of an input, or `Unknown`."""
     values = c.values(slot, attribute)
     if values is None or None in values:
         raise Unknown(f"the values of input {slot}")
@@ -43,7 +43,7 @@ def known_values(c: Context, slot: int, attribute: str = "") -> list[AnySize]:
 
 
 def integers(c: Context, slot: int, attribute: str = "") -> list[int]:
-    """The elements of an input, all of which are integers."""
+    """The elements of an input as integers, or `Unknown`."""
     values = known_values(c, slot, attribute)
     if not all(isinstance(value, int) for value in values):
         raise Unknown(f"the values of input {slot}")
@@ -51,7 +51,7 @@ def integers(c: Context, slot: int, attribute: str = "") -> list[int]:
 
 
 def known_sizes(c: Context, slot: int) -> Sizes:
-    """The elements of an input, each a size; a symbol for an unknown one."""
+    """The elements of an input as sizes, with symbols for unknown ones."""
     values = c.values(slot)
     if values is None:
         raise Unknown(f"how many values input {slot} has")
@@ -59,20 +59,20 @@ def known_sizes(c: Context, slot: int) -> Sizes:
 
 
 def axis_of(c: Context, rank: int, default: int, name: str = "axis") -> int:
-    """The dimension that an attribute names."""
+    """The dimension in an attribute."""
     axis = int(c.attribute(name, default))
     inside(c, axis, rank)
     return axis % rank if rank else 0
 
 
 def inside(c: Context, axis: int, rank: int) -> None:
-    """Require that a dimension exists."""
+    """Requires that a dimension exists."""
     if rank:
         c.at_least(rank, axis + 1 if axis >= 0 else -axis, "the rank of the data and an axis")
 
 
 def axes_of(c: Context, rank: int, slot: int = 1) -> list[int] | None:
-    """The dimensions that an input or attribute names; None if it is absent."""
+    """The dimensions in an input or attribute; None if it is absent."""
     if not c.has(slot) and c.attribute("axes") is None:
         return None
     axes = integers(c, slot, "axes")
@@ -82,43 +82,41 @@ def axes_of(c: Context, rank: int, slot: int = 1) -> list[int] | None:
 
 
 def one_way(c: Context, sizes: Sizes, target: Sizes, what: str) -> None:
-    """Require that the sizes are broadcast to others, and not the other way round."""
+    """Requires that `sizes` can be broadcast to `target`, but not vice versa."""
     c.at_least(len(target), len(sizes), f"the ranks of {what}")
     for size, other in zip(reversed(sizes), reversed(target), strict=False):
         c.one_or_equal(size, other, what)
 
 
 def alike(c: Context, sizes: Sizes, others: Sizes, what: str) -> None:
-    """Require that the sizes are equal."""
+    """Requires that the shapes are equal."""
     c.equal(len(sizes), len(others), f"the ranks of {what}")
     for size, other in zip(sizes, others, strict=False):
         c.equal(size, other, what)
 
 
 def single(c: Context, *slots: int) -> None:
-    """Require that these inputs have one element, if they are there."""
+    """Requires that these inputs have one element, if present."""
     for slot in slots:
         for size in c.shape(slot) if c.has(slot) else ():
             c.equal(size, 1, f"the size of input {slot} and that of a single number")
 
 
-_LIKE_THE_FIRST = "Bernoulli CastLike Identity LRN LpNormalization MeanVarianceNormalization partita.quantized.Weight"
-
-
-@rule(*ops("unary"), *_LIKE_THE_FIRST.split())
+@rule(*ops("unary"), "Bernoulli", "CastLike", "Identity", "LRN", "LpNormalization", "MeanVarianceNormalization")
+@rule("partita.quantized.Weight")
 def same(c: Context) -> Sequence[Sizes]:
     return [c.shape(0)] * c.results
 
 
 @rule(*ops("broadcast") - {"Clip", "PRelu"})
 def broadcast(c: Context) -> Sequence[Sizes]:
-    if c.version < 7 and c.op not in ("Max", "Mean", "Min", "Sum", "Where"):
+    if c.version < 7 and c.op not in ops("variadic") | {"Where"}:
         return _aligned(c)
     return [c.broadcast(c.shapes(), "the sizes of the operands")]
 
 
 def _aligned(c: Context) -> Sequence[Sizes]:
-    """Below opset 7 the second operand is aligned with the first at an axis."""
+    """Broadcasting below opset 7, where the second operand is aligned with the first at an axis."""
     first, second = c.shape(0), c.shape(1)
     if not c.attribute("broadcast", 0):
         alike(c, first, second, "the sizes of the operands")
@@ -193,7 +191,7 @@ def by_group(c: Context) -> Sequence[Sizes]:
     return [data]
 
 
-@rule("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+@rule(*ops("row_norm"))
 def by_layer(c: Context) -> Sequence[Sizes]:
     data = c.shape(0)
     axis = axis_of(c, len(data), -1)
@@ -222,10 +220,10 @@ def scaled_elements(c: Context) -> Sequence[Sizes]:
         zeros, what = c.shape(2), "the sizes of the zero points and of the scales"
         if len(zeros) == len(scale):
             alike(c, zeros, scale, what)
-        elif not scale and len(zeros) == 1:  # One scale for all: onnxruntime takes a zero point for each column beside it.
+        elif not scale and len(zeros) == 1:  # onnxruntime allows a scalar scale with one zero point per column
             axis = int(c.attribute("axis", 1))
             c.one_or_equal(zeros[0], data[axis] if -len(data) <= axis < len(data) else 1, what)
-        else:  # One number of either rank.
+        else:  # a single element of either rank
             for size in (*zeros, *scale):
                 c.equal(size, 1, what)
     return [data]

@@ -1,4 +1,4 @@
-"""Types of all values by ONNX's inference, with data propagation; calls and declared ops take part in it."""
+"""Types of all values by ONNX's inference, with data propagation; calls and declared ops are included."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from partita.passes.symbols import bound, generated, map_types, merged
 from partita.passes.windows import is_miscounted, windowed_types
 
 SHOWN = 1024
-"""Constants of at most this many bytes are shown to the inference, which may compute shapes from them."""
+"""Maximum bytes of a constant that is passed to the inference, which may compute shapes from it."""
 
 ROUNDS = 4
-"""How often inference is repeated without the declared types that contradict what it infers; after that all declared
-types are left out.
+"""Maximum number of repetitions of inference without contradicted declared types; after that all declared
+types are dropped.
 """
 
 
@@ -51,13 +51,13 @@ def infer(
     check_declared: bool | None = None,
     check_fits: bool | None = None,
 ) -> Graph:
-    """The graph with the types that follow from those of its inputs, in bodies and calls too.
+    """The graph with the types that follow from those of its inputs, including in bodies and calls.
 
-    `shapes` gives shapes of inputs; a size given for a symbol holds wherever the symbol stands. A contradiction is an
-    error that names the node; without `strict` the types that do not follow stay unknown. A type that the graph
-    declares for a value is a claim: with `check_declared` (by default as `strict`) it is an error that another one
-    follows, which otherwise takes its place. With `check_fits` (by default as `check_declared`) it is an error that
-    inputs of an op have sizes that do not go together.
+    `shapes` are shapes of inputs; a size for a symbol replaces all its occurrences. A contradiction is an
+    error that names the node; without `strict` the types that cannot be inferred remain unknown. With `check_declared` (by
+    default as `strict`) it is an error if a declared type differs from the inferred one; otherwise the inferred
+    one replaces it. With `check_fits` (by default as `check_declared`) it is an error if
+    sizes of an op's inputs contradict each other.
     """
     for inner in graphs_in(g):
         for node in inner.nodes:
@@ -75,7 +75,7 @@ def infer(
 
 
 def replaced_types(declared: Graph, typed: Graph) -> list[str]:
-    """Notes on the types that the first graph declares and that others replace in the second, which was inferred from it."""
+    """Notes on the declared types in the first graph that are replaced in the second, which was inferred from it."""
     others = {node.name: node for node in typed.nodes if node.is_op}
     notes = []
     for node in declared.nodes:
@@ -105,14 +105,14 @@ def _agree(declared: Type | None, inferred: Type | None) -> bool:
 
 
 def with_missing_types(g: Graph) -> Graph:
-    """The graph with the types of its values, as far as they can be inferred; the graph itself where all are known."""
+    """The graph with types inferred as far as possible; the graph itself if all are known."""
     outputs = (pair for node in g.nodes for pair in zip(node.output_types, node.output_names))
     known = all(value_type is not None for value_type, name in outputs if name)
     return g if known else infer(g, strict=False)
 
 
 def _by_body(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-    """The output types of an op of onnxruntime's, which follow from its body in ONNX's ops."""
+    """The output types of an op of onnxruntime's, from its body in ONNX's ops."""
     values = [None if entry is None else as_constant(entry) for entry in node.inputs]
     known = result_types(node, inputs, values)
     if known is not None:
@@ -150,7 +150,7 @@ def _with_shapes(g: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
 
 
 class _Inference:
-    """One run, with the nodes that are hidden from ONNX and what was found for them."""
+    """One run of inference, with the nodes that are hidden from ONNX and the results for them."""
 
     def __init__(self, strict: bool, check_declared: bool, opsets: Mapping[str, int]) -> None:
         self.strict = strict
@@ -162,7 +162,7 @@ class _Inference:
         self.reader = TypeReader()
 
     def run(self, g: Graph, constants: Mapping[int, np.ndarray[Any, Any]] | None = None) -> Graph:
-        """The graph typed, the bodies of its calls aside; `constants` are inputs whose values are known here."""
+        """The graph with types, except in bodies of calls; `constants` are inputs with known values."""
         shown = _without_bound_types(with_defaults_stated(hide(g, self._is_ours, self.hidden)))
         if constants:
             shown = _with_constants(shown, constants)
@@ -179,7 +179,7 @@ class _Inference:
     def _without_bulk(self, shown: Graph) -> Graph:
         """The graph with those nodes hidden whose long vectors ONNX would propagate.
 
-        Where the stated types do not tell which nodes these are, types are inferred first, without propagation.
+        If the declared types do not determine these nodes, types are inferred first, without propagation.
         """
         from partita.graph.writers.onnx import to_model
 
@@ -193,8 +193,8 @@ class _Inference:
         return hide(shown, lambda node: node.name in names, self.hidden) if names else shown
 
     def _inferred(self, shown: Graph) -> tuple[Any, frozenset[str] | None]:
-        """ONNX's copy of the graph with types, and the names of the nodes whose declared types contradict the inferred
-        ones; None where there are none.
+        """ONNX's copy of the graph with types, and the names of nodes whose declared types contradict the inferred
+        ones, or None.
         """
         from onnx.shape_inference import InferenceError
 
@@ -217,7 +217,7 @@ class _Inference:
         return proto, None
 
     def _refutation(self, shown: Graph, names: frozenset[str], complaints: str) -> TypeMismatch:
-        """The error for the first of these nodes whose declared types are not what follows."""
+        """The error for the first of these nodes whose declared types differ from the inferred ones."""
         from partita.graph.writers.onnx import to_model
 
         model = to_model(without_declared(shown, names), elide_constants_above=SHOWN, drop_control=True)
@@ -228,9 +228,9 @@ class _Inference:
         return DeclaredMismatch(complaints, remedy=DECLARED)
 
     def _typed(self, g: Graph, proto: Any, outer: Mapping[Node, Type | None] | None) -> Graph:
-        """The graph with the types from ONNX's copy of it; `outer` are those of a body's inputs.
+        """The graph with the types from ONNX's copy; `outer` has those of a body's inputs.
 
-        Values have their own names there, save in bodies and where an output has a name of its own."""
+        Values have their own names there, except in bodies and if an output has another name."""
         read = self.reader.read
         stated = (proto.input, proto.output, proto.value_info)
         types = {value.name: read(value.type, value.name) for part in stated for value in part}
@@ -253,7 +253,7 @@ class _Inference:
         return rewrite(g, visit)
 
     def _all_joined(self, node: Node, inferred: tuple[Type | None, ...]) -> tuple[Type | None, ...]:
-        """The node's output types with what was found; the same tuple if that says nothing new."""
+        """The node's output types merged with the inferred ones; the same tuple if nothing is new."""
         old = node.output_types
         if not any(inferred):
             return old
@@ -264,7 +264,7 @@ class _Inference:
         return tuple([self._joined(node, i, known) for i, known in enumerate(inferred)])
 
     def _joined(self, node: Node, i: int, inferred: Type | None) -> Type | None:
-        """The type that joins what is declared for output `i` and what was inferred."""
+        """The declared type of output `i` merged with the inferred one."""
         declared = node.output_types[i]
         try:
             return merged(declared, inferred)
@@ -290,7 +290,7 @@ class _Inference:
         return rebuilt.evolve(attrs=attributes)
 
     def _is_ours(self, node: Node) -> bool:
-        """Is the node kept from ONNX's inference?"""
+        """True if the node is hidden from ONNX's inference."""
         return (
             node.subgraph is not None
             or is_fragile(node)
@@ -339,9 +339,9 @@ class _Inference:
             ) from error
 
     def _alone(self, node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-        """Infer an op by itself, without propagation, if the types of its inputs are known.
+        """Infers an op alone, without propagation, if the types of its inputs are known.
 
-        ONNX is not told the length of a long vector that is taken for a shape.
+        The length of a long vector that is a shape is hidden from ONNX.
         """
         from onnx.shape_inference import InferenceError
 
@@ -374,7 +374,7 @@ class _Inference:
         return next(inner.output_types for inner in typed.nodes if inner.is_op)
 
     def _call(self, node: Node, body: Graph, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-        """Infer the body for these types of its inputs, once for all calls that have the same."""
+        """Infers the body for these input types, once for all calls with the same types."""
         shown = {
             i: a for i, e in enumerate(node.inputs) if (a := as_constant(e)) is not None and _is_shape(a)
         }
@@ -387,7 +387,7 @@ class _Inference:
         return [entry.type for entry in known[key].outputs]
 
     def _bound_input(self, call: Node, variable: Node, given: Type | None) -> Type | None:
-        """The type that joins what the body declares for its input and what the call gives it."""
+        """The declared type of the body's input merged with that of the call's input."""
         try:
             return merged(variable[0].type, given)
         except TypeMismatch as error:
@@ -413,7 +413,7 @@ def _with_input_types(g: Graph, types: Mapping[Node, Type | None]) -> Graph:
 
 
 def without_declared(g: Graph, names: frozenset[str]) -> Graph:
-    """The graph with no types stated for the outputs of the ops of these names and of all in their bodies; without names, of
+    """The graph without declared types for the outputs of the ops of these names and of all in their bodies; without names, of
     all ops."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -428,7 +428,7 @@ def without_declared(g: Graph, names: frozenset[str]) -> Graph:
 
 
 def _without_bound_types(g: Graph) -> Graph:
-    """The graph with no types stated for what bodies capture: they have those of the outer values."""
+    """The graph without declared types for captured values in bodies: they have those of the outer values."""
     if not any(node.captures for node in g.nodes):
         return g
 
@@ -445,7 +445,7 @@ def _loosened(body: Graph, count: int) -> Graph:
 
 
 def _with_constants(g: Graph, arrays: Mapping[int, np.ndarray[Any, Any]]) -> Graph:
-    """The graph reading these arrays where it read inputs, which stay."""
+    """The graph with these arrays in place of inputs, which remain inputs."""
     names = {name for node in g.nodes for name in (node.name, *node.output_names)}
     constants = {g.inputs[i]: made_constant(a, unique("known", names), g.inputs[i]) for i, a in arrays.items()}
 

@@ -1,4 +1,4 @@
-"""The elements of small integer vectors that hold sizes, from the elements of what an op reads."""
+"""Elements of small integer vectors that hold sizes, computed from the elements of an op's inputs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
 
 LONGEST = 64
-"""Vectors of more elements hold no sizes."""
+"""Maximum elements of a vector of sizes."""
 
 FEW = 64
 """A dividend that may be less than that is not assumed to be positive."""
 
 Elements = np.ndarray[Any, Any]
-"""An object array of sizes; None for an unknown one."""
+"""An object array of sizes, with None for unknown ones."""
 
 Rule = Callable[["Context", Sizes], Sequence[Elements]]
-"""The elements of an op's results, given the sizes of the first; nothing if they are unknown."""
+"""The elements of an op's results, given the shape of the first; empty if they are unknown."""
 
 _INTEGERS = frozenset(("int64", "int32", "INT64", "INT32", 7, 6))
 
@@ -39,7 +39,7 @@ def objects(items: Sequence[Any], shape: Sequence[AnySize]) -> Elements:
 
 
 def _count(shape: Sizes) -> int:
-    """The number of elements; -1 where it is unknown, or more than vectors of sizes have."""
+    """The number of elements; -1 if it is unknown, or too large for a vector of sizes."""
     if not all(isinstance(size, int) for size in shape):
         return -1
     count = math.prod(size for size in shape if isinstance(size, int))
@@ -51,7 +51,7 @@ def _small(shape: Sizes) -> bool:
 
 
 def _moved(move: Callable[..., Any]) -> Rule:
-    """The rule of an op that moves elements, as numpy moves those of an object array."""
+    """The rule of an op that moves elements, by numpy on an object array."""
 
     def values(c: Context, shape: Sizes) -> Sequence[Elements]:
         given = [c.elements(slot) for slot in range(len(c.node.inputs))]
@@ -97,7 +97,7 @@ def _slice(c: Context, shape: Sizes, data: Elements, *_: Any) -> Any:
         if not (isinstance(axis, int) and isinstance(start, int) and isinstance(end, int) and isinstance(step, int) and step):
             return None
         count = data.shape[axis]
-        # ONNX clamps as Python does, save that a range that runs backwards begins at the first element at the least.
+        # ONNX clamps as Python does, except that a range with a negative step never starts before the first element.
         first = max(start, -count) if step < 0 else start
         last = None if step < 0 and end < -count else end
         data = data[(slice(None),) * (axis % data.ndim) + (slice(first, last, step),)]
@@ -146,7 +146,7 @@ def _range(c: Context, shape: Sizes) -> Sequence[Elements]:
 
 
 def _divided(c: Context, a: Any, b: Any) -> Any:
-    """ONNX rounds towards 0. A dividend that is negative for few values of its symbols only is assumed not to be."""
+    """Division that rounds towards 0, as in ONNX. A dividend that is rarely negative is assumed not to be."""
     if is_at_least(b, 1):
         exact = divided(a, b)
         if exact is not None:
@@ -220,4 +220,4 @@ VALUES: dict[str, Rule] = {
     "And": _each(lambda a, b: a and b),
     "Or": _each(lambda a, b: a or b),
 }
-"""The rules by op. Each is asked about integers only: a vector of floats has no elements here."""
+"""The rules by op. They only handle integers: a vector of floats has no elements here."""

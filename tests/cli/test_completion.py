@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from partita.cli.completion import SHELLS
-from partita.cli.main import VERBS
+from partita.cli.main import SHELLS, VERBS
 from tests.cli.conftest import Command
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.isolation import messages
-from partita.accelerators.showing.timeline import timeline_svg
+from partita.accelerators.showing.notebook import timeline_svg
 from partita.compare import Difference
 from partita.graph.interpret import evaluate_node
 from partita.graph.pictures.layered import layered_svg

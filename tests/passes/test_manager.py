@@ -13,7 +13,16 @@ import pytest
 from partita import passes
 from partita.graph import Graph, GraphError, PassError, constant, op, variable
 from partita.graph.rewrite import rewrite
-from partita.passes import PassTrace, apply_pass, pass_info, register_pass, register_pipeline, unregister_pass
+from partita.passes import (
+    PassTrace,
+    apply_pass,
+    pass_info,
+    register_pass,
+    register_pipeline,
+    unregister_pass,
+    watch_passes,
+)
+from partita.passes.manager import unwatched
 
 from .before_after import text
 
@@ -39,6 +48,14 @@ def own_passes() -> Iterator[None]:
     yield
     for name in {*passes.list_passes(), *passes.list_pipelines()} - before:
         unregister_pass(name)
+
+
+@pytest.fixture
+def own_family() -> Iterator[str]:
+    """A family whose passes are forgotten after the test."""
+    yield "own"
+    for name in passes.list_passes("own"):
+        unregister_pass(f"own.{name}")
 
 
 def message(error: pytest.ExceptionInfo[Any]) -> str:
@@ -284,6 +301,78 @@ def test_dumps_go_to_a_function_too_and_names_are_safe(g: Graph, tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(PassError, match="no dumps can be written there"):
         apply_pass(g, "MergeCommon", dump=tmp_path / "file")
+
+
+def test_passes_are_left_out_by_name(g: Graph) -> None:
+    trace = PassTrace()
+    assert len(apply_pass(g, "Default", without=["MergeCommon", "InferType"], trace=trace)) == 4
+    assert [record.name for record in trace] == [
+        "InferShape", "FoldConstants", "SimplifyIdentities", "FoldBatchNorm", "EliminateDead",
+    ]
+    with pytest.raises(PassError) as error:
+        apply_pass(g, ["MergeCommon", "EliminateDead"], without=["MergeComon"])
+    assert message(error) == "there is no pass 'MergeComon' to leave out\n  Did you mean 'MergeCommon'?"
+    register_pass("Needed", essential=True)(lambda g: g)
+    with pytest.raises(PassError, match="pass 'Needed' cannot be left out: what comes after it relies on it"):
+        apply_pass(g, "Needed", without=["Needed"])
+
+
+def test_a_family_keeps_its_names_to_itself(g: Graph, own_family: str) -> None:
+    @register_pass("MergeCommon", family=own_family)
+    def other(g: Graph, *, size: int) -> Graph:
+        return g if size else broken(g)
+
+    @register_pass("Break", family=own_family)
+    def broken(g: Graph) -> Graph:
+        raise GraphError("it is too large", where="node 'a'")
+
+    assert "Break" not in passes.list_passes() and passes.list_passes(own_family) == ("Break", "MergeCommon")
+    assert len(apply_pass(g, "MergeCommon")) == 4
+    assert apply_pass(g, "MergeCommon", family=own_family, size=1) is g is apply_pass(g, f"{own_family}.MergeCommon", size=1)
+    with pytest.raises(PassError, match="there is no pass 'Break'"):
+        apply_pass(g, "Break")
+    with pytest.raises(GraphError) as error:
+        apply_pass(g, ["EliminateDead", "Break"], family=own_family)
+    assert message(error) == f"pass '{own_family}.Break', node 'a': it is too large", "the class decides what a device does"
+    with pytest.raises(PassError) as missing:
+        apply_pass(g, "MergeCommon", family=own_family)
+    assert message(missing) == (
+        f"pass '{own_family}.MergeCommon': the pass needs the option 'size', which is not given\n"
+        f"  Only a device of the family '{own_family}' runs it, and gives size."
+    )
+
+
+def test_a_missing_option_is_named(g: Graph) -> None:
+    with pytest.raises(PassError, match=r"pass 'ConvertOpset': the pass needs the option 'opset', .*\n  Give opset=\.\.\.$"):
+        apply_pass(g, "ConvertOpset")
+
+
+def test_all_passes_inside_are_watched(g: Graph, tmp_path: Path) -> None:
+    @register_pass("Outer")
+    def outer(g: Graph) -> Graph:
+        return apply_pass(g, "EliminateDead")
+
+    with watch_passes(dump=tmp_path) as trace:
+        tidy = apply_pass(apply_pass(g, "Outer", verify=False), "MergeCommon", verify=False)
+        with unwatched():
+            apply_pass(g, "EliminateDead")
+    apply_pass(g, "EliminateDead")
+    assert [record.name for record in trace] == ["Outer", "MergeCommon"], "a pass's own passes belong to it"
+    assert [record.verify_seconds for record in trace] == [0.0, 0.0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00-input.txt", "01-Outer.txt", "02-MergeCommon.txt"]
+    assert (tmp_path / "02-MergeCommon.txt").read_text("utf-8") == str(tidy)
+
+
+def test_a_watch_may_verify_what_is_not_verified_by_itself(g: Graph, own_family: str) -> None:
+    @register_pass("Twice", family=own_family)
+    def twice(g: Graph) -> Graph:
+        graph = g.evolve()
+        object.__setattr__(graph, "nodes", (*g.nodes, g.nodes[-1]))
+        return graph
+
+    assert len(apply_pass(g, "Twice", family=own_family, verify=False).nodes) == 6
+    with watch_passes(verify=True), pytest.raises(PassError, match=f"pass '{own_family}.Twice', .*: a node is listed twice"):
+        apply_pass(g, "Twice", family=own_family, verify=False)
 
 
 def test_only_graphs_are_taken() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.running.profile import Profile, Row, Span
-from partita.accelerators.showing.timeline import timeline_svg
+from partita.accelerators.showing.notebook import timeline_svg
 from partita.graph.pictures.html import table
 from tests.graphs.pages import long, small
 

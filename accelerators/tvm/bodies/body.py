@@ -12,7 +12,7 @@ import numpy as np
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
 from partita.accelerators.tvm.bodies.packed import DOMAIN as PACKED
-from partita.accelerators.tvm.bodies.quantized import BESIDE, NOTHING, ROUNDING, STORED
+from partita.accelerators.tvm.bodies.quantized import BESIDE, NOTHING, STORED
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from partita.accelerators.tvm.extensions import edition
@@ -30,9 +30,8 @@ KEPT = 16
 SEEN = frozenset("Resize Upsample Pad Clip Range Pow Dropout Col2Im".split())
 """Ops whose constants always stay inside, because their values decide what is computed."""
 
-
-LIFTED = frozenset("ScatterElements Scatter ScatterND Div Mod".split())
-"""Ops whose constants of several elements are always inputs, because kernels index them."""
+LIFTED = {**dict.fromkeys(ops("scattering"), 1), "Div": 2, "Mod": 2}
+"""For each op whose kernels read constants at positions, the least number of elements of those that are always inputs."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -121,7 +120,7 @@ def _scalings(graph: Graph) -> set[Node]:
     rounding: set[NodeEntry] = set()
     others: set[NodeEntry] = set(graph.outputs)
     for node in graph.nodes:
-        rounds = node.domain == QUANTIZED and node.op in ROUNDING
+        rounds = node.domain == QUANTIZED and node.op in ops("quantizing")
         rounding.update(node.reads[1:] if rounds else ())
         others.update(node.reads[:1] if rounds else node.reads, node.captures)
     return {entry.node for entry in rounding - others if _is_computed_with(entry.node.value)}
@@ -136,7 +135,7 @@ def _is_computed_with(array: np.ndarray[Any, Any] | None) -> bool:
 
 
 def _is_lifted(node: Node, array: np.ndarray[Any, Any] | None) -> bool:
-    return array is not None and (array.size != 1 or node.op not in ("Div", "Mod"))
+    return array is not None and array.size >= LIFTED[str(node.op)]
 
 
 def _small(array: np.ndarray[Any, Any]) -> bool:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.graph.graph import Graph
-from partita.graph.node import Node
-from partita.graph.rewrite import Rewriter, rewrite
 
 WIDE = "partita.wide"
 """Metadata: why an op computes in float32 although its graph uses a narrower type."""
@@ -28,13 +25,3 @@ def element_types(body: Body) -> str:
 def why_wide(body: Graph) -> str:
     """Reasons why ops of a call's body compute in float32; empty if there are none."""
     return "; ".join(dict.fromkeys(node.metadata[WIDE] for node in body.nodes if WIDE in node.metadata))
-
-
-def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
-    """The graph with these reasons for float32, given by node name, as metadata of its ops. Linear."""
-
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        reason = reasons.get(node.name) if node.is_op else None
-        rewriter.keep(node, None if reason is None else rewriter.rebuilt(node, metadata={**node.metadata, WIDE: reason}))
-
-    return rewrite(graph, visit) if reasons else graph

@@ -17,9 +17,11 @@ from partita.accelerators.tvm.sizes.extent import Extent, Size
 from partita.graph.build import CALL_DOMAIN
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.deciding import INDEXED
+from partita.passes.registry import COMPLAINTS, REQUESTS, register_pass
 
 INDICES = "Indices"
 """Op that checks indices. `sizes` are the bounds: one for all, or one per position of the last dimension. If `signed`, negative
@@ -28,8 +30,7 @@ indices are counted from the end."""
 OUTSIDE = "IndicesOutside"
 """Op that computes a flag: 1 if an index is out of bounds, else 0."""
 
-
-UNSIGNED = frozenset(("MaxUnpool", "RoiAlign"))
+UNSIGNED = INDEXED.keys() - ops("indexed")
 """Ops whose negative indices are out of bounds, not counted from the end."""
 
 
@@ -38,9 +39,10 @@ def is_indices(node: Node) -> bool:
     return node.op == INDICES and node.domain == CALL_DOMAIN
 
 
+@register_pass("CheckIndices", keeps=REQUESTS, family="tvm", essential=True)
 def check_indices(graph: Graph) -> Graph:
-    """The graph with a check before each op that reads or writes at indices. CompileError if a constant index is out of bounds,
-    or if the sizes that bound computed ones are unknown. Linear."""
+    """A bounds check before each op that reads or writes at indices. CompileError where a constant index is outside, or where the
+    sizes that bound computed ones are unknown. Linear."""
     checked: dict[tuple[NodeEntry, tuple[Size, ...], bool], NodeEntry] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -66,17 +68,18 @@ def check_indices(graph: Graph) -> Graph:
     return rewrite(graph, visit)
 
 
-def with_flags(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
-    """The graph with one additional output, a flag, for each index check, and the error message for each flag that is not 0.
-    Linear."""
+@register_pass("FlagIndices", keeps=REQUESTS, family="tvm", essential=True)
+def flag_indices(graph: Graph) -> Graph:
+    """An output for each bounds check, since kernels of a GPU cannot raise errors: the run fails where it is not 0. Linear."""
     looking = [node for node in graph.nodes if is_indices(node) and 0 not in shape_of(node[0])]
     if not looking:
-        return graph, ()
+        return graph
     flags = [_flag(node) for node in looking]
     names = (*graph.output_names, *(flag.name for flag in flags))
     outputs = [*graph.outputs, *(flag[0] for flag in flags)]
-    watched = graph.evolve(outputs=outputs, output_names=names, nodes=(*graph.nodes, *flags))
-    return watched, tuple([complaint(node.attrs["sizes"]) for node in looking])
+    complaints = (*graph.attrs.get(COMPLAINTS, ()), *(complaint(node.attrs["sizes"]) for node in looking))
+    attributes = {**graph.attrs, COMPLAINTS: complaints}
+    return graph.evolve(outputs=outputs, output_names=names, nodes=(*graph.nodes, *flags), attrs=attributes)
 
 
 def _flag(node: Node) -> Node:

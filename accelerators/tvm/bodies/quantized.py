@@ -7,7 +7,6 @@ from __future__ import annotations
 import numpy as np
 
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.traits import ops
 from partita.graph.types import Array
 
 DOMAIN = "partita.quantized"
@@ -18,9 +17,6 @@ BESIDE = {"Product": slice(1, 4), "Depthwise": slice(1, 4), "MatMul": slice(2, 4
 result; for a product of two values its scale and both zero points."""
 
 NOTHING = slice(0)
-
-ROUNDING = ops("quantizing")
-"""Ops between floats and integers. Inputs: a value, its scale and its zero point."""
 
 STORED = frozenset("uint8 int8 uint16 int16".split())
 """Element types of quantized values."""

@@ -18,9 +18,7 @@ from typing import Any
 from partita.accelerators.process.descriptors import above_streams
 from partita.accelerators.tvm.code.elf import check_symbols
 from partita.accelerators.tvm.code.launches import cuda_code, opencl_code
-from partita.accelerators.tvm.code.pieces import in_pieces
-from partita.accelerators.tvm.code.rewriting import rewritten
-from partita.accelerators.tvm.code.stacking import on_stack
+from partita.accelerators.tvm.code.rewriting import in_pieces, on_stack, rewritten
 from partita.accelerators.tvm.kernels.language.emit import LARGE, THOROUGH, WRITTEN
 from partita.accelerators.tvm.machine.library import function, part, tvm
 from partita.accelerators.tvm.machine.tvm_errors import refused

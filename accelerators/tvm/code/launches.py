@@ -10,15 +10,15 @@ import importlib
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import attrs
 import numpy as np
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.code.exact_products import with_exact_products, with_helper
-from partita.accelerators.tvm.code.gpu_passes import passes_for
 from partita.accelerators.tvm.code.launch_sizes import ARITHMETIC, CALLS, Formula, Given, is_number, joined
+from partita.accelerators.tvm.kernels.language.emit import WRITTEN
 from partita.accelerators.tvm.machine.library import function, part, tvm
 
 MOST_LAUNCHES = 4096
@@ -82,27 +82,27 @@ class GpuCode:
 def opencl_code(kernels: Any, target: Any) -> GpuCode:
     """OpenCL C of a module's kernels; CompileError if one cannot be launched from a plain list."""
     on_device, plans = split_launches(kernels, target)
-    *_, finish = passes_for(kernels, target)
+    *_, finish = _passes_for(kernels, target)
     plain = {var: with_plain_choices(with_exact_numbers(kernel)) for var, kernel in on_device.items()}
-    exact = {var: with_exact_products(kernel) for var, kernel in plain.items()}
+    exact = {var: _with_exact_products(kernel) for var, kernel in plain.items()}
     code = function("target.build.opencl")(finish()(tvm().IRModule(exact)), target)
-    return GpuCode(with_helper(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), "opencl"), plans)
+    return GpuCode(_with_helper(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), "opencl"), plans)
 
 
 def cuda_code(kernels: Any, target: Any) -> GpuCode:
     """CUDA source of a module's kernels; CompileError if one cannot be launched from a plain list."""
     on_device, plans = split_launches(kernels, target)
-    *_, finish = passes_for(kernels, target)
-    exact = {var: with_exact_products(kernel) for var, kernel in on_device.items()}
+    *_, finish = _passes_for(kernels, target)
+    exact = {var: _with_exact_products(kernel) for var, kernel in on_device.items()}
     code = function("target.build.cuda")(finish()(tvm().IRModule(exact)), target)
-    return GpuCode(with_helper(str(code.inspect_source("cuda")), "cuda"), plans)
+    return GpuCode(_with_helper(str(code.inspect_source("cuda")), "cuda"), plans)
 
 
 def split_launches(kernels: Any, target: Any) -> tuple[dict[Any, Any], dict[str, Plan]]:
     """The functions that run on the GPU, and the launch plan of each kernel of the module; CompileError if a plan cannot be
     determined at compile time."""
     tirx = part("tirx")
-    pipeline, *_ = passes_for(kernels, target)
+    pipeline, *_ = _passes_for(kernels, target)
     lowered = pipeline(tirx.transform.BindTarget(target)(kernels))
     kind = str(target.kind.name)
     on_device = {var: f for var, f in lowered.functions.items() if str(f.attrs["target"].kind.name) == kind}
@@ -316,3 +316,72 @@ def _known(number: Formula) -> int:
     if not is_number(number):
         raise CompileError("how often it is launched, or with how many threads, follows from sizes that are not known yet")
     return int(number)  # type: ignore[arg-type]
+
+
+_EXACT_PRODUCT = "partita_exact_product"
+"""Name of the helper function."""
+
+_GUARD = _EXACT_PRODUCT.upper()
+"""Macro that guards the helper function."""
+
+_HELPERS = {
+    "cuda": f"static __device__ __forceinline__ float {_EXACT_PRODUCT}(float a, float b) {{ return __fmul_rn(a, b); }}\n",
+    "opencl": f"float {_EXACT_PRODUCT}(float a, float b) {{\n#pragma OPENCL FP_CONTRACT OFF\n  return a * b;\n}}\n",
+}
+"""Helper function that computes such a product, by kind of device."""
+
+
+def _with_exact_products(kernel: Any) -> Any:
+    """The function with a call of the helper for each product that is rounded before an addition. Compilers would contract both
+    into one fused multiply-add, which rounds once and changes ties. Linear."""
+    tirx = part("tirx")
+    fence = function("target.llvm_lookup_intrinsic_id")("llvm.arithmetic.fence")
+
+    def exact(call: Any) -> Any:
+        if getattr(call.op, "name", "") != "tirx.call_llvm_pure_intrin" or int(call.args[0]) != fence:
+            return call
+        number = call.args[1]
+        return tirx.call_pure_extern("float32", _EXACT_PRODUCT, number.a, number.b) if isinstance(number, tirx.Mul) else number
+
+    return importlib.import_module("tvm_ffi").structural_map(kernel, [(part("ir").Call, exact)])
+
+
+def _with_helper(source: str, kind: str) -> str:
+    """The source, preceded by the helper function if it is called. Sources of several kernels may be concatenated; the first
+    definition then serves all."""
+    if f"{_EXACT_PRODUCT}(" not in source:
+        return source
+    return f"#ifndef {_GUARD}\n#define {_GUARD}\n{_HELPERS[kind]}#endif\n{source}"
+
+
+def _are_written(kernels: Any) -> bool:
+    """True if all kernels of the module are written in our kernel language."""
+    return all(kernel.attrs and WRITTEN in kernel.attrs for kernel in kernels.functions.values())
+
+
+def _passes_for(kernels: Any, target: Any) -> Any:
+    """The passes over the module, those that finish host code, and those that finish code for the GPU."""
+    tirx = part("tirx")
+    return _own_passes() if _are_written(kernels) else tirx.get_default_tir_pipeline(target)
+
+
+@cache
+def _own_passes() -> tuple[Any, Any, Any]:
+    tirx, scheduled = part("tirx").transform, part("s_tir").transform
+    sequence = tvm().transform.Sequential
+    passes = [
+        scheduled.LowerOpaqueBlock(),
+        tirx.FlattenBuffer(),
+        tirx.BF16ComputeLegalize(),
+        tirx.NarrowDataType(32),
+        tirx.VectorizeLoop(True),
+        tirx.UnrollLoop(),
+        tirx.StmtSimplify(),
+        tirx.VerifyMemory(),
+        tirx.AnnotateEntryFunc(),
+        tirx.SplitHostDevice(),
+        tirx.MakePackedAPI(),
+        tirx.BF16StorageLegalize(),
+    ]
+    host, device = sequence([tirx.LowerTVMBuiltin(), tirx.LowerIntrin()]), sequence([tirx.LowerIntrin()])
+    return sequence(passes), lambda: host, lambda: device

@@ -36,11 +36,9 @@ from partita.accelerators.tvm.kernels.matmul.thin import thin
 from partita.accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.copies import COPIES, copies
 from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, interleave, resize
-from partita.accelerators.tvm.kernels.moves.gather import gather
+from partita.accelerators.tvm.kernels.moves.gather import gather, packed_rows, panel_rows
 from partita.accelerators.tvm.kernels.moves.gpu_enlarging import gpu_enlarge
 from partita.accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
-from partita.accelerators.tvm.kernels.moves.packed_rows import packed_rows
-from partita.accelerators.tvm.kernels.moves.panel_rows import panel_rows
 from partita.accelerators.tvm.kernels.moves.scatter import scatter
 from partita.accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
 from partita.accelerators.tvm.kernels.quantized.byte_enlarging import interleave as interleave_bytes
@@ -70,7 +68,7 @@ from partita.accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
 from partita.accelerators.tvm.kernels.rows.gpu_running_sums import gpu_running_sums
 from partita.accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from partita.accelerators.tvm.kernels.rows.program import row_program
-from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, NORMS, OF_CHANNELS, SOFTMAXES
+from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, OF_CHANNELS, SOFTMAXES
 from partita.accelerators.tvm.kernels.rows.running_sums import running_sums
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.instructions import narrowing_of
@@ -78,14 +76,14 @@ from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS
 from partita.accelerators.tvm.kernels.window.blocked_pool import blocked_pool
 from partita.accelerators.tvm.kernels.window.columns import columns_to_image
 from partita.accelerators.tvm.kernels.window.depthwise import depthwise
-from partita.accelerators.tvm.kernels.window.gpu_lrn import gpu_lrn
 from partita.accelerators.tvm.kernels.window.gpu_pool import gpu_pool
-from partita.accelerators.tvm.kernels.window.lrn import lrn
+from partita.accelerators.tvm.kernels.window.lrn import gpu_lrn, lrn
 from partita.accelerators.tvm.kernels.window.plain_pool import plain_pool
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.schedules.gpu_loops import bind_loops, in_items
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 from partita.graph.build import CALL_DOMAIN
+from partita.graph.ops.traits import ops
 
 Machines = Literal["cpu", "gpu", "any", "loops", "open loops"]
 
@@ -123,7 +121,7 @@ def _entry(
     return Entry(draft, named, machines)
 
 
-ROW_OPS = sorted((*NORMS, OF_CHANNELS, *SOFTMAXES, *ALONE))
+ROW_OPS = sorted((*ops("row_norm"), OF_CHANNELS, *SOFTMAXES, *ALONE))
 """The ops that row programs are built around."""
 
 CATALOGUE = (

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from partita.accelerators.tvm.kernels.attention.merging import merge_projections
 from partita.accelerators.tvm.kernels.attention.selector import AttentionProperty
-from partita.accelerators.tvm.kernels.convolution.blocked_selector import BlockedProperty
-from partita.accelerators.tvm.kernels.convolution.plain_selector import ConvolutionProperty, NormedProperty
+from partita.accelerators.tvm.kernels.convolution.selector import (
+    BlockedProperty,
+    ConvolutionProperty,
+    NormedProperty,
+)
 from partita.accelerators.tvm.kernels.elementwise.selector import ChainProperty
-from partita.accelerators.tvm.kernels.matmul.gemm_selector import MatrixProperty
-from partita.accelerators.tvm.kernels.matmul.packed_selector import PackedProperty
-from partita.accelerators.tvm.kernels.matmul.product_selector import ProductProperty
-from partita.accelerators.tvm.kernels.matmul.spread_gemms import spread_gemms
-from partita.accelerators.tvm.kernels.quantized.pairs_selector import PairProperty
-from partita.accelerators.tvm.kernels.quantized.selector import QuantizedProperty
+from partita.accelerators.tvm.kernels.matmul.selector import MatrixProperty, PackedProperty, ProductProperty
+from partita.accelerators.tvm.kernels.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.rows.selector import RowProperty
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.machine.machine import Machine
@@ -23,6 +21,7 @@ from partita.graph.node import Node
 from partita.partition.partition_graph import partition_graph
 from partita.partition.pattern import Pattern
 from partita.partition.property import PatternProperty
+from partita.passes.registry import REPORT, REQUESTS, register_pass
 
 
 class SingleProperty(PatternProperty):
@@ -32,7 +31,8 @@ class SingleProperty(PatternProperty):
         super().__init__(Pattern(_moves_numbers), "op")
 
 
-def fuse(graph: Graph, machine: Machine | None = None) -> Graph:
+@register_pass("FuseKernels", provides=(REPORT,), keeps=REQUESTS, family="tvm", essential=True)
+def fuse_kernels(graph: Graph, machine: Machine | None = None) -> Graph:
     """The graph with a call for each kernel; ops that move nothing stay as they are.
 
     Each kind takes what the kinds before it left; a new one gets its place in this order. On a GPU the largest
@@ -44,7 +44,7 @@ def fuse(graph: Graph, machine: Machine | None = None) -> Graph:
     products = BlockedProperty, *normed, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
     before, behind = (AttentionProperty, *quantized, *products), (ChainProperty, SingleProperty)
     properties = [*(kind() for kind in before), RowProperty(extremes=not is_gpu), *(kind() for kind in behind)]
-    return partition_graph(merge_projections(spread_gemms(graph)), subgraph_property=properties)
+    return partition_graph(graph, subgraph_property=properties)
 
 
 def _moves_numbers(node: Node) -> bool:

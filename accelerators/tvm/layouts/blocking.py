@@ -31,11 +31,12 @@ from partita.accelerators.tvm.layouts.half_images import is_blocked_alone
 from partita.accelerators.tvm.layouts.shuffles import find_shuffles
 from partita.accelerators.tvm.layouts.transposing import Phases, find_phases
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures
 from partita.accelerators.tvm.sizes.extent import Extent, is_less, is_multiple
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.pauses import collector_paused
+from partita.passes.decompose.resizing import has_constant_sizes, mixtures
+from partita.passes.registry import REQUESTS, register_pass
 
 MOSTLY_PADDING = 0.6
 """Where less than this part of the products of a convolution meets the image, its kernel passes over taps that meet only
@@ -43,8 +44,9 @@ padding, for the price of two loops whose length is not known beforehand. A weig
 of the padding, so its filter is walked whole."""
 
 
+@register_pass("BlockChannels", keeps=REQUESTS, family="tvm")
 def block(graph: Graph, machine: Machine) -> Graph:
-    """The graph with blocked values where convolutions are. Linear."""
+    """Convolutions, and what follows them element by element, on layouts with channels in blocks of a vector's lanes. Linear."""
     with collector_paused():
         return _Blocking(graph, machine.lanes).run()
 

@@ -12,10 +12,12 @@ from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
 from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType
 from partita.passes.constants import Namer
 from partita.passes.fold_batch_norm import convolution_factors, is_inference, is_only_reader, scale_and_shift
+from partita.passes.registry import REQUESTS, register_pass
 
 
 @attrs.frozen(slots=True)
@@ -32,8 +34,9 @@ class Run:
     """The ops that say so."""
 
 
+@register_pass("FoldScales", keeps=REQUESTS, family="tvm")
 def fold_scales(graph: Graph) -> Graph:
-    """The graph with runs of scales and shifts folded. Linear."""
+    """Per-channel Mul, Add and BatchNormalization folded into the convolution before them, or into one Mul and Add. Linear."""
     runs: dict[Node, Run] = {}
     for node in graph.nodes:
         step = _step(node, graph)
@@ -73,7 +76,7 @@ class _Folding:
     def _folded(self, run: Run) -> tuple[Array, Array] | None:
         """The weights and the bias of the convolution that makes the source, if it can take the run."""
         op = run.source.node
-        if op.op not in ("Conv", "ConvTranspose") or op.domain or not is_only_reader(run.source, self.graph):
+        if op.op not in ops("convolution") or op.domain or not is_only_reader(run.source, self.graph):
             return None
         given = [None if entry is None else entry.node.value for entry in op.inputs[1:]]
         if given[0] is None or (len(op.inputs) > 2 and op.inputs[2] is not None and given[1] is None):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.accelerators.tvm.layouts.transposing import find_phases
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.prepare.halves import is_half
-from partita.accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
+from partita.passes.decompose.halves import is_half
+from partita.passes.decompose.resizing import has_constant_sizes, mixtures
 
-BLOCKED_ALONE = frozenset(("LRN", "Resize", "Upsample"))
+BLOCKED_ALONE = ops("resizing") | {"LRN"}
 """Ops that read plain values too, where these are float32."""
 
 
@@ -27,6 +28,6 @@ def has_blocked_kernel(node: Node, graph: Graph, machine: Machine) -> bool:
         return False
     if node.op == "ConvTranspose":
         return find_phases(node, machine.lanes) is not None
-    if node.op in ("Resize", "Upsample"):
+    if node.op in ops("resizing"):
         return has_constant_sizes(node) and mixtures(node, graph, image, result) is not None
     return node.op == "LRN"

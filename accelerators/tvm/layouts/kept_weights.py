@@ -14,6 +14,7 @@ from partita.accelerators.tvm.bodies.quantized import is_weight
 from partita.accelerators.tvm.kernels.shared.numbers import REALS
 from partita.accelerators.tvm.kernels.shared.packing import Packing
 from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
+from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.scales import LEAST
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.build import constant
@@ -23,6 +24,7 @@ from partita.graph.pauses import collector_paused
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array
 from partita.passes.constants import Namer
+from partita.passes.registry import REQUESTS, register_pass
 
 BITS = {"int8": 8, "uint8": 8, "int4": 4, "uint4": 4}
 """The element types of weights that stay packed."""
@@ -44,8 +46,9 @@ class Stored:
     """How many numbers of the depth have one scale."""
 
 
+@register_pass("PackWeights", keeps=(FOUND, *REQUESTS), family="tvm")
 def pack_weights(graph: Graph, machine: Machine) -> Graph:
-    """The graph with the packed weights of products and tables. Linear."""
+    """Matrix products and gathers that read weights of 8 or 4 bits as they are stored. Linear."""
     if not any(is_weight(node[0]) for node in graph.nodes if node.is_op):
         return graph
     packing, rewriter = _Packing(graph, machine), Rewriter(graph)

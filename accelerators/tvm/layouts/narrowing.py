@@ -18,6 +18,7 @@ from partita.accelerators.tvm.bodies.stored import LATER, as_stored
 from partita.accelerators.tvm.kernels.shared.numbers import HALVES
 from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.special import Used
 from partita.graph.build import constant
 from partita.graph.graph import Graph
@@ -28,14 +29,14 @@ from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array, TensorType, numpy_dtype
 from partita.graph.words import counted
 from partita.passes.constants import Namer
+from partita.passes.registry import LAYOUT_NOTES, REQUESTS, register_pass
 
-PRODUCTS = frozenset("Conv ConvTranspose DepthwiseConv Gemm MatMul".split())
+PRODUCTS = ops("convolution", "matmul") | {"DepthwiseConv"}
 """Ops that take narrow numbers wherever they are."""
 
-STAYING = frozenset(
-    """Acos Acosh Asin Asinh Atan Atanh BatchNormalization Cos Cosh DepthToSpace GlobalLpPool GroupNormalization Hardmax
-    InstanceNormalization Log LpPool MeanVarianceNormalization ReduceL1 ReduceLogSum ReduceLogSumExp ReduceProd Shrink Sign Sin
-    Sinh SpaceToDepth Tan Tile""".split()
+STAYING = ops("circular", "shuffle") | frozenset(
+    """BatchNormalization GlobalLpPool GroupNormalization Hardmax InstanceNormalization Log LpPool MeanVarianceNormalization
+    ReduceL1 ReduceLogSum ReduceLogSumExp ReduceProd Shrink Sign Tile""".split()
 )
 """Ops whose results need float32, or whose kernels take nothing narrower."""
 
@@ -47,9 +48,6 @@ FOLLOWING = (
 OVERFLOWING = frozenset("Exp Pow Reciprocal ReduceL2 ReduceSum ReduceSumSquare Softplus".split())
 """Ops whose results may be larger than any float16, though what they read is none too large."""
 
-TESTING = frozenset(("IsInf", "IsNaN"))
-"""Ops that say the same of narrow numbers."""
-
 TURNING = VIEWS | {"Transpose"}
 """Ops by which a product reads a constant matrix in another order."""
 
@@ -59,14 +57,30 @@ SHOWN = 8
 TABLE = 4096
 """A table of at least so many numbers, of which a Gather takes some, is stored in the narrow type."""
 
-SWAPPED = frozenset(("Add", "Mul", "Max", "Min", "Sum"))
-"""Ops whose first inputs may change places."""
-
-KEPT = SWAPPED | frozenset("Sub Div Clip PRelu LayerNormalization RMSNormalization Gemm".split())
+KEPT = ops("row_norm") | frozenset("Add Clip Div Gemm Max Min Mul PRelu Sub Sum".split())
 """Ops whose constants stay in float32 beside a narrow first input, unless they are matrices: their kernels take both."""
 
 Supports = Callable[[Node], bool]
 """Says whether a kernel takes an op as it is typed now."""
+
+
+@register_pass("NarrowTypes", keeps=REQUESTS, family="tvm")
+def narrow_types(
+    graph: Graph,
+    machine: Machine,
+    *,
+    dtype: str,
+    takes: Callable[[Graph, Machine], Supports],
+    halves_by: Used | None = None,
+    why_wide: str = "",
+) -> Graph:
+    """Products and stored values in the 16-bit type that PRECISION asks for, with a note on those that stay in float32. Linear,
+    beside the questions to the kernels."""
+    notes: tuple[str, ...] = (why_wide,) if why_wide else ()
+    if dtype != "float32":
+        result = narrow(graph, dtype, takes(graph, machine))
+        graph, notes = result.graph, result.notes(halves_by)
+    return graph.evolve(attrs={**graph.attrs, LAYOUT_NOTES: (*graph.attrs.get(LAYOUT_NOTES, ()), *notes)}) if notes else graph
 
 
 @attrs.frozen(slots=True)
@@ -150,7 +164,7 @@ class _Narrowing:
 
     def _why_wide(self, node: Node, products: set[NodeEntry]) -> str | None:
         """Why the op stays in float32; None where it need not."""
-        if node.op in TESTING and not node.domain and any(entry in self.made for entry in node.reads):
+        if node.op in ops("classifying") and not node.domain and any(entry in self.made for entry in node.reads):
             return None
         floats = [entry for entry in node.outputs if float32_shape(entry) is not None]
         if not floats or node.bodies or len(floats) < sum(map(bool, node.output_names)):
@@ -176,7 +190,7 @@ class _Narrowing:
     def _keep_narrow(self, node: Node) -> bool:
         """The op on narrow values; False where no kernel takes it."""
         inputs = [None if entry is None else self._read(node, i, entry) for i, entry in enumerate(node.inputs)]
-        if node.op in SWAPPED and not node.domain:
+        if node.op in ops("commutative") and not node.domain:
             inputs.sort(key=lambda entry: entry is not None and not _is_narrow(entry))
         types = tuple(_retyped(value_type, self.dtype) for value_type in node.output_types)
         changes: dict[str, Any] = {"inputs": tuple(inputs), "output_types": types}

@@ -13,10 +13,12 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, frozen_attrs
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.passes.constants import Namer
+from partita.passes.registry import REQUESTS, register_pass
 
 
+@register_pass("DropOuterTaps", keeps=REQUESTS, family="tvm")
 def drop_outer_taps(graph: Graph) -> Graph:
-    """The graph with smaller filters where taps along the border of one never meet the image. Linear."""
+    """Convolutions with smaller filters, where taps along a filter's border only ever meet padding. Linear."""
     namer = Namer(graph)
 
     def visit(node: Node, rewriter: Rewriter) -> None:

@@ -17,10 +17,10 @@ from partita.accelerators.tvm.layouts.quantized_walk import Walk
 from partita.accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
 from partita.accelerators.tvm.layouts.sums import sums_of
 from partita.accelerators.tvm.layouts.transposing import Phases, has_few_phases
-from partita.accelerators.tvm.prepare.resizing import mixtures
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.types import Array
+from partita.passes.decompose.resizing import mixtures
 
 WIDEST = 4
 """A filter whose taps are spread is filled up with zeros, to so many times its size at most."""

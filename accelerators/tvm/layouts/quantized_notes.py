@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from partita.accelerators.tvm.bodies.element_types import WIDE
 from partita.accelerators.tvm.bodies.packed import DOMAIN as PACKED
 from partita.accelerators.tvm.bodies.quantized import is_weight
 from partita.accelerators.tvm.layouts.narrowing import listed
@@ -9,18 +12,46 @@ from partita.accelerators.tvm.machine.special import Used
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
+from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.graph.words import counted
+from partita.passes.registry import LAYOUT_NOTES, REQUESTS, register_pass
 
 PRODUCTS = ops("convolution", "matmul", "integer_product")
 """The ops whose products may be those of integers."""
 
 
-def quantized_notes(before: Graph, after: Graph, used: Used | None) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The lines of the report for a graph and what was made of it, and why products are computed in float32, by their names;
+FOUND = "partita.products"
+"""The graph attribute with the products of the graph before it is quantized."""
+
+
+@register_pass("FindProducts", provides=(FOUND,), keeps=REQUESTS, family="tvm", essential=True)
+def find_products(graph: Graph) -> Graph:
+    """The products noted, for ReportProducts to compare with the quantized graph. Linear."""
+    products = tuple([node for node in graph.nodes if node.op in PRODUCTS and not node.domain])
+    return graph.evolve(attrs={**graph.attrs, FOUND: products})
+
+
+@register_pass("ReportProducts", needs=(FOUND,), keeps=REQUESTS, family="tvm")
+def report_products(graph: Graph, *, int8_by: Used | None = None) -> Graph:
+    """A note of how many products are computed in integers, and on each of the others why it stays in float32. Linear."""
+    notes, wide = quantized_notes(graph.attrs[FOUND], graph, int8_by)
+    attributes = {name: value for name, value in graph.attrs.items() if name != FOUND}
+    if notes:
+        attributes[LAYOUT_NOTES] = (*graph.attrs.get(LAYOUT_NOTES, ()), *notes)
+    noted = graph.evolve(attrs=attributes)
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        reason = wide.get(node.name) if node.is_op else None
+        rewriter.keep(node, None if reason is None else rewriter.rebuilt(node, metadata={**node.metadata, WIDE: reason}))
+
+    return rewrite(noted, visit) if wide else noted
+
+
+def quantized_notes(everything: Sequence[Node], after: Graph, used: Used | None) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The lines of the report for products and the graph made of them, and why products are computed in float32, by their names;
     nothing where no product reads quantized values. Where some are computed in integers, those that read nothing quantized are
     among them too. Linear."""
-    everything = [node for node in before.nodes if node.op in PRODUCTS and not node.domain]
     products = [node for node in everything if _is_quantized(node)]
     if not products:
         return (), {}

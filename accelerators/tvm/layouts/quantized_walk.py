@@ -23,7 +23,7 @@ from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.traits import ops
 from partita.graph.types import Array, TensorType
 
-READERS = frozenset("QuantizeLinear Conv ConvTranspose Gemm MatMul Resize".split())
+READERS = ops("convolution", "matmul", "resizing") | {"QuantizeLinear"}
 """Ops that read integers, where their inputs are dequantized."""
 
 MOVES = ops("copying") | {"Pad"}

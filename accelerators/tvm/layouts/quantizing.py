@@ -14,20 +14,18 @@ from partita.accelerators.tvm.kernels.shared.shapes import any_shape
 from partita.accelerators.tvm.layouts.quantized_enlarging import resized, transposed
 from partita.accelerators.tvm.layouts.quantized_images import join, largest, mean, response
 from partita.accelerators.tvm.layouts.quantized_moves import move, pad
+from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, normalized, rounding
 from partita.accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
 from partita.accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
 from partita.accelerators.tvm.layouts.scales import scaling_of
-from partita.accelerators.tvm.layouts.tables import tabulate, without_tests
 from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.traits import ops
 from partita.graph.pauses import collector_paused
-
-QUANTIZED_OPS = ops("quantizing", "integer_product")
-"""A graph without any of these has no quantized values."""
+from partita.passes.registry import REQUESTS, register_pass
 
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(MOVES, move),
@@ -53,13 +51,13 @@ ON_GPUS = frozenset(RULES) - {"LRN"}
 """The ops whose rules are followed on GPUs, which have kernels for what they make."""
 
 
+@register_pass("Quantize", keeps=(FOUND, *REQUESTS), family="tvm")
 def quantize(graph: Graph, machine: Machine) -> Graph:
-    """The graph with products of integers where they are. GPUs compute functions of bytes, and look none up. Linear."""
-    if all(node.op not in QUANTIZED_OPS for node in graph.nodes):
+    """Convolutions and matrix products of quantized values computed in integers, channels last in between. Linear."""
+    if all(node.op not in ops("quantizing", "integer_product") for node in graph.nodes):
         return graph
     with collector_paused():
-        graph = without_tests(graph)
-        return _walked(Walk(graph if machine.is_gpu else tabulate(graph), machine))
+        return _walked(Walk(graph, machine))
 
 
 def _walked(walk: Walk) -> Graph:

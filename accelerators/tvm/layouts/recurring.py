@@ -11,7 +11,6 @@ import numpy as np
 from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.recurrent import DOMAIN, is_recurrent
 from partita.accelerators.tvm.kernels.shared.numbers import HALVES
-from partita.accelerators.tvm.prepare.parts import onnx_type
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 from partita.graph.build import constant, op
 from partita.graph.graph import Graph
@@ -20,10 +19,12 @@ from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.constants import Namer
 from partita.passes.infer import infer
+from partita.passes.registry import REQUESTS, register_pass
 
 
+@register_pass("ProjectInputs", keeps=REQUESTS, family="tvm")
 def project_inputs(graph: Graph) -> Graph:
-    """The graph with a product before each recurrent layer, which reads what that makes. Linear."""
+    """Recurrent layers split into one matrix product of all their inputs and the steps. Linear."""
     if not any(is_recurrent(node) for node in graph.nodes):
         return graph
     namer = Namer(graph)
@@ -65,7 +66,7 @@ class _Projecting:
         wide = self.rewriter.keep(self._named(layer.evolve(output_names=names, output_types=types), "steps"))
         for old in node.outputs:
             if old.name:
-                self.rewriter.replace(old, self._op("Cast", "narrow", wide[old.index], to=onnx_type(self.dtype)))
+                self.rewriter.replace(old, self._op("Cast", "narrow", wide[old.index], to=self.dtype))
 
     def _product(self, given: NodeEntry, columns: NodeEntry) -> NodeEntry:
         """The inputs of all steps by their weights. Where sizes are known only while the model runs, its type is said here."""

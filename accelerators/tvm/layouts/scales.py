@@ -11,6 +11,7 @@ from partita.accelerators.tvm.bodies.quantized import STORED, around_zero, is_we
 from partita.accelerators.tvm.kernels.shared.shapes import any_shape
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import Array, numpy_dtype
 
 LEAST = 2.0**-100
@@ -65,7 +66,7 @@ class Scaling:
 def scaling_of(node: Node, integers: Collection[str] = STORED) -> Scaling | None:
     """What a QuantizeLinear or DequantizeLinear of ONNX's says; None for other ops, other types than these integers, and what is
     known only later."""
-    if node.op not in ("QuantizeLinear", "DequantizeLinear") or node.domain or node.attrs.get("block_size", 0):
+    if node.op not in ops("quantizing") or node.domain or node.attrs.get("block_size", 0):
         return None
     source, scale = node.inputs[0], node.inputs[1]
     whole, number = (node[0], source) if node.op == "QuantizeLinear" else (source, node[0])

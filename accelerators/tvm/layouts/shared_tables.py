@@ -18,7 +18,9 @@ from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.registry import REQUESTS, register_pass
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -37,9 +39,10 @@ class _Panels:
         return {"width": self.cut.tile.width, "group": self.cut.instruction.group, "turned": int(self.turned)}
 
 
+@register_pass("ShareTables", keeps=REQUESTS, family="tvm")
 def share_tables(graph: Graph, machine: Machine) -> Graph:
-    """The graph whose gathers read such tables as the first of the products does. Linear, save that constants whose sizes are
-    each other's turned round are compared."""
+    """Gathers that read a table in the layout of a matrix product by the same table, which so is held once. Linear, except that
+    constants of transposed shapes are compared."""
     tables = dict.fromkeys(node.inputs[0] for node in graph.nodes if _is_gather(node) and node.inputs[0] is not None)
     panels: dict[NodeEntry, _Panels] = {}
     for node in graph.nodes if tables else ():
@@ -70,7 +73,7 @@ def _is_gather(node: Node) -> bool:
 
 def _matrix_of(node: Node) -> tuple[NodeEntry | None, bool]:
     """The constant that a product multiplies by, and whether its rows are the product's columns; None if there is none."""
-    if node.op not in ("MatMul", "Gemm") or node.domain or node.inputs[1] is None:
+    if node.op not in ops("matmul") or node.domain or node.inputs[1] is None:
         return None, False
     before = before_turn(node.inputs[1].node)
     matrix = node.inputs[1] if before is None else before

@@ -7,7 +7,8 @@ import attrs
 from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.passes.fold_batch_norm import is_only_reader
+from partita.partition.matcher import find_matches
+from partita.partition.pattern import Pattern
 
 
 @attrs.frozen(slots=True)
@@ -22,18 +23,27 @@ class Shuffle:
     """Reshape, Transpose, Reshape."""
 
 
+def _splits_channels(node: Node) -> bool:
+    """True for a Reshape of [N, C, H, W] to [N, rows, columns, H, W]."""
+    given, split = (real_shape(node.inputs[0]), real_shape(node[0])) if node.op == "Reshape" else (None, None)
+    if given is None or split is None or len(given) != 4 or len(split) != 5:
+        return False
+    return (split[0], *split[3:]) == (given[0], *given[2:])
+
+
+def _swaps_rows(node: Node) -> bool:
+    """True for a Transpose of rows and columns."""
+    return node.op == "Transpose" and tuple(node.attrs.get("perm", ())) == (0, 2, 1, 3, 4)
+
+
+SHUFFLE = Pattern(_splits_channels, _swaps_rows, "Reshape")
+
+
 def find_shuffles(graph: Graph) -> list[Shuffle]:
     """The shuffles whose inner values no other node reads. Linear."""
     shuffles = []
-    for last in graph.nodes:
-        turn = last.inputs[0].node if last.op == "Reshape" and last.inputs[0] is not None else None
-        first = turn.inputs[0].node if turn is not None and turn.op == "Transpose" and turn.inputs[0] is not None else None
-        if turn is None or first is None or first.op != "Reshape" or first.inputs[0] is None:
-            continue
-        given, split, joined = real_shape(first.inputs[0]), real_shape(first[0]), real_shape(last[0])
-        if given is None or split is None or len(given) != 4 or len(split) != 5 or joined != given:
-            continue
-        inner = is_only_reader(first[0], graph) and is_only_reader(turn[0], graph)
-        if inner and tuple(turn.attrs.get("perm", ())) == (0, 2, 1, 3, 4) and (split[0], *split[3:]) == (given[0], *given[2:]):
-            shuffles.append(Shuffle(first.inputs[0], split[1], (first, turn, last)))
+    for first, turn, last in find_matches(graph, SHUFFLE) if any(map(_swaps_rows, graph.nodes)) else ():
+        source, split = first.inputs[0], real_shape(first[0])
+        if source is not None and split is not None and real_shape(last[0]) == real_shape(source):
+            shuffles.append(Shuffle(source, split[1], (first, turn, last)))
     return shuffles

@@ -12,6 +12,7 @@ from typing import Any
 
 from partita.accelerators.tvm.bodies.quantized import is_weight
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
+from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
 from partita.graph.build import constant
 from partita.graph.graph import Graph
@@ -20,6 +21,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
+from partita.passes.registry import REQUESTS, register_pass
 
 POOLS = ops("pool") - {"LpPool"}
 """The ops that make an image of an image by windows."""
@@ -28,11 +30,12 @@ BEFORE: Mapping[str, Sequence[int]] = {"kernel_shape": (1,), "strides": (1,), "d
 """What stands for the row before an attribute's numbers for the signal; pads have a zero before each of theirs."""
 
 
-def as_images(graph: Graph, lanes: int) -> Graph:
-    """The graph, convolutions of signals whose length is not known, or less than so many numbers, as those of images. Linear."""
-    if not any(_begins(node, lanes) for node in graph.nodes):
+@register_pass("LiftConv1d", keeps=REQUESTS, family="tvm")
+def lift_conv1d(graph: Graph, machine: Machine) -> Graph:
+    """1-D convolutions of dynamic length, or of fewer positions than a vector has lanes, as 2-D ones of a single row. Linear."""
+    if not any(_begins(node, machine.lanes) for node in graph.nodes):
         return graph
-    return _Images(graph, lanes).run()
+    return _Images(graph, machine.lanes).run()
 
 
 def _begins(node: Node, lanes: int) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from partita.accelerators.tvm.kernels.shared.shapes import any_shape, float32_shape
+from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.scales import scaling_of
 from partita.graph.build import constant
 from partita.graph.graph import Graph
@@ -19,12 +20,14 @@ from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType
+from partita.passes.registry import REQUESTS, register_pass
 
 BYTES = ("uint8", "int8")
 
 
+@register_pass("TabulateBytes", keeps=(FOUND, *REQUESTS), family="tvm")
 def tabulate(graph: Graph) -> Graph:
-    """The graph with a table for each such function. Linear."""
+    """A table of 256 entries for each costly element-wise function of a quantized byte. Linear."""
     if not any(node.op == "QuantizeLinear" for node in graph.nodes):
         return graph
     tables, names = _Tables(graph), {name for node in graph.nodes for name in (node.name, *node.output_names)}
@@ -42,8 +45,9 @@ def tabulate(graph: Graph) -> Graph:
     return rewritten if rewritten is graph else rewritten.evolve(nodes=())
 
 
-def without_tests(graph: Graph) -> Graph:
-    """The graph without tests whether a dequantized number is NaN, which it never is. Linear."""
+@register_pass("DropNanTests", keeps=(FOUND, *REQUESTS), family="tvm")
+def drop_nan_tests(graph: Graph) -> Graph:
+    """The graph without tests for NaN in dequantized values, which are never NaN. Linear."""
     if not any(node.op == "IsNaN" for node in graph.nodes):
         return graph
 
@@ -88,7 +92,7 @@ class _Tables:
     def _source(self, node: Node) -> NodeEntry | None:
         """The bytes of which the op's value is a function, number by number."""
         scaling, first = scaling_of(node), node.inputs[0] if node.inputs else None
-        if node.op in ("QuantizeLinear", "DequantizeLinear"):
+        if node.op in ops("quantizing"):
             if first is None or scaling is None or not scaling.is_plain or scaling.point.dtype.name not in BYTES:
                 return None
             if node.op == "QuantizeLinear":

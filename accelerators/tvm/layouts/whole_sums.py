@@ -10,16 +10,13 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.traits import ops
 
-INTEGERS = frozenset(("DequantizeLinear", "MatMulInteger"))
-"""A graph without any of these has no quantized values."""
-
 PRODUCTS = ops("matmul") | {"MatMulInteger"}
 
 
 def whole_sums(graph: Graph, is_for_gpu: bool) -> tuple[Extent, ...]:
     """What is no less than zero where the sums of all images' bytes fit, and on a GPU, which has kernels for any number of them,
     those of products of two values; nothing where no value is quantized. Linear."""
-    if all(node.op not in INTEGERS for node in graph.nodes):
+    if all(node.op not in ops("quantizing", "integer_product") for node in graph.nodes):
         return ()
     pools = [sizes_of(node.reads[0].type) or () for node in graph.nodes if node.op == "GlobalAveragePool"]
     depths = [_depth(node) for node in graph.nodes if node.op in PRODUCTS and is_for_gpu]

@@ -7,13 +7,15 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, frozen_attrs
 from partita.graph.numerics.windows import SAME
 from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.registry import REQUESTS, register_pass
 
 GLOBAL = {"AveragePool": "GlobalAveragePool", "MaxPool": "GlobalMaxPool"}
 """The name of such a pool of all pixels."""
 
 
+@register_pass("WidenPools", keeps=REQUESTS, family="tvm")
 def widen_windows(graph: Graph) -> Graph:
-    """The graph with such pools renamed. Linear."""
+    """Pools whose one window is the whole image as global pools. Linear."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         if _sees_all(node):

@@ -21,7 +21,7 @@ from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
 
-HEAVY = ops("convolution", "matmul", "recurrent") | {"Attention", "CumSum", "Einsum"}
+HEAVY = ops("convolution", "matmul", "recurrent", "contraction", "running")
 """Ops with many products, and running sums. TVM's loops over dynamic sizes take many times as long as kernels for one size, so
 these ops are compiled for each size unless a kernel of ours has a form for any."""
 

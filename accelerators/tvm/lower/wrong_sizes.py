@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from partita.accelerators.interface.empties import has_no_elements, sums_nothing
-from partita.accelerators.tvm.prepare.contractions import MOST_PRODUCTS, is_long
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
+from partita.passes.decompose.einsum import MOST_PRODUCTS, is_long
 
 
 def wrong_size(node: Node) -> str | None:
@@ -20,7 +21,7 @@ def wrong_size(node: Node) -> str | None:
         return padding
     if is_long(node):
         return f"TVM walks all letters of {node.op} at once, which are more than {MOST_PRODUCTS:,} products here"
-    if node.op not in ("Resize", "Upsample") or node.domain:
+    if node.op not in ops("resizing") or node.domain:
         return None
     given, result = (e.type if e is not None else None for e in (node.inputs[0], node[0]))
     if not (isinstance(given, TensorType) and isinstance(result, TensorType) and given.shape and result.shape):

@@ -10,8 +10,7 @@ import attrs
 
 from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu, opencl_gpu
 from partita.accelerators.tvm.machine.library import function, tvm
-from partita.accelerators.tvm.machine.permission import usable_features
-from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES
+from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES, usable_features
 from partita.accelerators.tvm.machine.short_import import gpu_hooks
 from partita.accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
 from partita.accelerators.tvm.machine.work import STEPS, TASKS

@@ -16,44 +16,21 @@ import numpy as np
 from partita.accelerators.tvm.prepare.said_otherwise import complaint, said_otherwise
 from partita.graph.build import constant
 from partita.graph.graph import Graph
-from partita.graph.node import Node, NodeEntry
+from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
+from partita.passes.registry import COMPLAINTS, REQUESTS, register_pass
 
 Shape = tuple[int, ...]
 Axes = tuple[int, ...]
 Say = Callable[[Node, Shape, list[Shape]], "list[int] | None"]
 
 
-def name_implied(graph: Graph) -> Graph:
-    """The graph with constants for the inputs whose values follow from sizes. Linear."""
-    return _named(graph, lambda node, value, implied: None)
-
-
-def watch_implied(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
-    """The same graph, with one more output for each such value, in which a number is true where the value says something else;
-    and the complaint that goes with each such output. Linear."""
+@register_pass("FoldImplied", keeps=REQUESTS, family="tvm")
+def fold_implied(graph: Graph, *, watched: bool = False) -> Graph:
+    """Constants for inputs whose values follow from sizes, as the shape given to a Reshape. If `watched`, the graph gets an
+    output, and its complaint, for each: an element is true where the run's value differs. Linear."""
     flags: list[tuple[Node, str]] = []
-
-    def watch(node: Node, value: NodeEntry, implied: list[int]) -> None:
-        if implied:
-            flags.append((said_otherwise(node, value, implied), complaint(node, implied)))
-
-    named = _named(graph, watch)
-    names = _free_names(len(flags), named.output_names)
-    outputs = [*named.outputs, *(wrong[0] for wrong, _ in flags)]
-    watched = named.evolve(outputs=outputs, output_names=(*named.output_names, *names)) if flags else named
-    return watched, tuple([words for _, words in flags])
-
-
-def _free_names(count: int, taken: Sequence[str]) -> list[str]:
-    """So many names of outputs that the graph does not have."""
-    free = (name for number in itertools.count() if (name := f"{number}_said_otherwise") not in taken)
-    return list(itertools.islice(free, count))
-
-
-def _named(graph: Graph, see: Callable[[Node, NodeEntry, list[int]], None]) -> Graph:
-    """The graph with these constants; `see` is told each node, the value that it read, and what the value is to be."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
@@ -62,11 +39,29 @@ def _named(graph: Graph, see: Callable[[Node, NodeEntry, list[int]], None]) -> G
             slot, values = implied
             read, value = rebuilt.inputs[slot], constant(np.array(values, np.int64))
             assert read is not None
-            see(node, read, values)
+            if watched and values:
+                flags.append((said_otherwise(node, read, values), complaint(node, values)))
             rebuilt = rebuilt.evolve(inputs=(*rebuilt.inputs[:slot], value[0], *rebuilt.inputs[slot + 1 :]))
         rewriter.keep(node, rebuilt)
 
-    return rewrite(graph, visit)
+    folded = rewrite(graph, visit)
+    if not flags:
+        return folded
+    names = _free_names(len(flags), folded.output_names)
+    outputs = [*folded.outputs, *(wrong[0] for wrong, _ in flags)]
+    attributes = {**folded.attrs, COMPLAINTS: tuple([words for _, words in flags])}
+    return folded.evolve(outputs=outputs, output_names=(*folded.output_names, *names), attrs=attributes)
+
+
+def has_implied(graph: Graph) -> bool:
+    """True if `fold_implied` would watch one of the graph's values. Linear."""
+    return any((implied := _implied(node)) is not None and bool(implied[1]) for node in graph.nodes)
+
+
+def _free_names(count: int, taken: Sequence[str]) -> list[str]:
+    """So many names of outputs that the graph does not have."""
+    free = (name for number in itertools.count() if (name := f"{number}_said_otherwise") not in taken)
+    return list(itertools.islice(free, count))
 
 
 def _implied(node: Node) -> tuple[int, list[int]] | None:

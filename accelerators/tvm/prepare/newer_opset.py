@@ -8,11 +8,13 @@ from partita.graph.microsoft import is_known, needed_opset
 from partita.graph.node import Node
 from partita.graph.numerics.resize import RESIZES_SAY_HOW
 from partita.passes import apply_pass
+from partita.passes.registry import REQUESTS, register_pass
 
 
-def new_enough(graph: Graph) -> Graph:
-    """The graph in an opset in which the bodies of its ops of onnxruntime's can be written, and kernels know how its resizes find
-    positions; itself if there is no conversion."""
+@register_pass("RaiseOpset", keeps=REQUESTS, family="tvm")
+def raise_opset(graph: Graph) -> Graph:
+    """The graph in the opset that the decompositions of its com.microsoft ops need, and its resizes; itself if it cannot be
+    converted."""
     needed = max((_needed(node) for node in graph.nodes), default=0)
     if needed <= graph.opsets.get("", 1):
         return graph

@@ -10,6 +10,7 @@ from partita.graph.node import Node
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
+from partita.passes.registry import REQUESTS, register_pass
 
 ALONG_AN_AXIS = 13
 """Since this version of ONNX bytes may have a scale for each channel."""
@@ -18,8 +19,9 @@ OF_ALL_WIDTHS = 21
 """Since this version ONNX has 4 and 16 bits too, and scales of float16."""
 
 
-def with_plain_quantizing(graph: Graph) -> Graph:
-    """The graph with ONNX's ops for those of onnxruntime's that say the same; itself where it has none. Linear."""
+@register_pass("UseOnnxQuantizing", keeps=REQUESTS, family="tvm")
+def use_onnx_quantizing(graph: Graph) -> Graph:
+    """ONNX's QuantizeLinear and DequantizeLinear in the place of com.microsoft's, where they mean the same. Linear."""
     version = graph.opsets.get("", 1)
     if not any(_is_plain(node, version) for node in graph.nodes):
         return graph

@@ -7,16 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from partita.accelerators.interface.cached_attention import says_what_it_is
 from partita.accelerators.tvm.prepare.expanding import expanded, has_function, is_expanded
-from partita.accelerators.tvm.prepare.implied import name_implied
-from partita.accelerators.tvm.prepare.newer_opset import new_enough
-from partita.accelerators.tvm.prepare.plain_quantizing import with_plain_quantizing
-from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
 from partita.accelerators.tvm.prepare.single import alone
 from partita.graph.build import constant
 from partita.graph.graph import Graph
@@ -25,11 +21,34 @@ from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType, Type, numpy_dtype
 from partita.passes import apply_pass
+from partita.passes.registry import REQUESTS, register_pass
 
-PASSES = ("FoldConstants", "SimplifyIdentities", "FoldBatchNorm", "MergeCommon", "EliminateDead")
+Stages = tuple[tuple[str, ...], ...]
+"""Passes in rows; a query is answered from row to row."""
+
+PREPARE: Stages = (
+    ("InlineCalls", "UseOnnxQuantizing", "RaiseOpset", "UseOnnxQuantizing"),
+    ("FoldEmptyInputs",),
+)
+"""The beginning: then `SETTLE`, then each of `REPLACE`, with `SETTLE` again after one that changed the graph."""
+
+SETTLE: Stages = (
+    ("InferSizes", "HoldWeights"),
+    ("FoldConstants",),
+    ("SimplifyIdentities",),
+    ("FoldBatchNorm",),
+    ("MergeCommon",),
+    ("EliminateDead",),
+    ("InferMissingTypes",),
+)
 
 DEEPEST = 3
 """Parts may be taken apart in turn, so many times."""
+
+REPLACE = ("FoldImplied", *["DecomposeUnsupported"] * DEEPEST)
+
+Run = Callable[..., Graph]
+"""(graph, names) -> the graph after these passes of a device."""
 
 Supports = Callable[[Node, Graph], "bool | str"]
 
@@ -46,59 +65,58 @@ def types_alone() -> Iterator[None]:
         _types_alone.reset(token)
 
 
-def prepared(graph: Graph, supports: Supports, name: Callable[[Graph], Graph] = name_implied) -> Iterator[Graph]:
-    """The graph without calls, then with what its constants and shapes settle settled, step by step. `name` puts constants in the
-    place of values that follow from sizes."""
-    plain = with_plain_quantizing(inline_calls(graph, lambda call: not says_what_it_is(call)))
-    current = with_plain_quantizing(new_enough(plain))
-    yield current
-    current = _empties_known(current)
-    yield current
-    current = yield from _settling(current)
-    named = name(current)
-    if named is not current:
-        yield named
-        current = yield from _settling(named)
-    for _ in range(DEEPEST):
-        taken = _taken_apart(current, supports)
-        if taken is current:
+def prepared(graph: Graph, apply: Run, folds_implied: bool = True) -> Iterator[Graph]:
+    """The graph without calls, then with what its constants and shapes settle settled, stage by stage. `apply` applies passes;
+    unless `folds_implied`, inputs whose values follow from sizes stay inputs."""
+    for stage in PREPARE:
+        graph = apply(graph, stage)
+        yield graph
+    graph = yield from _settling(graph, apply)
+    for name in REPLACE:
+        changed = apply(graph, (name,)) if folds_implied or name != "FoldImplied" else graph
+        if changed is not graph:
+            yield changed
+            graph = yield from _settling(changed, apply)
+        elif name == "DecomposeUnsupported":
             return
-        yield taken
-        current = yield from _settling(taken)
 
 
-def _settling(graph: Graph) -> Generator[Graph, None, Graph]:
-    current = hold_weights(_sized(graph))
-    yield current
-    for name in PASSES:
-        options: dict[str, Any] = {"scale_weights": False} if name == "FoldBatchNorm" and _types_alone.get() else {}
-        current = apply_pass(current, name, verify=False, **options)
-        yield current
-    current = _typed(current)
-    yield current
-    return current
+def _settling(graph: Graph, apply: Run) -> Generator[Graph, None, Graph]:
+    for stage in SETTLE:
+        options = {"scale_weights": not _types_alone.get()} if "FoldBatchNorm" in stage else {}
+        graph = apply(graph, stage, **options)
+        yield graph
+    return graph
 
 
 def _settled(graph: Graph) -> Graph:
-    *_, settled = _settling(graph)
+    *_, settled = _settling(graph, partial(apply_pass, family="tvm", verify=False))
     return settled
 
 
-def _typed(graph: Graph) -> Graph:
-    """The graph with the types that can be inferred; the graph itself where all sizes are known already."""
+@register_pass("InlineCalls", keeps=REQUESTS, family="tvm", essential=True)
+def inline_all_calls(graph: Graph) -> Graph:
+    """Calls replaced by their bodies, except those with a kernel of their own, such as attention with a cache."""
+    return inline_calls(graph, lambda call: not says_what_it_is(call))
+
+
+@register_pass("InferMissingTypes", keeps=REQUESTS, family="tvm")
+def infer_missing_types(graph: Graph) -> Graph:
+    """Types inferred, unless all sizes are known already."""
     types = (value_type for node in graph.nodes for value_type in node.output_types)
     if all(map(_is_known, types)):
         return graph
     return apply_pass(graph, "InferShape", verify=False, strict=False)
 
 
-def _sized(graph: Graph) -> Graph:
-    """The graph typed. Where the inputs' sizes are known and others are not, these may follow from values that ONNX's inference
-    does not work out, as a remainder of a size, and that folding does: both go on in turn, as long as that tells more."""
-    current = _typed(graph)
+@register_pass("InferSizes", keeps=REQUESTS, family="tvm")
+def infer_sizes(graph: Graph) -> Graph:
+    """Types inferred, alternating with constant folding as long as that finds more sizes: some follow from values that ONNX's
+    inference does not compute, such as a remainder."""
+    current = infer_missing_types(graph)
     unknown = _unknown(current) if all(_is_known(node.output_types[0]) for node in current.inputs) else 0
     while unknown:
-        closer = _typed(apply_pass(current, "FoldConstants", verify=False))
+        closer = infer_missing_types(apply_pass(current, "FoldConstants", verify=False))
         left = _unknown(closer)
         if left >= unknown:
             break
@@ -115,8 +133,9 @@ def _is_known(value_type: Type | None) -> bool:
     return isinstance(value_type, TensorType) and value_type.is_static
 
 
-def _empties_known(graph: Graph) -> Graph:
-    """The graph with a constant for each input without elements, because the value of such an input is known."""
+@register_pass("FoldEmptyInputs", keeps=REQUESTS, family="tvm")
+def fold_empty_inputs(graph: Graph) -> Graph:
+    """A constant in the place of each graph input without elements."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rewriter.keep(node)
@@ -128,8 +147,9 @@ def _empties_known(graph: Graph) -> Graph:
     return rewrite(graph, visit)
 
 
-def _taken_apart(graph: Graph, supports: Supports) -> Graph:
-    """The graph in which an op that is not supported gives way to its parts, if all of them are."""
+@register_pass("DecomposeUnsupported", keeps=REQUESTS, family="tvm")
+def decompose_unsupported(graph: Graph, supports: Supports) -> Graph:
+    """Unsupported ops replaced by their decompositions, where all ops of those are supported."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)

@@ -13,11 +13,13 @@ from partita.graph.interpret import evaluate_node
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.registry import REQUESTS, register_pass
 
 
+@register_pass("HoldWeights", keeps=REQUESTS, family="tvm")
 def hold_weights(graph: Graph) -> Graph:
-    """The graph with each constant that a product or a Gather reads by way of DequantizeLinear, perhaps transposed, as one of our
-    own. Weights that a model stores as numbers, and quantizes, are quantized here. Linear."""
+    """DequantizeLinear of a constant that a matrix product or Gather reads, perhaps transposed, kept from folding; constants that
+    the model quantizes itself are quantized here. Linear."""
     wanted = {entry for node in graph.nodes if not node.domain for entry in _weights_read(node)}
     turned = {node.inputs[0] for node in graph.nodes if node.op == "Transpose" and not node.domain and node[0] in wanted}
     wanted |= {entry for entry in turned if entry is not None}
@@ -47,8 +49,9 @@ def _weights_read(node: Node) -> Sequence[NodeEntry]:
     return node.reads if node.op in ops("convolution", "matmul") else node.reads[:1] if node.op == "Gather" else ()
 
 
+@register_pass("ReleaseWeights", keeps=REQUESTS, family="tvm", essential=True)
 def release_weights(graph: Graph) -> Graph:
-    """The graph with the numbers that constants stand for, whatever their size; transposed, where they were. Linear."""
+    """Quantized constants that no integer kernel took, dequantized. Linear."""
     released: set[NodeEntry] = set()
 
     def visit(node: Node, rewriter: Rewriter) -> None:

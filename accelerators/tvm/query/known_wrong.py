@@ -11,9 +11,9 @@ import attrs
 import numpy as np
 
 from partita.accelerators.interface.provenance import FUSED
-from partita.accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from partita.graph.node import Node
 from partita.graph.types import TensorType
+from partita.passes.decompose.reductions import UNREDUCED, reduces_nothing
 
 
 @attrs.frozen(slots=True)
@@ -44,7 +44,7 @@ def _is_float(node: Node) -> bool:
 
 WIDE = frozenset(("int64", "uint64"))
 SORTED = frozenset("float64 int8 uint8 int32 int64".split())
-"""Element types that TVM's TopK sorts correctly, except NaN among float64, which `prepare.parts` removes before."""
+"""Element types that TVM's TopK sorts correctly, except NaN among float64, which its decomposition removes before."""
 
 
 LONGEST = 1 << 20

@@ -8,9 +8,8 @@ from functools import partial
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
-from partita.graph.ops.traits import ops
+from partita.graph.ops.traits import ops, traits
 from partita.passes.deciding import deciding
-from partita.passes.labour import ENDLESS
 
 
 def is_settled(node: Node, graph: Graph) -> bool:
@@ -68,4 +67,5 @@ def _find_settled(graph: Graph) -> set[NodeEntry]:
 
 def _is_computed_beforehand(node: Node) -> bool:
     """True if constant folding computes the op once its inputs are known."""
-    return node.is_op and not node.bodies and not is_random(node) and node.op not in ENDLESS
+    is_endless = "endless" in traits(str(node.op), node.domain)
+    return node.is_op and not node.bodies and not is_random(node) and not is_endless

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import cache, lru_cache
 
+import numpy as np
+
 from partita.accelerators.errors import CompileError
 from partita.accelerators.interface.cached_attention import is_cached_attention
 from partita.accelerators.interface.provenance import FUSED
@@ -28,24 +30,11 @@ from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
 from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
-from partita.accelerators.tvm.prepare.einsum_groups import REFUSAL as AS_GROUPS
-from partita.accelerators.tvm.prepare.einsum_groups import groups_of
-from partita.accelerators.tvm.prepare.einsum_matmul import REFUSAL as AS_PRODUCT
-from partita.accelerators.tvm.prepare.einsum_matmul import product_of
-from partita.accelerators.tvm.prepare.einsum_turned import REFUSAL as AS_TRANSPOSE
-from partita.accelerators.tvm.prepare.einsum_turned import order_of
 from partita.accelerators.tvm.prepare.expanding import why_whole
-from partita.accelerators.tvm.prepare.halves import is_widened
-from partita.accelerators.tvm.prepare.patches import REFUSAL as AS_PATCHES
-from partita.accelerators.tvm.prepare.patches import is_of_patches
 from partita.accelerators.tvm.prepare.single import alone
-from partita.accelerators.tvm.prepare.whole_products import REFUSAL as APART
-from partita.accelerators.tvm.prepare.whole_products import is_far, is_pair_of_unknown_points
-from partita.accelerators.tvm.query.infinite_weights import WEIGHTED, beyond_numbers
 from partita.accelerators.tvm.query.isolated_trials import trial_elsewhere
 from partita.accelerators.tvm.query.known_wrong import known_wrong
 from partita.accelerators.tvm.query.sizes import is_settled, unsettled_input
-from partita.accelerators.tvm.query.truth import takes_no_truth
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.accelerators.tvm.sizes.gathered_resizes import can_gather
 from partita.graph.errors import PartitaError
@@ -54,7 +43,11 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
 from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
-from partita.passes.deciding import COUNTING, INDEXED, deciding
+from partita.passes.deciding import INDEXED, deciding
+from partita.passes.decompose.einsum import groups_of, order_of
+from partita.passes.decompose.halves import is_widened
+from partita.passes.decompose.integer_products import is_far, is_pair_of_unknown_points
+from partita.passes.decompose.patches import is_of_patches
 
 DTYPES = frozenset(
     "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
@@ -114,7 +107,7 @@ def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
     inputs: list[Hashable] = []
     for entry in node.inputs:
         value = entry.node.value if entry is not None else None
-        is_looked_at = node.op in INDEXED or node.op in WEIGHTED or node.op in ops("integer_product")
+        is_looked_at = node.op in INDEXED or node.op in _WEIGHTED or node.op in ops("integer_product")
         if value is not None and value.size > SHOWN and is_looked_at:
             return None
         shown = value is not None and (value.size > SHOWN or value.dtype == object or value.tobytes())
@@ -138,15 +131,15 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if node.op == "ConvInteger" and not node.domain:
         return whole_convolution_of(node) is not None or REFUSAL
     if node.op == "MatMulInteger" and machine.kind == "cpu" and (is_far(node) or is_pair_of_unknown_points(node)):
-        return APART
-    if product_of(node) is not None:
-        return AS_PRODUCT
+        return "kernels of whole products take signed bytes around zero, and this is taken apart first"
     if machine.kind == "cpu" and is_of_patches(node):
-        return AS_PATCHES
-    if groups_of(node) is not None:
-        return AS_GROUPS
+        return "this convolution is a product of patches"
+    groups = groups_of(node)
+    if groups is not None:
+        operands = "matrices" if groups.is_matmul else "groups of dimensions"
+        return f"this Einsum is a product of {operands}, and is taken apart first"
     if order_of(node) is not None:
-        return AS_TRANSPOSE
+        return "this Einsum is a Transpose, and is taken apart first"
     reason = _refusal(node, graph)
     if reason is not None:
         return reason
@@ -193,7 +186,7 @@ def _refusal(node: Node, graph: Graph) -> str | None:
             return f"{entry.name!r} is {value_type}: kernels take tensors only"
         if value_type.dtype not in DTYPES:
             return f"{entry.name!r} has element type {value_type.dtype}, which TVM's kernels do not take"
-    reason = takes_no_truth(node, graph) or outside(node) or beyond_numbers(node)
+    reason = _takes_no_truth(node, graph) or outside(node) or _beyond_numbers(node)
     if reason is not None or not _static(node):
         return reason or _unknown_sizes(node, graph)
     return _unknown_view(node) or wrong_size(node)
@@ -212,7 +205,7 @@ def _unknown_sizes(node: Node, graph: Graph) -> str | None:
         return None
     decides = unsettled_input(node, graph)
     is_said = any(entry.node.value is None for entry in deciding(node))  # Sizes determine them, since none of these is unsettled.
-    if decides is not None or (_static_inputs(node) and not is_said) or (node.op in COUNTING and not node.domain):
+    if decides is not None or (_static_inputs(node) and not is_said) or (node.op in ops("counting") and not node.domain):
         name = next((e.name for e in node.outputs if e.name and not _is_static(e)), node.name)
         return f"the sizes of {name!r} depend on values" + (f": those of {decides.name!r}" if decides is not None else "")
     return known_wrong(node)
@@ -317,3 +310,42 @@ def forget() -> None:
         _answers.clear()
 
 
+_WEIGHTED = frozenset(("ConvTranspose",))
+"""Ops whose constant weights are checked for NaN and infinities."""
+
+
+def _beyond_numbers(node: Node) -> str | None:
+    """Reason to refuse the node: a constant weight is NaN or infinite."""
+    if node.op not in _WEIGHTED or node.domain:
+        return None
+    weights = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    if weights is None or np.isfinite(weights.astype(np.float32)).all():
+        return None
+    return "TVM also multiplies the weights with zeros that it puts between the data, and one of them is NaN or infinite"
+
+
+def _takes_no_truth(node: Node, graph: Graph) -> str | None:
+    """Why the op may not read its bool inputs: devices would add and multiply them, each in its own way. None if it may, or has
+    none."""
+    if node.domain:
+        return None
+    for slot, entry in enumerate(node.inputs):
+        data_type = entry.type if entry is not None else None
+        if isinstance(data_type, TensorType) and data_type.dtype == "bool":
+            version = graph.opsets.get("", 1)
+            allowed = _takes_truth(str(node.op), version)
+            if allowed and not allowed[min(slot, len(allowed) - 1)]:
+                return f"ONNX's {node.op} of opset {version} takes no bool, and input {slot} is {data_type}"
+    return None
+
+
+@cache
+def _takes_truth(op: str, version: int) -> tuple[bool, ...]:
+    """For each input, True if the op's definition allows bool; empty if there is no definition."""
+    import onnx.defs
+
+    try:
+        schema = onnx.defs.get_schema(op, version)
+    except onnx.defs.SchemaError:
+        return ()
+    return tuple("tensor(bool)" in formal.types for formal in schema.inputs)

@@ -1,25 +1,14 @@
-"""Resizes whose positions are known only when the model is called, as sums of what the host says is read.
-
-Whatever its mode, a resize is linear along each dimension: each result is a sum of few positions, times their shares. The host
-works these out once for each size, by ONNX's own op on a few vectors, and the model gathers them. A dimension that keeps its size
-is left as it is."""
+"""Resizes whose positions are known only when the model is called: those that are made of gathers, and those with a kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-import numpy as np
-
-from partita.accelerators.tvm.sizes.in_parts import whole
-from partita.graph.build import constant, op, variable
-from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
-
-TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
-"""For each mode, how many positions along a dimension a result is made of."""
+from partita.passes.decompose.halves import HALVES
 
 BY_FACTORS = frozenset(("asymmetric", "half_pixel", "pytorch_half_pixel"))
 """How resizes find positions where a factor says all about them."""
@@ -30,13 +19,7 @@ REPEATS = frozenset((("asymmetric", "floor"), ("half_pixel", "round_prefer_floor
 IMAGES = 4
 """How many dimensions images have."""
 
-FLOAT32, INT64 = 1, 7
-"""ONNX's numbers for element types."""
-
-NARROW = frozenset(("float16", "bfloat16"))
-"""The element types whose numbers are gathered as they are stored, mixed in float32, and rounded once."""
-
-MIXED = NARROW | {"float32"}
+MIXED = HALVES | {"float32"}
 """The element types whose mixtures are made so; the nearest pixel may be of any."""
 
 
@@ -91,93 +74,10 @@ def stated_factors(node: Node) -> list[float] | None:
 
 def in_newer_form(node: Node) -> Node:
     """A resize as opset 11 writes it, if it is older and enlarges by whole factors, which kernels of ours take in that form."""
-    scales = node.inputs[1] if node.op in ("Resize", "Upsample") and not node.domain and len(node.inputs) == 2 else None
+    scales = node.inputs[1] if node.op in ops("resizing") and not node.domain and len(node.inputs) == 2 else None
     factors = None if scales is None else scales.node.value
     if factors is None or (factors % 1 != 0).any():
         return node
     attributes = {"mode": "nearest", **node.attrs}
     positions = older_positions(attributes["mode"], factors)
     return node.evolve(op="Resize", inputs=(node.inputs[0], None, scales), attrs={**attributes, **positions})
-
-
-def resize_parts(node: Node, axes: Sequence[int], graph: Graph) -> Graph:
-    """The body of one resize; its inputs are those of the node's that are no constants."""
-    version = graph.opsets.get("", 1)
-
-    def given(i: int) -> NodeEntry | None:
-        entry = said_input(node, i)
-        if entry is None:
-            return None
-        return constant(entry.node.value)[0] if entry.node.value is not None else variable(f"x{i}", type=entry.type)[0]
-
-    x, scales, sizes = given(0), given(2), given(3)
-    assert x is not None and isinstance(x.type, TensorType) and x.type.rank is not None
-    y, taps = x, TAPS[str(node.attrs.get("mode", "nearest"))]
-    for axis in axes:
-        resized = _resized_combs(node, x, axis, scales, sizes, version)
-        y = _mixed(y, *_taps(resized, x, axis, taps, version), axis, x.type.rank, taps, version)
-    if taps > 1 and x.type.dtype in NARROW:
-        y = op("Cast", y, opset=version, to=x.type.dtype)[0]
-    inputs = [entry.node for entry in (x, sizes) if entry is not None and entry.node.value is None]
-    return Graph([y], inputs, "gathered", graph.opsets)
-
-
-def _resized_combs(
-    node: Node, x: NodeEntry, axis: int, scales: NodeEntry | None, sizes: NodeEntry | None, version: int
-) -> Node:
-    """[positions made, 2 * taps] of one dimension: what the resize makes of combs, each of which has a one at every so many
-    positions, and of the same combs with the positions' numbers in the place of the ones. The taps of a result are neighbours, so
-    that each of them meets a comb of its own."""
-    computed, taps = partial(op, opset=version), TAPS[str(node.attrs.get("mode", "nearest"))]
-    count = computed("Gather", computed("Shape", x), whole(axis))
-    numbers = computed("Reshape", computed("Range", whole(0), count, whole(1)), whole([-1, 1]))
-    own = computed("Equal", computed("Mod", numbers, whole([taps])), whole(list(range(taps))))
-    combs = computed("Cast", own, to=FLOAT32)
-    both = computed("Concat", combs, computed("Mul", combs, computed("Cast", numbers, to=FLOAT32)), axis=1)
-    if sizes is not None:
-        wanted = computed("Concat", computed("Gather", sizes, whole([axis])), whole([2 * taps]), axis=0)
-        return computed("Resize", both, None, None, wanted, **node.attrs)
-    assert scales is not None and scales.node.value is not None
-    scale = np.array([scales.node.value[axis], 1], scales.node.value.dtype)
-    return computed("Resize", both, None, constant(scale), **node.attrs)
-
-
-def _taps(resized: Node, x: NodeEntry, axis: int, taps: int, version: int) -> tuple[Node, Node]:
-    """The positions that each result reads, and their shares, both [positions made, taps]. One without a share is another that
-    has one, and so inside of the image."""
-    computed, zero = partial(op, opset=version), constant(np.float32(0))
-    shares, sums = (computed("Slice", resized, whole([i * taps]), whole([(i + 1) * taps]), whole([1])) for i in (0, 1))
-    is_none = computed("Equal", shares, zero)
-    quotient = computed("Div", sums, computed("Where", is_none, constant(np.float32(1)), shares))
-    last = computed("Sub", computed("Gather", computed("Shape", x), whole([axis])), whole([1]))
-    inside = computed("Max", computed("Min", computed("Round", quotient), computed("Cast", last, to=FLOAT32)), zero)
-    nearby = computed("Where", is_none, _over_taps("ReduceMax", inside, version), inside)
-    positions = computed("Cast", nearby, to=INT64)
-    if taps != 2:
-        return positions, shares
-    # Half a position twice is the position, infinite or not; one that is infinite has no share of zero.
-    is_one = computed("Equal", _over_taps("ReduceMin", computed("Abs", shares), version), zero)
-    half = computed("Mul", _over_taps("ReduceSum", shares, version), constant(np.float32(0.5)))
-    return positions, computed("Where", is_one, half, shares)
-
-
-def _over_taps(name: str, numbers: Node, version: int) -> Node:
-    """The numbers of all taps reduced to one. Which dimension that is was an attribute before it was an input."""
-    if version < (13 if name == "ReduceSum" else 18):
-        return op(name, numbers, axes=[1], opset=version)
-    return op(name, numbers, whole([1]), opset=version)
-
-
-def _mixed(y: NodeEntry, positions: Node, shares: Node, axis: int, rank: int, taps: int, version: int) -> NodeEntry:
-    """The value's positions along a dimension, each times its share, added up."""
-    computed, total = partial(op, opset=version), None
-    for tap in range(taps):
-        part = computed("Gather", y, computed("Gather", positions, whole(tap), axis=1), axis=axis)
-        if taps > 1 and isinstance(y.type, TensorType) and y.type.dtype in NARROW:
-            part = computed("Cast", part, to=FLOAT32)
-        if taps > 1:
-            share = computed("Gather", shares, whole(tap), axis=1)
-            part = computed("Mul", part, computed("Reshape", share, whole([-1, *[1] * (rank - 1 - axis)])))
-        total = part if total is None else computed("Add", total, part)
-    assert total is not None
-    return total[0]

@@ -1,20 +1,16 @@
-"""Slices along dimensions of any size that step backward, or that begin or end where sizes say, as gathers: which positions are
-read the host says, once for each size, by the same slice of all positions.
+"""Slices along dimensions of any size that step backward, or that begin or end where sizes say: they are made of gathers.
 
 A slice that goes forward and begins where a constant says needs no gather: its type says how much it takes."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from partita.accelerators.tvm.sizes.extent import Extent, Size
-from partita.accelerators.tvm.sizes.in_parts import whole
-from partita.graph.build import constant, op, variable
-from partita.graph.graph import Graph
+from partita.graph.build import constant
 from partita.graph.node import Node
 from partita.passes.infer.moves import END
 
@@ -26,9 +22,6 @@ LEAST_OPSET = 15
 
 STARTS, ENDS = 1, 2
 """The inputs that say where a slice begins and ends."""
-
-INT64 = 7
-"""ONNX's number for the element type."""
 
 
 @attrs.frozen(slots=True)
@@ -73,26 +66,9 @@ def with_ends_said(node: Node, reading: Reading) -> Node:
     return node.evolve(inputs=(*node.inputs[:ENDS], said[0], *node.inputs[ENDS + 1 :]))
 
 
-def gathered_parts(node: Node, reading: Reading, graph: Graph) -> Graph:
-    """The body of one slice: a gather for each dimension that it names. It reads what the slice reads and is no constant."""
-    computed, given = partial(op, opset=graph.opsets.get("", 1)), node.inputs[0]
-    assert given is not None
-    x = variable("x", type=given.type)
-    inputs, borders = [x], dict[int, Node]()
-    for slot in (STARTS, ENDS):
-        entry = node.inputs[slot]
-        assert entry is not None
-        borders[slot] = variable(f"x{slot}", type=entry.type) if entry.node.value is None else constant(entry.node.value)
-        inputs += [] if borders[slot].value is not None else [borders[slot]]
-    y = x
-    for span in _spans(node, reading):
-        count = computed("Squeeze", computed("Shape", y, start=span.axis, end=span.axis + 1), whole([0]))
-        every = computed("Range", whole(0), count, whole(1))
-        ends = [computed("Gather", borders[slot], whole([span.slot])) for slot in (STARTS, ENDS)]
-        first, last = (computed("Cast", end, to=INT64) for end in ends)
-        seen = computed("Slice", every, first, last, whole([0]), whole([span.step]))
-        y = computed("Gather", y, seen, axis=span.axis)
-    return Graph([y], inputs, "gathered", graph.opsets)
+def gathered_spans(node: Node, reading: Reading) -> list[tuple[int, int, int]]:
+    """For each dimension that the slice names: its place among the starts and ends, its axis and its step."""
+    return [(span.slot, span.axis, span.step) for span in _spans(node, reading)]
 
 
 def _is_said_by_type(span: _Span, size: Size) -> bool:

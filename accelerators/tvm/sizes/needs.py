@@ -146,6 +146,6 @@ _NEEDS: Mapping[str, Callable[[Reading, Node], None]] = {
     **dict.fromkeys(ops("pool"), _pool),
     **dict.fromkeys(ops("recurrent"), _recurrent),
     **dict.fromkeys(("Conv", "ConvInteger"), _convolution),
-    **dict.fromkeys(("Resize", "Upsample"), _resize),
+    **dict.fromkeys(ops("resizing"), _resize),
     "ConvTranspose": _transposed, "Pad": _pad, "Split": _split, "Tile": _tile,
 }

@@ -31,6 +31,7 @@ from partita.graph.errors import TypeMismatch
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.resize import scaled_size
+from partita.graph.ops.traits import ops
 from partita.graph.symbols import AnySize, Symbol, Term
 from partita.graph.types import TensorType
 from partita.passes.infer import reading as infer
@@ -96,7 +97,7 @@ class Reading:
                 self._translated(entry)
 
     def _depends_on_sizes(self, node: Node) -> bool:
-        return node.op in ("Shape", "Size") or any(entry.node in self.of_sizes for entry in node.reads)
+        return node.op in ops("size") or any(entry.node in self.of_sizes for entry in node.reads)
 
     def _translated(self, entry: NodeEntry) -> Sizes:
         sizes = self._read.sizes(entry)

@@ -6,55 +6,58 @@ output's type says the size; where its numbers are used, as positions and causal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import attrs
 import numpy as np
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.casts_like import cast_parts
+from partita.accelerators.tvm.sizes.dynamic_ops import (
+    is_repeated_by_sizes,
+    is_sliced,
+    multiplies_a_vector,
+    padded_by_sizes,
+)
 from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, symbol
 from partita.accelerators.tvm.sizes.gathered_resizes import (
     can_gather,
     changes_nothing,
     has_kernel,
     in_newer_form,
-    resize_parts,
     stated_factors,
 )
 from partita.accelerators.tvm.sizes.gathered_slices import (
-    gathered_parts,
+    gathered_spans,
     goes_forward,
     is_gathered,
     with_ends_said,
 )
 from partita.accelerators.tvm.sizes.grains import Grains, coarser
-from partita.accelerators.tvm.sizes.in_parts import in_parts
-from partita.accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
-from partita.accelerators.tvm.sizes.paddings import padded_by_sizes, padding_parts
 from partita.accelerators.tvm.sizes.quotients import Floor
 from partita.accelerators.tvm.sizes.reading import Reading, Rounded
-from partita.accelerators.tvm.sizes.repeats import is_repeated_by_sizes, repeated_parts
 from partita.accelerators.tvm.sizes.symbols import Symbols
-from partita.accelerators.tvm.sizes.vector_products import multiplies_a_vector, vector_product_parts
-from partita.accelerators.tvm.sizes.volumes import is_sliced, sliced_parts
+from partita.graph.body_builder import BodyBuilder, body_call
 from partita.graph.build import constant, variable
 from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
-from partita.graph.rewrite import Rewriter
+from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
+from partita.passes import apply_pass
+from partita.passes.decompose import dynamic_sizes
+from partita.passes.decompose.moves import cast_like, is_one_hot, one_hot
 from partita.passes.infer import infer
+from partita.passes.registry import REQUESTS, register_pass
 
 MOST_INPUTS = 512
 """A graph with more values for the host than this is left to be compiled for each size."""
 
-SAID_BY_TYPE = ops("reshape") | {"Expand", "Split"}
-"""Ops whose result's type says all that their other inputs do."""
 
-HAVE_PARTS = frozenset("CastLike Conv MatMul OneHot Pad Resize Slice Tile Upsample".split())
-"""Ops of which some have no form for any size, and whose parts have one."""
+IN_PARTS = "InParts"
+"""The op of a call that stands for an op's body until it is inlined."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -144,32 +147,50 @@ def _sized(graph: Graph, symbols: Symbols, has_floors: bool) -> Sized:
     reading = Reading(graph, symbols, has_floors)
     bodies = {node: body for node in graph.nodes if (body := _body(node, reading, graph)) is not None}
     if bodies:
-        return _sized(in_parts(graph, bodies), symbols, has_floors)
+        return _sized(apply_pass(graph, "InlineParts", family="tvm", verify=False, bodies=bodies), symbols, has_floors)
     return _Rewriting(graph, reading).run(symbols.counting)
 
 
 def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
-    """The parts of an op that has no form for any size itself; None for what has one, and for what the host computes."""
-    if node.op not in HAVE_PARTS or node.domain or node in reading.of_sizes:
+    """The body of an op that has no form for any size itself; None for what has one, and for what the host computes."""
+    if node.domain or node in reading.of_sizes:
         return None
-    sizes, version = reading.sizes(node.inputs[0]), graph.opsets.get("", 1)
+    write = _decomposition(node, reading, graph.opsets.get("", 1))
+    return None if write is None else write(BodyBuilder(node, graph.opsets))
+
+
+def _decomposition(node: Node, reading: Reading, version: int) -> Callable[[BodyBuilder], Graph | None] | None:
+    """The function that writes the body of such an op."""
     if node.op == "CastLike":
-        return cast_parts(node, graph)
+        return cast_like
     axes = _gathered_along(node, reading, version)
     if axes:
-        return resize_parts(node, axes, graph)
+        return partial(dynamic_sizes.resize_by_gathers, axes=axes)
     amounts = padded_by_sizes(node, reading, version)
     if amounts:
-        return padding_parts(node, amounts, graph)
+        return partial(dynamic_sizes.pad_by_gathers, amounts=amounts)
     if is_one_hot(node, version):
-        return one_hot_parts(node, len(sizes), graph)
+        return one_hot
     if is_repeated_by_sizes(node, reading, version):
-        return repeated_parts(node, len(sizes), graph)
-    if is_sliced(node, sizes, version):
-        return sliced_parts(node, graph)
+        return dynamic_sizes.tile_by_expand
+    if is_sliced(node, reading, version):
+        return dynamic_sizes.volumes_as_images
     if multiplies_a_vector(node, reading, version):
-        return vector_product_parts(node, reading, graph)
-    return gathered_parts(node, reading, graph) if is_gathered(node, reading, version) else None
+        return dynamic_sizes.vector_product
+    if is_gathered(node, reading, version):
+        return partial(dynamic_sizes.slice_by_gathers, spans=gathered_spans(node, reading))
+    return None
+
+
+@register_pass("InlineParts", keeps=REQUESTS, family="tvm")
+def inline_parts(graph: Graph, bodies: Mapping[Node, Graph]) -> Graph:
+    """The graph with these ops replaced by their bodies. Linear."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        rebuilt = rewriter.rebuilt(node)
+        rewriter.keep(node, body_call(rebuilt, bodies[node], IN_PARTS) if node in bodies else rebuilt)
+
+    return infer(inline_calls(rewrite(graph, visit), lambda call: call.op == IN_PARTS), strict=False)
 
 
 def _gathered_along(node: Node, reading: Reading, version: int) -> list[int]:
@@ -213,7 +234,7 @@ class _Rewriting:
         whole = rewriter.finish(inputs=[*given, *self.lent.values(), *measures], nodes=())
         lent = tuple(self.lent)
         needed = _needed(self.graph, reading, lent)
-        known = {entry: tuple(reading.vector(entry)) for node in needed for entry in node.outputs if node.op in ("Shape", "Size")}
+        known = {entry: tuple(reading.vector(entry)) for node in needed for entry in node.outputs if node.op in ops("size")}
         named = [entry for node in self.graph.nodes for entry in node.outputs if entry.name]
         counts = dict.fromkeys(map(reading.count, named))
         extents = tuple([count for count in counts if isinstance(count, Extent)])
@@ -245,7 +266,7 @@ class _Rewriting:
     def _op(self, node: Node, rewriter: Rewriter) -> Node | None:
         """The op with the inputs that it keeps; None for one that changes nothing."""
         reading = self.reading
-        said = node.op in SAID_BY_TYPE and not node.domain and all(node.output_names)  # What is left out has no type.
+        said = node.op in ops("typed") and not node.domain and all(node.output_names)  # What is left out has no type.
         if said and len(node.output_names) == 1 and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
             return None
         leaves_alone = {"Slice": goes_forward, "Resize": changes_nothing}.get(str(node.op)) if not node.domain else None
@@ -312,5 +333,5 @@ def _needed(graph: Graph, reading: Reading, lent: Sequence[NodeEntry]) -> tuple[
         node = waiting.pop()
         if node not in needed and node.is_op:
             needed.add(node)
-            waiting += [] if node.op in ("Shape", "Size") else [entry.node for entry in node.reads]
+            waiting += [] if node.op in ops("size") else [entry.node for entry in node.reads]
     return tuple([node for node in graph.nodes if node in needed])

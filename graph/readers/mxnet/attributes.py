@@ -18,7 +18,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,19}L?")
 
 
 class Attributes:
-    """Reads the parameters of one node by name; what cannot be read is an error that names node and parameter."""
+    """Reads the parameters of one node by name; errors name the node and the parameter."""
 
     __slots__ = ("_texts", "where")
 
@@ -32,34 +32,34 @@ class Attributes:
 
     @property
     def names(self) -> frozenset[str]:
-        """The parameters that the file gives, be it as None."""
+        """The parameters in the file, including those that are None."""
         return frozenset(self._texts)
 
     def fail(self, name: str, wanted: str) -> NoReturn:
-        """Refuse the parameter's value."""
+        """Raises for the parameter's value."""
         given = f"{self._texts[name]!r:.80}" if name in self._texts else "missing"
         raise ReadError(f"the parameter {name!r} is to be {wanted}, and is {given}", where=self.where)
 
     def string(self, name: str, default: str | None = None) -> str:
-        """A word."""
+        """A string."""
         if name in self:
             return self._texts[name]
         return self.fail(name, "given") if default is None else default
 
     def choice(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str:
-        """One of these words."""
+        """One of these strings."""
         value = self.string(name, default)
         return value if value in choices else self.fail(name, f"one of {', '.join(choices)}")
 
     def boolean(self, name: str, default: bool = False) -> bool:
-        """A truth value."""
+        """A boolean."""
         if name not in self:
             return default
         text = self._texts[name]
         return text in _TRUE or (text not in _FALSE and self.fail(name, "True or False"))
 
     def integer(self, name: str, default: int | None = None, least: int | None = None) -> int:
-        """A whole number."""
+        """An integer."""
         value = self.optional_integer(name)
         if value is None:
             value = self.fail(name, "a whole number") if default is None else default
@@ -68,11 +68,11 @@ class Attributes:
         return value
 
     def optional_integer(self, name: str) -> int | None:
-        """A whole number, or None."""
+        """An integer, or None."""
         return self._integer(name, self._texts[name]) if name in self else None
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A number."""
+        """A float."""
         if name not in self:
             return self.fail(name, "a number") if default is None else default
         try:
@@ -81,12 +81,12 @@ class Attributes:
             self.fail(name, "a number")
 
     def scalar(self, name: str, default: float | None = None) -> float:
-        """A number other than infinity and nan."""
+        """A finite float."""
         value = self.number(name, default)
         return value if math.isfinite(value) else self.fail(name, "a finite number")
 
     def optional_integers(self, name: str) -> tuple[int | None, ...]:
-        """A tuple, as "(2, 2)", "[2,2]" or a single number, that may have None in it; empty if it is not given."""
+        """A tuple, as "(2, 2)", "[2,2]" or a single integer, that may contain None; empty if it is missing."""
         if name not in self:
             return ()
         text = self._texts[name].strip()
@@ -97,14 +97,14 @@ class Attributes:
         return tuple(None if item == "None" else self._integer(name, item) for item in items)
 
     def integers(self, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """A tuple of whole numbers."""
+        """A tuple of integers."""
         values = self.optional_integers(name)
         if None in values:
             self.fail(name, "a tuple of whole numbers")
         return tuple(i for i in values if i is not None) or default
 
     def sizes(self, name: str, rank: int, default: int | None, least: int = 1) -> list[int]:
-        """A size for each of `rank` dimensions."""
+        """One size per dimension, `rank` in all."""
         values = self.integers(name, () if default is None else (default,) * rank)
         if len(values) != rank or any(value < least for value in values):
             self.fail(name, f"{rank} numbers, each {least} or more")

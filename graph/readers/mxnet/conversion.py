@@ -1,4 +1,4 @@
-"""What a converter is given: one MXNet node, its inputs as ONNX values, and methods that make nodes."""
+"""The argument of a converter: one MXNet node, its inputs as ONNX values, and methods that make nodes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from partita.graph.body_builder import OpBuilder, Operand, as_operand
 from partita.graph.build import constant, op
 from partita.graph.errors import ReadError
+from partita.graph.graph import DEFAULT_OPSET
 from partita.graph.node import Node, NodeEntry
 from partita.graph.readers.mxnet.attributes import Attributes
 from partita.graph.readers.mxnet.infer import output_types
@@ -19,10 +21,13 @@ from partita.graph.types import Dim, TensorType, numpy_dtype
 __all__ = ["Conversion"]
 
 
-class Conversion:
-    """One MXNet node on its way.
+class Conversion(OpBuilder):
+    """One MXNet node that is being converted.
 
-    The node that makes its value bears its name (`result`); the nodes that help bear the name with a word after it (`helper`)."""
+    The node that computes its value has its name (`result`); further nodes have the name with a suffix:
+    `c.Mul(x, x, name="squares")`."""
+
+    version = DEFAULT_OPSET
 
     def __init__(
         self,
@@ -37,7 +42,7 @@ class Conversion:
         self.kind = kind
         """MXNet's op."""
         self.inputs = inputs
-        """The values read."""
+        """Its inputs."""
         self.params = params
         """The op's parameters."""
         self.where = params.where
@@ -52,7 +57,7 @@ class Conversion:
     def result(
         self, op_type: str, *inputs: NodeEntry | None, shape: Sequence[Dim] | None = None, **attrs: Any
     ) -> NodeEntry:
-        """The value of the MXNet node. `shape` says what is known of it should ONNX's rules not find out."""
+        """The value of the MXNet node. `shape` is used if ONNX's rules do not infer one."""
         return self.results(op_type, *inputs, count=1, shape=shape, **attrs)[0]
 
     def results(
@@ -63,27 +68,27 @@ class Conversion:
         shape: Sequence[Dim] | None = None,
         **attrs: Any,
     ) -> tuple[NodeEntry, ...]:
-        """The values of a MXNet node that has several, all made by one node."""
+        """The values of a MXNet node with several outputs, all computed by one node."""
         values, name = self._names.outputs(self._name, count), self._names.node(self._name)
         node = self._make(op_type, inputs, name, values, shape, attrs)
         if name != self._name:
             node = node.evolve(metadata={**node.metadata, **noted_name(self._name, name)})
         return node.outputs
 
-    def helper(self, what: str, op_type: str, *inputs: NodeEntry | None, **attrs: Any) -> NodeEntry:
-        """The value of a node beside the one that bears the MXNet node's name."""
-        return self.helpers(what, op_type, *inputs, count=1, **attrs)[0]
-
-    def helpers(
-        self, what: str, op_type: str, *inputs: NodeEntry | None, count: int, **attrs: Any
+    def ops(
+        self, op_type: str, count: int | None, /, *inputs: Operand, name: str | None = None, **attributes: Any
     ) -> tuple[NodeEntry, ...]:
-        """The values of such a node that has several."""
-        title = self._names.fresh(f"{self._name}_{what}")
-        values = (title,) if count == 1 else tuple(self._names.fresh(f"{title}_{i}") for i in range(count))
-        return self._make(op_type, inputs, title, values, None, attrs).outputs
+        """The results of a further node; its name is the MXNet node's, followed by `name`."""
+        title = self._names.fresh(f"{self._name}_{name or op_type.lower()}")
+        values = (title,) if count in (1, None) else tuple([self._names.fresh(f"{title}_{i}") for i in range(count or 1)])
+        return self._make(op_type, tuple(map(as_operand, inputs)), title, values, None, attributes).outputs
+
+    def helper(self, what: str, op_type: str, *inputs: NodeEntry | None, **attrs: Any) -> NodeEntry:
+        """The same as `op(op_type, *inputs, name=what)`."""
+        return self.op(op_type, *inputs, name=what, **attrs)
 
     def extra(self, index: int, op_type: str, *inputs: NodeEntry | None, **attrs: Any) -> NodeEntry:
-        """A further output of the MXNet node, made by a node of its own."""
+        """A further output of the MXNet node, computed by a separate node."""
         title = self._names.fresh(f"{self._name}_output{index}")
         return self._make(op_type, inputs, title, (title,), None, attrs)[0]
 
@@ -94,27 +99,21 @@ class Conversion:
         return constant(array, self._names.fresh(f"{self._name}_{what}"))[0]
 
     def integers(self, what: str, values: Sequence[int]) -> NodeEntry:
-        """Axes, sizes and the like as ONNX takes them."""
+        """An int64 constant: axes, sizes and so on."""
         return self.constant(what, list(values), "int64")
 
     def like(self, what: str, value: Any, entry: NodeEntry) -> NodeEntry:
-        """A constant with the dtype of this value."""
+        """A constant with the dtype of `entry`."""
         return self.constant(what, value, self.dtype(entry))
 
     def cast(self, what: str, entry: NodeEntry, dtype: str) -> NodeEntry:
-        """The value in this dtype; itself if it has it."""
-        return entry if self.dtype(entry) == dtype else self.helper(what, "Cast", entry, to=dtype)
-
-    def permuted(self, what: str, entry: NodeEntry, perm: Sequence[int]) -> NodeEntry:
-        """The value with its axes in this order; itself if nothing changes."""
-        if list(perm) == list(range(len(perm))):
-            return entry
-        return self.helper(what, "Transpose", entry, perm=list(perm))
+        """The value cast to this dtype, if it has another."""
+        return entry if self.dtype(entry) == dtype else self.op("Cast", entry, to=dtype, name=what)
 
     def _make(
         self,
         op_type: str,
-        inputs: Sequence[NodeEntry | None],
+        inputs: Sequence[Node | NodeEntry | None],
         name: str,
         values: tuple[str, ...],
         shape: Sequence[Dim] | None,
@@ -131,20 +130,20 @@ class Conversion:
     # what is known ----------------------------------------------------------------------------------
 
     def shape(self, entry: NodeEntry) -> tuple[Dim, ...] | None:
-        """The value's shape as far as it is known."""
+        """The value's shape, or None."""
         return entry.type.shape if isinstance(entry.type, TensorType) else None
 
     def dims(self, entry: NodeEntry) -> tuple[Dim, ...]:
-        """The value's shape; an error if not even the number of dimensions is known."""
+        """The value's shape; raises if its rank is unknown."""
         shape = self.shape(entry)
         return shape if shape is not None else self.unknown(f"the number of dimensions of {entry.name!r}")
 
     def rank(self, entry: NodeEntry) -> int:
-        """The value's number of dimensions."""
+        """The value's rank."""
         return len(self.dims(entry))
 
     def sizes(self, entry: NodeEntry, axes: Sequence[int]) -> list[int]:
-        """The value's sizes along these axes; an error if one is not known."""
+        """The value's sizes along these axes; raises if one is not static."""
         dims = self.dims(entry)
         sizes = [dims[axis] for axis in axes]
         known = [size for size in sizes if isinstance(size, int)]
@@ -157,24 +156,24 @@ class Conversion:
         return self.unknown(f"the element type of {entry.name!r}")
 
     def is_float(self, entry: NodeEntry) -> bool:
-        """Does the value hold floating-point numbers?"""
+        """True for floating-point values."""
         return "float" in self.dtype(entry)
 
     def axis(self, value: int, rank: int) -> int:
-        """The axis counted from the front; an error if there is none such."""
+        """The axis counted from the front; raises if it is out of range."""
         if not -rank <= value < rank:
             self.fail(f"there is no axis {value} among {rank} dimensions")
         return value % rank
 
     def axes(self, values: Sequence[int], rank: int) -> list[int]:
-        """The same for several, none of them twice."""
+        """Like `axis` for several axes, which must differ."""
         axes = [self.axis(value, rank) for value in values]
         if len(set(axes)) < len(axes):
             self.fail(f"an axis is named twice in {tuple(values)}")
         return axes
 
     def volume(self, entry: NodeEntry) -> int | None:
-        """The number of elements, where known."""
+        """The number of elements, or None."""
         shape = self.shape(entry)
         sizes = [d for d in shape or () if isinstance(d, int)]
         return math.prod(sizes) if shape is not None and len(sizes) == len(shape) else None
@@ -182,11 +181,11 @@ class Conversion:
     # refusing ---------------------------------------------------------------------------------------
 
     def fail(self, cause: str, remedy: str | None = None) -> NoReturn:
-        """Refuse the node."""
+        """Raises an error at the node."""
         raise ReadError(cause, where=self.where, remedy=remedy)
 
     def unknown(self, what: str) -> NoReturn:
-        """Refuse the node because something about its inputs is not known."""
+        """Raises an error at the node because something about its inputs is unknown."""
         self.fail(
             f"{what} must be known to read this op, and is not",
             'Give the shapes of the inputs: shapes={"data": (1, 3, 224, 224)}; and the parameters, if they were left out',

@@ -1,4 +1,4 @@
-"""From MXNet's symbol to a graph: one node after the other, by the table of converters."""
+"""Converts MXNet's symbol to a graph, node by node, with the table of converters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALL = "_CachedOp"
 """MXNet's op for a call of a subgraph."""
 
 CTX_GROUP = "mxnet.ctx_group"
-"""The node's metadata key for MXNet's placement annotation."""
+"""Metadata key of MXNet's placement annotation."""
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 Shapes = Mapping[str, Sequence[Dim]]
@@ -40,7 +40,7 @@ def to_graph(symbol: Symbol, arrays: Arrays, shapes: Shapes, name: str) -> Graph
 
 
 def _check_ops(symbol: Symbol) -> None:
-    """One error for all the ops that no converter reads."""
+    """Raises one error for all ops without a converter."""
     unknown: dict[str, list[str]] = {}
     stack = [symbol]
     while stack:
@@ -92,7 +92,7 @@ def _variables(symbol: Symbol, arrays: Arrays, shapes: Shapes) -> dict[int, Node
 
 
 def _given_shape(node: SymbolNode, name: str, arrays: Arrays, shapes: Shapes) -> tuple[Dim, ...] | None:
-    """The variable's shape as the array, the caller (by our `name` or the file's) or the file gives it.
+    """The variable's shape, declared by the array, the caller (by our `name` or the file's) or the file.
 
     These must not contradict each other.
     """
@@ -111,7 +111,7 @@ def _given_shape(node: SymbolNode, name: str, arrays: Arrays, shapes: Shapes) ->
 
 
 def _agree(shape: Sequence[Dim], other: Sequence[Dim]) -> bool:
-    """Can both be shapes of one value?"""
+    """True if both can be shapes of one value."""
     pairs = zip(shape, other, strict=False)
     return len(shape) == len(other) and all(
         a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs
@@ -127,12 +127,12 @@ def _spelled(shape: Sequence[Dim]) -> str:
 
 
 class _Converting:
-    """The values made so far of one symbol."""
+    """Conversion of one symbol, with the values made so far."""
 
     def __init__(self, symbol: Symbol, variables: Mapping[int, Node], name: str, ops: set[str]) -> None:
         self.symbol = symbol
         self.name = name
-        # The variables' names come first: they are what callers feed by.
+        # The variables' names come first, since callers pass inputs by name.
         self.names = Names((node.name for node in symbol.nodes), (node.name for node in variables.values()), ops)
         self.values: dict[int, tuple[NodeEntry, ...]] = {}
         self.variables = dict(variables)
@@ -140,7 +140,7 @@ class _Converting:
         self.labels: set[int] = set()
 
     def graph(self) -> Graph:
-        """All nodes converted, between the variables and the heads."""
+        """Converts all nodes."""
         for i, node in enumerate(self.symbol.nodes):
             if node.is_variable:
                 self.variables[i] = self.variables[i].evolve(place=next_place())
@@ -148,7 +148,7 @@ class _Converting:
             else:
                 self.values[i] = self.converted(node)
         outputs = [self.entry(head, self.name) for head in self.symbol.heads]
-        # What only training reads, such as the labels of a SoftmaxOutput, is no input of the network in use.
+        # Values that only training reads, such as the labels of a SoftmaxOutput, are no inputs in inference.
         unread = self.labels - self.read - {source for source, _ in self.symbol.heads}
         inputs = [node for i, node in self.variables.items() if node.is_variable and i not in unread]
         metadata = {"mxnet.version": self.symbol.version} if self.symbol.version else {}
@@ -156,7 +156,7 @@ class _Converting:
         return Graph(outputs, inputs, self.name, output_names=names, metadata=metadata)
 
     def entry(self, source: tuple[int, int], where: str) -> NodeEntry:
-        """The value that stands for this output of a node."""
+        """The value of this output of a node."""
         entries = self.values[source[0]]
         if source[1] < len(entries):
             return entries[source[1]]
@@ -166,7 +166,7 @@ class _Converting:
         )
 
     def converted(self, node: SymbolNode) -> tuple[NodeEntry, ...]:
-        """The values of one node."""
+        """Converts one node to its values."""
         if node.op == CALL:
             return self.called(node)
         row = converter_of(node.op)
@@ -189,7 +189,7 @@ class _Converting:
             raise ReadError(f"the parameters do not fit the inputs: {error}", where=node.where) from error
 
     def refine(self, node: SymbolNode) -> None:
-        """Hold the inputs against what the op tells of them; that completes the shapes of variables that nothing has read yet."""
+        """Checks the inputs against the shapes that the op implies; completes shapes of variables that nothing has read yet."""
         entries = [self.entry(source, node.where) for source in node.inputs]
         hinted = hints(node.op, node.params, lambda i: _shape(entries[i]) if i < len(entries) else None)
         for (source, _), entry, hint in zip(node.inputs, entries, hinted, strict=False):
@@ -212,7 +212,7 @@ class _Converting:
                 self.variables[source], self.values[source] = refined, refined.outputs
 
     def called(self, node: SymbolNode) -> tuple[NodeEntry, ...]:
-        """A call: the body's variables are bound to the node's inputs in order."""
+        """Converts a call: the body's variables are bound to the node's inputs in order."""
         if len(node.subgraphs) != 1:
             raise ReadError(
                 f"a call is to have one subgraph, and has {len(node.subgraphs)}", where=node.where

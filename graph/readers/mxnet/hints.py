@@ -1,6 +1,6 @@
-"""What an op tells about the shapes of its inputs, from its parameters and from what is known of the other inputs.
+"""Shapes that an op implies for its inputs, from its parameters and its other inputs.
 
-Therefore a network whose ops say enough, as convolutions do, loads without given shapes and without its weights."""
+They allow networks with enough such ops, as convolutions, to be loaded without given shapes and without weights."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["hints"]
 
 Shape = tuple[Dim, ...]
 Known = Callable[[int], Shape | None]
-"""The shape known of input number i."""
+"""Returns the known shape of input number i."""
 Rule = Callable[[Attributes, Known], list[Shape | None]]
 
 
 def hints(op: str, params: Attributes, known: Known) -> list[Shape | None]:
-    """A shape for each input, the first ones first; None where the op tells nothing."""
+    """A shape per leading input; None if the op implies nothing."""
     rule = _RULES.get(op)
     return rule(params, known) if rule is not None else []
 
 
 def _at(shape: Shape | None, axis: int) -> Dim:
-    """The size along an axis, where known."""
+    """The size along an axis, or None."""
     return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
 
 
@@ -65,7 +65,7 @@ def _fully_connected(params: Attributes, known: Known) -> list[Shape | None]:
 
 
 def _along(axis: int) -> Rule:
-    """Vectors as long as the data's axis, which the op may name."""
+    """Vectors of the length of the data's axis, which may be a parameter of the op."""
 
     def rule(params: Attributes, known: Known) -> list[Shape | None]:
         vector = (_at(known(0), params.integer("axis", axis)),)
@@ -75,7 +75,7 @@ def _along(axis: int) -> Rule:
 
 
 def _leaky_relu(params: Attributes, known: Known) -> list[Shape | None]:
-    if known(1) is not None:  # one slope for all is as good
+    if known(1) is not None:  # one slope for all channels is allowed too
         return []
     return [None, (_at(known(0), 1),)]
 

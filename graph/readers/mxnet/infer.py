@@ -1,4 +1,4 @@
-"""The types of one node's outputs by ONNX's own rules, as soon as the node is made."""
+"""Types of one node's outputs by ONNX's own rules, inferred when the node is made."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from partita.graph.types import TensorType, Type
 __all__ = ["output_types"]
 
 SMALL = 1024
-"""Constants up to this many elements are shown to the rules, which read shapes and axes from them."""
+"""Maximum elements of constants that are passed to the rules, which read shapes and axes from them."""
 
 
 def output_types(node: Node, where: str) -> tuple[Type | None, ...]:
-    """The types that ONNX infers; None where an input's type is unknown.
+    """The types that ONNX infers; None if an input's type is unknown.
 
-    Attributes that ONNX takes on trust are checked first."""
+    Attributes that ONNX does not validate are checked first."""
     import onnx
     import onnx.shape_inference
 

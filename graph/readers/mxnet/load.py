@@ -1,4 +1,4 @@
-"""`load_mxnet`: a network of MXNet's as a graph of ONNX ops."""
+"""`load_mxnet`: reads a network of MXNet's as a graph of ONNX ops."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def load_mxnet(
 ) -> Graph:
     """The graph of a MXNet symbol: the path of a "-symbol.json" file, or JSON as text, bytes or a dictionary.
 
-    `params` gives the weights: the path of the ".params" file, its bytes, or a mapping from names to arrays. They become
+    `params` are the weights: the path of the ".params" file, its bytes, or a mapping from names to arrays. They become
     constants; without them, the weights are inputs of the graph. Only the files that are named here are opened.
-    `shapes` gives shapes to inputs. Many networks load without them; an op that must know more says so.
+    `shapes` are shapes of inputs. Many networks load without them; an op that needs more raises an error.
 
-    Each op becomes ONNX's (opset 21), as it is in use, not in training: Dropout passes on, BatchNorm uses its moving
-    statistics, SoftmaxOutput is a softmax and its label no input. The node that makes an op's value bears the op's name,
-    nodes that help it `<name>_<what>`. Values and outputs are called as MXNet calls them: `<name>_output`. MXNet's
-    placement annotation `ctx_group` is kept in the node's metadata under "mxnet.ctx_group". Where the file gives a name to
-    several nodes, the first keeps it, the others get a number behind it and the file's name in their metadata, under
-    "mxnet.name". Variables of one name stay apart, and have one array where the parameters have one of that name.
+    Each op becomes ONNX's (opset 21) in inference mode: Dropout is the identity, BatchNorm uses its moving
+    statistics, SoftmaxOutput is a softmax and its label no input. The node that computes an op's value has the op's name,
+    further nodes `<name>_<what>`. Values and outputs are named as in MXNet: `<name>_output`. MXNet's
+    placement annotation `ctx_group` is kept in the node's metadata under "mxnet.ctx_group". If several nodes in the file have
+    one name, the first keeps it, the others get a number appended and keep the file's name in their metadata, under
+    "mxnet.name". Variables of one name stay separate, and share one array if the parameters have one of that name.
 
         g = load_mxnet("resnet-symbol.json", params="resnet-0000.params", shapes={"data": (1, 3, 224, 224)})
     """
@@ -43,7 +43,7 @@ def load_mxnet(
 
 
 def _content(source: Any) -> tuple[Any, str, str]:
-    """The JSON, what to call it in messages, and the graph's name."""
+    """The JSON, its name for messages, and the graph's name."""
     if isinstance(source, Mapping):
         return source, "symbol", "net"
     if isinstance(source, (bytes, bytearray, memoryview)):

@@ -1,4 +1,4 @@
-"""Names for nodes and values: MXNet's own where they are unique, with a number after them where not."""
+"""Names for nodes and values: MXNet's own, with a number appended to repeated ones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from partita.graph.readers.mxnet.symbol import Symbol
 __all__ = ["Names", "noted_name", "unique", "variable_names"]
 
 NAME = "mxnet.name"
-"""The metadata key under which a renamed node keeps the name that the file gives it."""
+"""The metadata key of the name in the file of a renamed node."""
 
 
 class Names:
-    """Gives out names, each once among the nodes and once among the values; `ops` are those of all the graphs around.
+    """Assigns names, unique among the nodes and among the values; `ops` has the names of op nodes in all enclosing graphs.
 
-    What MXNet calls the output of node `fc` is `fc_output`; of several, `fc_output0`, `fc_output1`."""
+    The output of node `fc` is `fc_output`, as in MXNet; several are `fc_output0`, `fc_output1`."""
 
     def __init__(self, nodes: Iterable[str], variables: Iterable[str], ops: set[str]) -> None:
         self._reserved = set(nodes)
@@ -27,19 +27,19 @@ class Names:
         self._counts: dict[str, int] = {}
 
     def node(self, name: str) -> str:
-        """The name of a node of the file: its own, unless an earlier one had it."""
+        """The name of a node of the file: its own, unless it is taken."""
         free_name = self._free(name, self._nodes, self.ops)
         self._nodes.add(free_name)
         self.ops.add(free_name)
         return free_name
 
     def outputs(self, name: str, count: int) -> tuple[str, ...]:
-        """The names of such a node's values."""
+        """The names of the values of a node of the file."""
         stems = [f"{name}_output"] if count == 1 else [f"{name}_output{i}" for i in range(count)]
         return tuple(map(self._value, stems))
 
     def fresh(self, name: str) -> str:
-        """A name for a node and its value that no node of the file has either."""
+        """A name for a node and its value that no node of the file has."""
         free_name = self._free(name, self._nodes, self._values, self._reserved, self.ops)
         self._nodes.add(free_name)
         self.ops.add(free_name)
@@ -60,13 +60,13 @@ class Names:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """The names, with a number after those that stand there again."""
+    """The names, with a number appended to repeated ones."""
     given = Names((), (), set())
     return [given.fresh(name) for name in names]
 
 
 def variable_names(symbol: Symbol) -> dict[int, str]:
-    """The name of each variable, by node number: MXNet tells variables of one name apart by their numbers alone."""
+    """The name of each variable, by node number: in MXNet several variables may have one name."""
     names = Names((node.name for node in symbol.nodes), (), set())
     new_names: dict[int, str] = {}
     seen: set[str] = set()
@@ -78,5 +78,5 @@ def variable_names(symbol: Symbol) -> dict[int, str]:
 
 
 def noted_name(given: str, name: str) -> Mapping[str, str]:
-    """The metadata of a node without other metadata: the name that the file gives it, where it bears another."""
+    """Metadata with the name in the file, if the node has another name now."""
     return NOTHING if given == name else frozen_attrs({NAME: given})

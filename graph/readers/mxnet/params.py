@@ -1,6 +1,6 @@
 """MXNet's parameter files: a list of named arrays in MXNet's own binary form, or a NumPy .npz archive.
 
-Nothing is allocated by a size that the file declares: an array is made of bytes that are there.
+No declared size causes an allocation: arrays are made from bytes that are there.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ LIST_MAGIC = 0x112
 """The first eight bytes of a parameter file."""
 
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
-"""What an array begins with; anything else is the number of dimensions, as the first releases wrote it."""
+"""First word of an array; anything else is its rank, as the first releases wrote it."""
 
 MAX_RANK = 32
-"""More dimensions than this are a lie: MXNet's own ops stop far below."""
+"""Maximum plausible rank: MXNet's own ops support far less."""
 
 DTYPES = {
     0: "float32",
@@ -47,12 +47,12 @@ DTYPES = {
 """MXNet's numbers for element types."""
 
 STORAGE = {-1: "undefined", 1: "row_sparse", 2: "csr"}
-"""MXNet's numbers for the ways to store an array that are not dense."""
+"""MXNet's numbers of storage types other than dense."""
 
 
 
 def read_params(source: str | os.PathLike[str] | bytes | Mapping[str, Any]) -> dict[str, Array]:
-    """The arrays by name, without the "arg:" and "aux:" that MXNet puts before the names.
+    """The arrays by name, without MXNet's prefixes "arg:" and "aux:".
 
     `source` is the path of a ".params" or ".npz" file, its bytes, or a mapping from names to arrays."""
     if isinstance(source, Mapping):
@@ -89,7 +89,7 @@ def _from_bytes(data: memoryview, where: str) -> dict[str, Array]:
 def _as_array(name: Any, value: Any) -> Array:
     if not isinstance(name, str):
         raise ReadError(f"a parameter's name is text, not {name!r}", where="params")
-    # An MXNet array in the caller's hands, without our importing MXNet.
+    # An MXNet array, without importing MXNet here.
     value = value.asnumpy() if hasattr(value, "asnumpy") else value
     try:
         array = np.asarray(value)
@@ -112,7 +112,7 @@ def _bare_names(named: Iterator[tuple[str, Array]] | Any, where: str) -> dict[st
 
 
 class _Reader:
-    """Reads MXNet's binary form front to back."""
+    """Reads MXNet's binary form sequentially."""
 
     def __init__(self, data: memoryview, where: str) -> None:
         self.data = data
@@ -155,7 +155,7 @@ class _Reader:
     def count(self, what: str) -> int:
         """The number of items that follow.
 
-        Each takes eight bytes or more, so a count that is too large is seen at once.
+        Each takes at least eight bytes, so a count that is too large is detected at once.
         """
         count = self.number("<Q")
         if count > (len(self.data) - self.at) // 8 + 1:
@@ -193,7 +193,7 @@ class _Reader:
         data = self.take(math.prod(dims) * dtype.itemsize, what)
         if DTYPES[flag] == "bool":  # any byte but 0 is true
             return np.frombuffer(data, np.uint8).reshape(dims) != 0
-        # A copy: the bytes may lie at any address, and the file may change.
+        # A copy: the bytes may be unaligned, and the file may change.
         return np.frombuffer(data, dtype).reshape(dims).copy()
 
     def dims(self, magic: int, what: str) -> tuple[int, ...]:

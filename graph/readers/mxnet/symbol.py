@@ -1,4 +1,4 @@
-"""MXNet's JSON form of a network, in the spelling of every release: parsed and checked, not yet understood."""
+"""MXNet's JSON form of a network, in the variants of all releases: parsed and checked, but not interpreted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VARIABLE = "null"
 """The op of a variable."""
 
 MAX_DEPTH = 16
-"""How deep subgraphs may be nested."""
+"""Maximum nesting depth of subgraphs."""
 
 _HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope")
 """Annotations that releases before 1.0 wrote without underscores around the name."""
@@ -30,9 +30,9 @@ class SymbolNode:
     op: str
     """MXNet's op; "null" for a variable."""
     name: str
-    """Its name, which other nodes may share."""
+    """Its name, not necessarily unique."""
     inputs: tuple[tuple[int, int], ...]
-    """Node and output number of each value read."""
+    """Node and output index of each input."""
     params: Attributes
     """The op's parameters."""
     hidden: Attributes
@@ -44,7 +44,7 @@ class SymbolNode:
 
     @property
     def is_variable(self) -> bool:
-        """Is it an input or a parameter of the network?"""
+        """True for an input or a parameter of the network."""
         return self.op == VARIABLE
 
     @property
@@ -55,7 +55,7 @@ class SymbolNode:
 
 @attrs.frozen(slots=True)
 class Symbol:
-    """A network: nodes, each after those that it reads."""
+    """A network: nodes in topological order."""
 
     nodes: tuple[SymbolNode, ...]
     """The nodes in the file's order."""
@@ -66,7 +66,7 @@ class Symbol:
 
 
 def parse_symbol(source: str | bytes | Mapping[str, Any], where: str) -> Symbol:
-    """The network in JSON text, or in the dictionary that such text stands for."""
+    """The network in JSON text, or in the parsed dictionary."""
     if isinstance(source, Mapping):
         return _symbol(source, where)
     try:
@@ -136,7 +136,7 @@ def _is_index(value: Any, below: int) -> bool:
 
 
 def _entries(listed: Any, count: int, where: str, what: str) -> tuple[tuple[int, int], ...]:
-    """[node, output] or [node, output, version], each of them among the first `count` nodes."""
+    """Checks entries [node, output] or [node, output, version], which refer to the first `count` nodes."""
     if not isinstance(listed, list):
         raise ReadError(f"{what} is to be a list", where=where)
     entries = []
@@ -162,7 +162,7 @@ def _entries(listed: Any, count: int, where: str, what: str) -> tuple[tuple[int,
 def _attributes(item: Mapping[str, Any], where: str) -> tuple[dict[str, str], dict[str, str]]:
     """The op's parameters and the annotations.
 
-    Releases write both under "attrs" (since 1.0) or "attr"; the first ones had parameters under "param" and
+    Since 1.0 releases write both under "attrs", before under "attr"; the first ones had parameters under "param" and
     annotations under "attr"."""
     params: dict[str, str] = {}
     hidden: dict[str, str] = {}

@@ -1,15 +1,17 @@
-"""From AttributeProtos to Python values, held against the op's schema."""
+"""Converts AttributeProtos to Python values, checked against the op's schema."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from partita.graph.errors import ReadError, did_you_mean
 from partita.graph.ops.schemas import OpSpec
 from partita.graph.readers.onnx.reading import Reading
 from partita.graph.readers.onnx.source import utf8
-from partita.graph.readers.onnx.tensors import read_sparse, read_tensor, text
+from partita.graph.readers.onnx.tensors import read_dense, read_sparse, read_tensor, text
 
 KINDS = {
     1: "FLOAT", 2: "INT", 3: "STRING", 4: "TENSOR", 5: "GRAPH", 6: "FLOATS", 7: "INTS", 8: "STRINGS", 9: "TENSORS",
@@ -33,7 +35,7 @@ def read_attributes(
     params: Mapping[str, Any] | None,
     read_body: Callable[[Any, str], Any],
 ) -> dict[str, Any]:
-    """The node's attributes by name. `params` are the attributes of the function that the node stands in, if it does."""
+    """The node's attributes by name. `params` are the attributes of the enclosing function, if any."""
     attributes: dict[str, Any] = {}
     for given in node.attribute:
         name = utf8(given.name, reading.title)
@@ -55,7 +57,7 @@ def read_attributes(
 
 
 def _resolved(reading: Reading, node: Any, proto: Any, params: Mapping[str, Any] | None) -> Any:
-    """The value of a function's attribute to which this attribute refers; None if the call does not give it."""
+    """The value of the function's attribute that this attribute refers to; None if the call does not pass it."""
     reference = proto.ref_attr_name
     if not reference:
         return proto
@@ -68,7 +70,7 @@ def _resolved(reading: Reading, node: Any, proto: Any, params: Mapping[str, Any]
 
 
 def plain_attributes(reading: Reading, node: Any, kinds: Mapping[str, str]) -> dict[str, Any]:
-    """The attributes of an op without a schema, of numbers alone, whose kinds these are; others are left out."""
+    """The numeric attributes with these kinds of an op without a schema; others are skipped."""
     attributes = {}
     for proto in node.attribute:
         if proto.name in kinds:
@@ -81,11 +83,11 @@ def plain_attributes(reading: Reading, node: Any, kinds: Mapping[str, str]) -> d
 
 
 def kind_of(reading: Reading, node: Any, name: str, proto: Any) -> str:
-    """The kind that the attribute says it is, and is."""
+    """The attribute's declared kind, checked against its value."""
     kind = KINDS.get(proto.type)
     used = [field.name for field, _ in proto.ListFields() if field.name in _VALUE_FIELDS]
     if kind is None and not proto.type and len(used) == 1:
-        return _BY_FIELD[used[0]]  # files of the first IR version do not say it
+        return _BY_FIELD[used[0]]  # files of the first IR version lack the type
     if kind is None or (used and used != [_FIELDS[kind]]):
         raise ReadError(
             f"the attribute {name!r} is to be {kind or f'of type {proto.type}'} and holds {' and '.join(used) or 'nothing'}",
@@ -132,3 +134,29 @@ def _value(reading: Reading, node: Any, name: str, kind: str, proto: Any, read_b
 
 def _one_or_more(kind: str, one: Any, more: Any, read: Callable[[Any], Any]) -> Any:
     return [read(item) for item in more] if kind.endswith("S") else read(one)
+
+
+_NUMBERS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+_STRINGS = "value_string", "value_strings"
+_SPARSE_TENSOR = 11
+
+
+def constant_value(
+    reading: Reading, node: Any, spec: OpSpec | None, params: Mapping[str, Any] | None, no_body: Callable[[Any, str], Any]
+) -> np.ndarray[Any, Any]:
+    """The array of a Constant node, which may be in one of several attributes; a sparse one becomes dense."""
+    where = reading.where(node)
+    for attribute in node.attribute:
+        if attribute.name in ("sparse_value", "value") and attribute.type == _SPARSE_TENSOR:
+            return read_dense(attribute.sparse_tensor, reading.folder, where)
+    attributes = read_attributes(reading, node, spec, params, no_body)
+    if len(attributes) != 1:
+        raise ReadError(f"a Constant has one value, not {len(attributes)}", where=where)
+    (key, value), = attributes.items()
+    if key in _NUMBERS:
+        return np.asarray(value, _NUMBERS[key])
+    if key in _STRINGS:
+        array = np.empty((len(value),) if isinstance(value, list) else (), object)
+        array[...] = value
+        return array
+    return value  # type: ignore[no-any-return]

@@ -14,11 +14,11 @@ from partita.graph.readers.onnx.source import utf8
 from partita.graph.types import Array
 
 Place = str | Mapping[str, Array] | None
-"""Where external data lies: in files of a folder, in bytes at hand by location, or nowhere."""
+"""Location of external data: a folder of files, bytes in memory by location, or None."""
 
 
 def map_external(proto: Any, folder: Place, wanted: int, where: str) -> Array:
-    """The bytes of a tensor, mapped read-only from a file, or a part of the bytes that are at hand."""
+    """The bytes of a tensor, mapped read-only from a file, or a slice of bytes in memory."""
     entries = {utf8(item.key, where): utf8(item.value, where) for item in proto.external_data}
     offset = _number(entries, "offset", 0, where)
     length = _number(entries, "length", wanted, where)
@@ -50,7 +50,7 @@ def _at_hand(given: Mapping[str, Array], location: str, offset: int, end: int, w
 
 
 def _inside(location: str, folder: str | None, where: str) -> str:
-    """The path of a regular file that lies inside the folder once all links are resolved."""
+    """The path of a regular file, checked to be inside the folder after links are resolved."""
     if folder is None:
         raise ReadError(
             f"the model keeps data in the file {location!r}, and its folder is not known",

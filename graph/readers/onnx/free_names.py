@@ -9,7 +9,7 @@ from partita.graph.readers.onnx.reading import GRAPH_KIND
 
 
 def free_names(graph: Any) -> dict[str, None]:
-    """The names that the GraphProto uses before it defines them, in the order of their first use."""
+    """The names that the GraphProto uses before it defines them, in order of first use."""
     defined = {item.name for item in graph.input}
     defined.update(item.name for item in graph.initializer)
     defined.update(item.values.name for item in graph.sparse_initializer)
@@ -25,7 +25,7 @@ def free_names(graph: Any) -> dict[str, None]:
 
 
 def free_of_node(node: Any) -> dict[str, None]:
-    """The outer names that the bodies of a NodeProto read, in the order of their first use."""
+    """The outer names that the bodies of a NodeProto read, in order of first use."""
     free: dict[str, None] = {}
     for attribute in node.attribute:
         if attribute.type == GRAPH_KIND:
@@ -34,7 +34,7 @@ def free_of_node(node: Any) -> dict[str, None]:
 
 
 def all_names(protos: Any) -> Iterator[str]:
-    """The names of all values that the NodeProtos and their bodies make."""
+    """The names of all values that the NodeProtos and their bodies define."""
     for node in protos:
         yield from node.output
         for attribute in node.attribute:

@@ -19,11 +19,11 @@ from partita.graph.readers.onnx.source import plain_domain, read_opsets, utf8
 from partita.graph.types import Array
 
 DEEPEST = 100
-"""How deep functions may call functions."""
+"""Maximum depth of function calls."""
 
 
 def read_functions(reading: Reading, protos: Any) -> None:
-    """Register the model's functions; what they import and the model does not is imported for all."""
+    """Registers the model's functions; opsets that only they import are imported for the whole model."""
     for proto in protos:
         function = Function(reading, proto)
         key = (plain_domain(proto.domain), proto.name, proto.overload)
@@ -35,25 +35,25 @@ def read_functions(reading: Reading, protos: Any) -> None:
 
 
 class Function:
-    """One function, and the bodies made of it so far."""
+    """One function, and the bodies made from it so far."""
 
     def __init__(self, reading: Reading, proto: Any) -> None:
         self.reading = reading
-        """The model that it stands in."""
+        """The model."""
         self.proto = proto
         """The FunctionProto."""
         self.title = f"{reading.title}, function {proto.name!r}"
-        """The function's title in messages."""
+        """The function's name in messages."""
         for name in (proto.name, proto.domain, *proto.input, *proto.output, *proto.attribute):
             utf8(name, self.title)
         self.opsets = read_opsets(proto.opset_import, self.title, reading.note)
-        """The versions that it was written for."""
+        """The opset versions that it is written for."""
         self._defaults = {item.name: item for item in proto.attribute_proto}
         self._bodies: dict[Any, tuple[Graph, tuple[Array, ...]]] = {}
         self._open = False
 
     def call(self, level: Level, proto: Any) -> None:
-        """Add the call that a NodeProto is to the level."""
+        """Adds the call in a NodeProto to the level."""
         where = self.reading.where(proto)
         if len(proto.input) > len(self.proto.input) or len(proto.output) > len(self.proto.output):
             raise ReadError(
@@ -81,7 +81,7 @@ class Function:
                 level.define(file, NodeEntry(node, i), proto)
 
     def _record(self, proto: Any, own: Mapping[str, str], where: str) -> CallRecord:
-        """What our writer noted about the call; for a function from another writer, what follows from the function
+        """The record that our writer left for the call; for a function of another writer, one that follows from the function
         alone.
         """
         function = self.proto
@@ -96,7 +96,7 @@ class Function:
         return record
 
     def _params(self, level: Level, proto: Any) -> dict[str, Any]:
-        """What the call, or else the function's default, gives for each of the function's attributes."""
+        """The values of the function's attributes: from the call, or its defaults."""
         params = dict.fromkeys(self.proto.attribute)
         params.update(self._defaults)
         for attribute in proto.attribute:
@@ -108,7 +108,7 @@ class Function:
         return params
 
     def _body(self, record: BodyRecord, hoisted: tuple[Array, ...], params: dict[str, Any], where: str) -> Graph:
-        """The body for these parameters and constants; equal ones share it."""
+        """The body for these parameters and constants; equal calls share it."""
         given = tuple([None if item is None else (item.type, item.SerializeToString()) for item in params.values()])
         key = (record, tuple(map(id, hoisted)), given)
         if key not in self._bodies:
@@ -153,7 +153,7 @@ class Function:
         return level.outputs([names[which]], self.title)[0]
 
     def _check_versions(self) -> None:
-        """A function written for other opsets than the model is fine as long as its ops mean the same in both."""
+        """Raises if an op of the function differs between the function's opsets and the model's."""
         model = self.reading.opsets
         for domain, op in _ops(self.proto.node):
             here, there = model.get(domain), self.opsets.get(domain)

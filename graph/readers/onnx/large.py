@@ -1,8 +1,8 @@
-"""Large tensors of a file, read straight into arrays of their own: protobuf would copy each of them twice, page by page.
+"""Large tensors of a file, read directly into separate arrays: protobuf would copy each of them twice, page by page.
 
-The file is walked in protobuf's wire format down to the initializers of the main graph. Whatever is not as simple as files are
-(several graphs in one model, groups, a tensor that holds its data twice, a length that does not fit) is left to protobuf: then
-the file is parsed as it stands."""
+The file is scanned in protobuf's wire format down to the initializers of the main graph. Files with unusual contents
+(several graphs in one model, groups, a tensor with two data fields, a length that does not fit) are
+parsed by protobuf as a whole."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import numpy as np
 from partita.graph.types import Array
 
 LARGE = 1 << 16
-"""Tensors of at least so many bytes are read apart."""
+"""Minimum bytes of a tensor that is read separately."""
 
 WORTH = 1 << 20
-"""Files that are smaller than this are parsed as they stand."""
+"""Minimum bytes of a file that is read in parts."""
 
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW_DATA = 7, 5, 9
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
@@ -31,13 +31,13 @@ class Parts:
     """A model's file in two parts."""
 
     rest: bytes
-    """The model without the data of its large tensors, as protobuf writes it."""
+    """The serialized model without the data of its large tensors."""
     data: Mapping[int, Array]
-    """The bytes of each large tensor, by its number among the initializers of the main graph."""
+    """The bytes of each large tensor, by its index among the initializers of the main graph."""
 
 
 def read_parts(file: BinaryIO) -> Parts | None:
-    """The model that a file holds, in parts; None, and the file at its beginning, if it has to be parsed as it stands."""
+    """The model in the file, in parts; None, with the file rewound, if it has to be parsed as a whole."""
     data: dict[int, Array] = {}
     with contextlib.suppress(_NotSimple):
         size = file.seek(0, os.SEEK_END)
@@ -50,11 +50,11 @@ def read_parts(file: BinaryIO) -> Parts | None:
 
 
 class _NotSimple(Exception):
-    """The file is damaged, or written in a way that is seldom met."""
+    """The file is damaged, or written in an unusual way."""
 
 
 class _Walk:
-    """One walk over a file: each method takes the message that begins here and returns what is left of it."""
+    """One scan of a file: each method takes the message that begins at the position and returns the remaining bytes."""
 
     def __init__(self, file: BinaryIO, data: dict[int, Array]) -> None:
         self.file = file
@@ -109,7 +109,7 @@ class _Walk:
         return array
 
     def field(self, tag: int, end: int) -> tuple[bytes, ...]:
-        """The bytes of a field that is kept as it is."""
+        """The bytes of a field that is kept."""
         kind = tag & 7
         if kind == _LENGTH:
             size = self.inner(end) - self.position
@@ -121,7 +121,7 @@ class _Walk:
         raise _NotSimple
 
     def inner(self, end: int) -> int:
-        """Where the message, string or array ends that begins with its length here."""
+        """End of the message, string or array whose length is at the position."""
         stop = self.varint() + self.position
         if stop > end:
             raise _NotSimple

@@ -1,21 +1,20 @@
-"""One graph, body or function of a model as it is read: its values by name, its nodes in file order."""
+"""One graph, body or function of a model while it is read: its values by name, its nodes in file order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from partita.graph.errors import ReadError
 from partita.graph.graph import Graph
 from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs
 from partita.graph.ops.schemas import OTHER_VERSION, OpSpec
 from partita.graph.readers.onnx import marks
-from partita.graph.readers.onnx.attributes import read_attributes
-from partita.graph.readers.onnx.constants import constant_value
-from partita.graph.readers.onnx.disorder import sorted_nodes, undefined_value
+from partita.graph.readers.onnx.attributes import constant_value, read_attributes
 from partita.graph.readers.onnx.free_names import all_names, free_of_node
-from partita.graph.readers.onnx.loops import with_scalar
-from partita.graph.readers.onnx.moving import move
+from partita.graph.readers.onnx.node_order import restore_order, sorted_nodes, undefined_value
 from partita.graph.readers.onnx.older_ops import is_older, older_op
 from partita.graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
 from partita.graph.readers.onnx.source import plain_domain, utf8
@@ -24,21 +23,21 @@ from partita.graph.types import Array, TensorType, Type, dtype_name
 
 
 class Level:
-    """One graph of the model. The values of the graphs around it reach it only as captures."""
+    """One graph of the model. It reads values of enclosing graphs only as captures."""
 
     def __init__(self, reading: Reading, params: Mapping[str, Any] | None = None, outer: Level | None = None) -> None:
         self.reading = reading
-        """What the whole model shares."""
+        """State shared by the whole model."""
         self.params = params
-        """The attributes of the function that this is, or stands in, with what the call gave for them."""
+        """The attributes of the enclosing function, if any, with the values from the call."""
         self.outer = outer
-        """The graph around this one, if it is a body."""
+        """The enclosing graph, if this is a body."""
         self.values: dict[str, NodeEntry] = {}
-        """The values so far by their names in the file."""
+        """The values so far, by name in the file."""
         self.arrays: dict[str, Array] = {}
-        """Constants that stand outside only because the body of a call cannot hold them."""
+        """Constants that are outside a call in the file because its body cannot hold them."""
         self.types: dict[str, Type] = {}
-        """The types that the file states."""
+        """The types in the file."""
         self.nodes: list[Node] = []
         """The nodes so far."""
         self.local: dict[str, Any] = {}
@@ -46,15 +45,15 @@ class Level:
         self.protos: Any = ()
         """The NodeProtos of this graph."""
         self.input_positions: dict[str, int] = {}
-        """The positions of those constants that are also among the file's inputs."""
+        """The positions of constants that are also among the file's inputs."""
         self.renamed = False
-        """Does any value bear another name than in the file?"""
+        """True if a value has another name than in the file."""
         self._file_names: set[str] | None = None
 
     # variables and constants
 
     def add_variable(self, name: str, proto: Any, where: str, declared: Type | None = None) -> Node:
-        """A variable, described by a ValueInfoProto if there is one; `made` is its type if that is not the file's."""
+        """A variable, described by a ValueInfoProto if there is one; `declared` overrides the file's type."""
         metadata, own = self.metadata(proto) if proto is not None else (NOTHING, NOTHING)
         title = own.get(marks.NAME, name)
         return self._add_variable(name, title, declared or self.types.get(name), where, metadata, own.get(marks.AFFINITY))
@@ -72,7 +71,7 @@ class Level:
         self, name: str, array: Array, where: str, own: str | None = None, title: str | None = None,
         metadata: Mapping[str, str] = NOTHING,
     ) -> Node:
-        """Add a constant.
+        """Adds a constant.
 
         `own` is its value's name if that differs from the one in the file; `title` is the node's name.
         """
@@ -97,13 +96,13 @@ class Level:
     # ops
 
     def read_nodes(self, protos: Any) -> None:
-        """All NodeProtos in file order, sorted where that does not do."""
+        """Reads all NodeProtos, in file order or sorted."""
         self.protos = protos = sorted_nodes(protos) if self.reading.sorts else protos
         for proto in protos:
             self.read_node(proto)
 
     def read_node(self, proto: Any) -> None:
-        """One NodeProto."""
+        """Reads one NodeProto."""
         reading = self.reading
         op, domain = proto.op_type, plain_domain(proto.domain)
         if reading.functions and (domain, op, proto.overload) in reading.functions:
@@ -135,7 +134,7 @@ class Level:
         self._add_op(proto, op, domain, inputs, outputs, attrs, captures, metadata, own)
 
     def _squeeze(self, proto: Any) -> Any:
-        """The NodeProto of a Squeeze, without its axes if they are given and empty."""
+        """The NodeProto of a Squeeze, without axes that are present but empty."""
         value = self.value(proto.input[1], proto).node.value if len(proto.input) > 1 and proto.input[1] else None
         listed = [item for item in proto.attribute if item.name == "axes" and not item.ref_attr_name]
         if (value is None or value.size) and not any(not item.ints for item in listed):
@@ -150,7 +149,7 @@ class Level:
     def _attributes(
         self, proto: Any, spec: OpSpec | None, own: Mapping[str, str]
     ) -> tuple[Mapping[str, Any], tuple[NodeEntry, ...]]:
-        """The attributes and what the bodies among them capture. Nodes with equal plain attributes share them."""
+        """The attributes and the captures of the bodies among them. Nodes with equal plain attributes share them."""
         reading = self.reading
         given = proto.attribute
         if spec is None or self.params is not None or [a for a in given if a.type not in PLAIN_KINDS]:
@@ -170,7 +169,7 @@ class Level:
         self, proto: Any, op: str, domain: str, inputs: tuple[NodeEntry | None, ...], names: tuple[str, ...],
         attrs: Mapping[str, Any], captures: tuple[NodeEntry, ...], metadata: Mapping[str, str], own: Mapping[str, str],
     ) -> None:
-        """The node that a NodeProto is, with its outputs defined."""
+        """Adds the node of a NodeProto and defines its outputs."""
         shown = self.own_names(proto, names, own)
         types = tuple(map(self.types.get, names)) if self.types else (None,) * len(names)
         node = Node(
@@ -186,19 +185,19 @@ class Level:
                 values[name] = NodeEntry(node, i)
 
     def name(self, proto: Any, outputs: tuple[str, ...]) -> str:
-        """The node's name: its own, or after its first output."""
+        """The node's name in the file, or one after its first output."""
         first = next(filter(None, outputs), "") or proto.op_type.lower()
         return self.reading.names.name(utf8(proto.name, self.reading.title), first, self.local)
 
     def own_names(self, proto: Any, names: tuple[str, ...], own: Mapping[str, str]) -> tuple[str, ...]:
-        """The output names by which the graph knows what the file calls otherwise."""
+        """The output names in the graph, which may differ from those in the file."""
         if not own or marks.NAMES not in own:
             return names
         self.renamed = True
         return tuple(marks.name_list(own[marks.NAMES], len(names), self.reading.where(proto)))
 
     def inputs(self, proto: Any, names: Any) -> tuple[NodeEntry | None, ...]:
-        """The values of these names, which the NodeProto reads."""
+        """The values of these names, which are inputs of the NodeProto."""
         values = self.values
         try:
             return tuple([values[name] if name else None for name in names])
@@ -212,7 +211,7 @@ class Level:
         return self.values[name]
 
     def array(self, name: str, proto: Any) -> Array:
-        """The constant of that name, here or in the graphs around."""
+        """The constant of that name, here or in an enclosing graph."""
         level: Level | None = self
         while level is not None:
             entry = level.values.get(name)
@@ -223,7 +222,7 @@ class Level:
         raise marks.damaged(marks.CALL, self.reading.where(proto))
 
     def define(self, name: str, entry: NodeEntry, proto: Any) -> None:
-        """From here on the name stands for the value."""
+        """Defines the name as this value."""
         if name in self.values:
             raise self._twice(name, proto)
         self.values[name] = entry
@@ -233,7 +232,7 @@ class Level:
         return ReadError(f"the value {name!r} is defined twice", where=where, remedy="Rename one of the two")
 
     def metadata(self, proto: Any) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """What the file says about a node, value or graph, and what Partita's writer noted there for itself."""
+        """The metadata of a node, value or graph in the file, and separately the notes of Partita's writer."""
         if not (proto.metadata_props or proto.doc_string):
             return NOTHING, NOTHING
         where = self.reading.title
@@ -267,11 +266,11 @@ class Level:
         self.define(names[0], NodeEntry(node, 0), proto)
 
     def no_body(self, proto: Any, name: str) -> Any:
-        """The reader of bodies for nodes that cannot have one: it refuses."""
+        """The reader of bodies for nodes that cannot have one; it raises."""
         raise ReadError(f"the attribute {name!r} is a graph", where=self.reading.title)
 
     def _names_in_file(self) -> set[str]:
-        """All names of values in the file, here and around, and those that were added."""
+        """All names of values in the file, here and in enclosing graphs, and added ones."""
         if self.outer is not None:
             return self.outer._names_in_file()
         if self._file_names is None:
@@ -279,7 +278,7 @@ class Level:
         return self._file_names
 
     def free_name(self, name: str) -> str:
-        """A value's name like this one that the file does not have; it is taken then."""
+        """A value's name like this one that the file does not have; it is then marked as taken."""
         taken = self._names_in_file()
         count, free = 0, name
         while free in taken:
@@ -291,7 +290,7 @@ class Level:
     # bodies
 
     def _captured(self, proto: Any, own: Mapping[str, str]) -> tuple[list[str], dict[str, list[str]]]:
-        """The outer values that the node's bodies read, and the bodies' own names for them where these differ."""
+        """The outer values that the node's bodies read, and the bodies' own names of them if they differ."""
         if own and marks.CAPTURES in own:
             noted = marks.captures(own[marks.CAPTURES], self.reading.where(proto))
             for name in noted.outer:
@@ -306,13 +305,13 @@ class Level:
     ) -> Graph:
         level = Level(self.reading, self.params, self)
         if node.op_type == "Loop" and not plain_domain(node.domain):
-            body = with_scalar(self, node, body)
+            body = _with_scalar_iteration(self, node, body)
         return level.read_graph(body, [(name, self.values[name]) for name in captured], where, variables)
 
     def read_graph(
         self, proto: Any, captured: list[tuple[str, NodeEntry]], where: str, variables: Mapping[str, list[str]] = NOTHING
     ) -> Graph:
-        """The body that a GraphProto is; its last inputs are the captured values."""
+        """The body in a GraphProto; its last inputs are the captured values."""
         self.read_types(proto)
         formals = {item.name for item in proto.input}
         inputs = [self.add_variable(item.name, item, where) for item in proto.input]
@@ -329,12 +328,12 @@ class Level:
         return self.finish(outputs, inputs, proto.name or "body", names, metadata, marks.order(noted))
 
     def read_types(self, proto: Any) -> None:
-        """The types that a GraphProto states for its values."""
+        """Reads the types that a GraphProto declares for its values."""
         for items in (proto.value_info, proto.output, proto.input):
             self.read_value_info(items)
 
     def read_value_info(self, items: Any) -> None:
-        """The types that ValueInfoProtos state."""
+        """Reads the types in ValueInfoProtos."""
         for item in items:
             if item.HasField("type") and not (item.metadata_props and marks.is_inferred(item)):
                 value_type = self.reading.types.read(item.type, f"{self.reading.title}, value {item.name!r}")
@@ -342,7 +341,7 @@ class Level:
                     self.types[item.name] = value_type
 
     def read_initializers(self, proto: Any, skipped: set[str], where: str, large: Mapping[Any, Array] = NOTHING) -> None:
-        """The constants that a GraphProto lists; `large` holds the data of those that were read apart, by their numbers."""
+        """Reads the initializers of a GraphProto; `large` has the data of those that were read separately, by index."""
         folder = self.reading.folder
         for i, item in enumerate(proto.initializer):
             if item.name not in skipped:
@@ -378,7 +377,7 @@ class Level:
         self, outputs: list[NodeEntry], inputs: list[Node], name: str, output_names: list[str], metadata: Mapping[str, str],
         order: Sequence[int] | None,
     ) -> Graph:
-        """The graph of what was read; `order` is where its first nodes, inputs and constants, stand among all."""
+        """The graph from all parts; `order` has the positions of its first nodes, inputs and constants, among all."""
         for node in self.nodes:
             for value in node.output_names:
                 if not isinstance(value, str):
@@ -387,15 +386,40 @@ class Level:
         if self.renamed:
             marks.check_unique(self.nodes, self.reading.title)
         if order is not None:
-            move(self.nodes, order)
+            restore_order(self.nodes, order)
         return Graph(
             outputs, inputs, name, self.reading.opsets, output_names=output_names, nodes=self.nodes, metadata=metadata
         )
 
 
 def _may_be(stated: TensorType, held: TensorType) -> bool:
-    """True if a value of the type that is held may be said to have the stated one."""
+    """True if a value of type `held` may be declared as `stated`."""
     if stated.dtype != held.dtype or stated.shape is None or held.shape is None:
         return stated.dtype == held.dtype
     sizes = zip(stated.shape, held.shape, strict=False)
     return len(stated.shape) == len(held.shape) and all(not isinstance(size, int) or size == own for size, own in sizes)
+
+
+def _with_scalar_iteration(level: Level, node: Any, body: Any) -> Any:
+    """The GraphProto of a Loop's body with a scalar iteration number, which is reshaped to the declared vector of one element;
+    onnxruntime accepts such bodies."""
+    if not body.input or len(body.input[0].type.tensor_type.shape.dim) != 1:
+        return body
+    from onnx.helper import make_node
+    from onnx.numpy_helper import from_array
+
+    changed = type(body)()
+    changed.CopyFrom(body)
+    turn = changed.input[0]
+    cause = f"the body declares {turn.name!r} as a vector, and a Loop gives a scalar; the scalar is reshaped"
+    level.reading.note(cause, level.reading.where(node), "Declare a scalar, with no dimension")
+    name, shape = level.free_name(turn.name), level.free_name(f"{turn.name}_shape")
+    nodes = [
+        make_node("Constant", [], [shape], value=from_array(np.ones(1, np.int64))),
+        make_node("Reshape", [name, shape], [turn.name]),
+        *changed.node,
+    ]
+    turn.name = name
+    del turn.type.tensor_type.shape.dim[:], changed.node[:]
+    changed.node.extend(nodes)
+    return changed

@@ -7,23 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partita.graph.build import CALL_DOMAIN
-from partita.graph.errors import ReadError
+from partita.graph.errors import ReadError, did_you_mean
 from partita.graph.file_state import file_state
 from partita.graph.graph import NOTES, Graph
 from partita.graph.logs import logger
 from partita.graph.pauses import collector_paused
 from partita.graph.protos import TypeReader
 from partita.graph.readers.onnx import marks
-from partita.graph.readers.onnx.disorder import REMEDY, Unsorted
 from partita.graph.readers.onnx.functions import read_functions
 from partita.graph.readers.onnx.level import Level
+from partita.graph.readers.onnx.node_order import REMEDY, Unsorted
 from partita.graph.readers.onnx.reading import Names, Reading
-from partita.graph.readers.onnx.shapes import given_types
 from partita.graph.readers.onnx.source import Source, open_source, read_opsets, utf8
-from partita.graph.types import Dim, Type
+from partita.graph.types import Dim, TensorType, Type
 
 PRODUCER = "partita"
-"""The producer that Partita writes into files."""
+"""The producer in files that Partita writes."""
 
 MODEL_FIELDS = {
     "onnx.producer_name": "producer_name",
@@ -31,7 +30,7 @@ MODEL_FIELDS = {
     "onnx.model_domain": "domain",
     "onnx.model_doc": "doc_string",
 }
-"""Where the graph's metadata keep the model's own fields."""
+"""Metadata keys of the graph for the model's own fields."""
 
 
 def load_onnx(
@@ -44,10 +43,10 @@ def load_onnx(
 ) -> Graph:
     """The graph of an ONNX model: a path, an open file, its bytes, or a ModelProto.
 
-    `shapes` gives inputs other shapes than the file's; sizes that the file states cannot be changed. Model-local functions
-    stay calls unless `inline`. `base_dir` is where files of external data lie (by default
-    the folder of the path), or a dictionary of their bytes. What is not as ONNX requires and can be understood (nodes out
-    of order, ...) is noted in the graph's attribute "notes"; with `strict` it is an error.
+    `shapes` overrides shapes of inputs; static sizes in the file cannot be changed. Model-local functions
+    remain calls unless `inline`. `base_dir` is the folder of external data (by default
+    the folder of the path), or a dictionary of its files' bytes. Recoverable deviations from ONNX (nodes out
+    of order, ...) are listed in the graph's attribute "notes"; with `strict` they are errors.
     Functions that nothing calls, training information, quantization annotations and device configurations are not read."""
     path = os.fspath(model) if isinstance(model, (str, os.PathLike)) else None
     before = None if path is None or shapes or inline or base_dir is not None else file_state(path)
@@ -67,7 +66,7 @@ def load_onnx(
 
 
 def _read_in_order(source: Source, shapes: Mapping[str, Sequence[Dim]], strict: bool) -> Graph:
-    """The graph; a file whose nodes are unsorted is read a second time, sorted."""
+    """The graph; a file with unsorted nodes is read again, sorted."""
     reading = _reading(source, strict)
     try:
         graph = _read(source, reading, shapes)
@@ -100,7 +99,7 @@ def _read(source: Source, reading: Reading, shapes: Mapping[str, Sequence[Dim]])
     reading.opsets.pop(CALL_DOMAIN, None)
     level = Level(reading)
     constants = {item.name for item in proto.initializer} | {item.values.name for item in proto.sparse_initializer}
-    overrides = given_types(reading, proto, constants, shapes)
+    overrides = _given_types(reading, proto, constants, shapes)
     level.read_types(proto)
     inputs = _read_inputs(level, proto, constants, overrides, source.title)
     level.read_initializers(proto, set(), source.title, source.large)
@@ -115,7 +114,7 @@ def _read(source: Source, reading: Reading, shapes: Mapping[str, Sequence[Dim]])
 def _read_inputs(
     level: Level, proto: Any, constants: set[str], overrides: Mapping[str, Type], where: str
 ) -> list[Any]:
-    """The variables. An input that is an initializer too is a constant, and its metadata keep its position."""
+    """The variables. An input that is also an initializer becomes a constant, and its metadata keep its position."""
     inputs = []
     for position, item in enumerate(proto.input):
         if item.name in constants:
@@ -139,3 +138,44 @@ def _metadata(model: Any) -> dict[str, str]:
     if model.graph.doc_string:
         noted[marks.DOC] = model.graph.doc_string
     return {utf8(key, "metadata"): utf8(value, f"metadata {key!r}") for key, value in noted.items()}
+
+
+def _given_types(
+    reading: Reading, proto: Any, constants: set[str], shapes: Mapping[str, Sequence[Dim]]
+) -> dict[str, Type]:
+    """The types of inputs with given shapes, checked against the file's; symbols that get a size are replaced everywhere."""
+    if not shapes:
+        return {}
+    declared = {item.name: reading.types.read(item.type, f"{reading.title}, input {item.name!r}") for item in proto.input}
+    types: dict[str, Type] = {}
+    for name, shape in shapes.items():
+        where = f"{reading.title}, input {name!r}"
+        if name in constants or name not in declared:
+            cause = "it is a constant, not an input" if name in constants else "the model has no such input"
+            inputs = [known for known in declared if known not in constants]
+            raise ReadError(cause, where=where, remedy=did_you_mean(name, inputs) or f"It has {', '.join(inputs) or 'none'}")
+        types[name] = _given(declared[name], shape, where, reading.types.symbols)
+    reading.types.forget()
+    return types
+
+
+def _given(declared: Type | None, shape: Sequence[Dim], where: str, symbols: dict[str, int]) -> TensorType:
+    if declared is not None and not isinstance(declared, TensorType):
+        raise ReadError(f"a value of type {declared} has no shape to give", where=where)
+    wanted = TensorType(declared.dtype if declared is not None else "float32", shape)
+    if declared is None or declared.shape is None or wanted.shape is None:
+        return wanted
+    if len(wanted.shape) != len(declared.shape):
+        raise ReadError(
+            f"the shape given has {len(wanted.shape)} dimensions, and the model says {declared}",
+            where=where,
+            remedy="Give one size for each dimension",
+        )
+    for axis, (new, old) in enumerate(zip(wanted.shape, declared.shape, strict=True)):
+        if isinstance(old, int) and new != old:
+            raise ReadError(f"dimension {axis} is {old} in the model and cannot become {new}", where=where)
+        if isinstance(old, str) and isinstance(new, int) and symbols.setdefault(old, new) != new:
+            raise ReadError(
+                f"dimension {axis} is {old!r} in the model, which is given as {symbols[old]} and as {new}", where=where
+            )
+    return wanted

@@ -1,4 +1,4 @@
-"""What Partita's writer notes in a file so that reading it gives the same graph again."""
+"""Notes of Partita's writer in a file, from which reading restores the same graph."""
 
 from __future__ import annotations
 
@@ -12,41 +12,40 @@ from partita.graph.errors import ReadError
 from partita.graph.node import Node
 
 DOC = "onnx.doc"
-"""Where the graph's metadata keep the doc string of a model, graph or node."""
+"""Metadata key of the doc string of a model, graph or node."""
 
 INPUT = "onnx.input"
-"""Where a constant's metadata keep its position among the file's inputs, if it stands there too."""
+"""Metadata key of a constant's position among the file's inputs, if it is one of them."""
 
 AFFINITY = "partita.affinity"
 """On a node or initializer: its affinity."""
 
 NAMES = "partita.names"
-"""On a node: the names of its outputs, where the file has to use others."""
+"""On a node: the names of its outputs, if they differ in the file."""
 
 NAME = "partita.name"
-"""On an initializer or input: its name, where the file has to use another."""
+"""On an initializer or input: its name, if it differs in the file."""
 
 OUTPUT = "partita.output"
-"""On an Identity: it only gives a value another name, for ONNX's sake."""
-"""On an Identity: it only gives a graph output a name of its own."""
+"""On an Identity: it only renames a value, as ONNX requires, and is dropped by the reader."""
 
 CAPTURES = "partita.captures"
-"""On a node with bodies: the captured values, where the bodies alone do not tell."""
+"""On a node with bodies: the captured values, if the bodies alone do not determine them."""
 
 CALL = "partita.call"
-"""On a call: how the call and its body look in Partita."""
+"""On a call: the `CallRecord` of the call and its body."""
 
 HOISTED = "partita.hoisted"
 """On an initializer: it belongs to the bodies of calls."""
 
 INFERRED = "partita.inferred"
-"""On an output: the graph did not say its type."""
+"""On an output: its type was inferred, and not set in the graph."""
 
 ORDER = "partita.order"
-"""On a graph: where its inputs and initializers stand among its nodes, if not before all others."""
+"""On a graph: positions of its inputs and initializers among its nodes, if they are not first."""
 
 ALL = frozenset((AFFINITY, NAMES, NAME, OUTPUT, CAPTURES, CALL, HOISTED, ORDER))
-"""The keys of all that."""
+"""All of these keys."""
 
 
 @attrs.frozen(slots=True)
@@ -54,9 +53,9 @@ class Captures:
     """The captured values of a node with bodies."""
 
     outer: tuple[str, ...]
-    """Their names in the file, outside."""
+    """Their outer names in the file."""
     inner: Mapping[str, list[str]]
-    """For each body the names of the variables that stand for them."""
+    """Per body the names of the variables for them."""
 
     def to_json(self) -> str:
         """The captures as text."""
@@ -64,9 +63,9 @@ class Captures:
 
 
 def captures(text: str, where: str) -> Captures:
-    """The captures, read from text.
+    """The captures, parsed from text.
 
-    A value that was captured twice is captured once, because a file does not tell its two readers apart.
+    A value that was captured twice is captured once, because a file does not distinguish its two readers.
     """
     data = load_json(text, CAPTURES, where)
     if not isinstance(data, dict) or not isinstance(data.get("inner"), dict):
@@ -81,12 +80,12 @@ def captures(text: str, where: str) -> Captures:
 
 
 def to_json(items: Sequence[str] | Sequence[int]) -> str:
-    """Names or numbers as text."""
+    """Names or integers as text."""
     return json.dumps(list(items), separators=(",", ":"))
 
 
 def name_list(text: str, count: int, where: str) -> list[str]:
-    """The `count` names that the text holds; None if it holds anything else."""
+    """The `count` names in the text; raises for anything else."""
     names = load_json(text, NAMES, where)
     if not is_name_list(names) or len(names) != count:
         raise damaged(NAMES, where)
@@ -94,7 +93,7 @@ def name_list(text: str, count: int, where: str) -> list[str]:
 
 
 def order(noted: Mapping[str, str]) -> list[int] | None:
-    """The order that is noted on a graph; None if no order is noted or it cannot be read."""
+    """The order noted on a graph; None if there is none or it is malformed."""
     try:
         positions = json.loads(noted.get(ORDER, "null"))
     except (ValueError, RecursionError):
@@ -103,12 +102,12 @@ def order(noted: Mapping[str, str]) -> list[int] | None:
 
 
 def is_name_list(value: Any) -> bool:
-    """Is the value a list of strings?"""
+    """True for a list of strings."""
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def load_json(text: str, key: str, where: str) -> Any:
-    """JSON that the writer left under this key."""
+    """The JSON that the writer stored under this key."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -116,24 +115,24 @@ def load_json(text: str, key: str, where: str) -> Any:
 
 
 def damaged(key: str, where: str) -> ReadError:
-    """The note under this key is not as the writer left it."""
+    """The error for a note that is not as the writer left it."""
     return ReadError(
         f"the note {key!r} does not fit the file", where=where, remedy="Another program changed the file; remove the note"
     )
 
 
 def own_name(proto: Any) -> str | None:
-    """The name noted on an output, if one is."""
+    """The name noted on an output, or None."""
     return next((item.value for item in proto.metadata_props if item.key == NAME), None)
 
 
 def is_inferred(proto: Any) -> bool:
-    """Is the type one that the graph did not say?"""
+    """True if the type was not set in the graph."""
     return any(item.key == INFERRED for item in proto.metadata_props)
 
 
 def check_unique(nodes: Iterable[Node], where: str) -> None:
-    """Names that were noted may not clash with others."""
+    """Raises if noted names clash with others."""
     seen: set[str] = set()
     for node in nodes:
         for name in node.output_names:

@@ -1,4 +1,4 @@
-"""Ops that the model's version of ONNX's own domain does not have and that onnxruntime runs there: read as the ops of ONNX that
+"""Ops that ONNX's domain lacks at the model's version and that onnxruntime runs there: read as the ONNX ops that
 compute them."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from partita.graph.readers.onnx.level import Level
 
 LAST_EXPERIMENTAL = 9
-"""The last version of ONNX's domain in which onnxruntime registers the ops that ONNX once had on trial."""
+"""The last version of ONNX's domain in which onnxruntime registers the formerly experimental ops."""
 
 _NORM = {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"}
 
@@ -38,19 +38,19 @@ _ATTRIBUTES = {
 """The attributes of each of these ops, and their kinds."""
 
 MOST_AXES = 64
-"""The number of axes that an array has at most."""
+"""Maximum rank of an array."""
 
 _LAST = {"LayerNormalization": 16, "MeanVarianceNormalization": 8, "SimplifiedLayerNormalization": NEWEST_VERSION}
 """The last version of the domain in which these are older ops."""
 
 
 def is_older(op: str, version: int) -> bool:
-    """True for one of these ops, if this version of ONNX's domain has none of that name."""
+    """True for one of these ops, if this version of ONNX's domain has no op of that name."""
     return op in _ATTRIBUTES and version <= _LAST.get(op, LAST_EXPERIMENTAL)
 
 
 def older_op(level: Level, proto: Any) -> list[Any]:
-    """The NodeProtos of ONNX's ops that compute what this one does; the last ones make its outputs."""
+    """NodeProtos of ONNX ops that are equivalent to this one; the last ones compute its outputs."""
     return _Expansion(level, proto).nodes()
 
 
@@ -106,7 +106,7 @@ class _Expansion:
     def _thresholded_relu(self) -> None:
         alpha = self._number("alpha", 1.0)
         kept = self._cast(self._op("Greater", self._x, alpha), "float32")
-        bounded = self._op("Max", self._x, alpha) if self._version >= 8 else self._x  # of infinity, times 0, NaN would come
+        bounded = self._op("Max", self._x, alpha) if self._version >= 8 else self._x  # infinity times 0 would be NaN
         self._op("Mul", bounded, kept, out=0)
 
     def _image_scaler(self) -> None:
@@ -124,7 +124,7 @@ class _Expansion:
         self._op("Slice", self._x, out=0, axes=[2, 3], starts=[top, left], ends=ends)
 
     def _dynamic_slice(self) -> None:
-        """Slice of version 10, whose bounds are inputs: a Slice by attributes if they are constants, else a Gather per axis."""
+        """Slice of version 10, whose bounds are inputs: a Slice by attributes if they are constants, else one Gather per axis."""
         bounds = [self._array(slot) for slot in (1, 2)]
         axes = self._array(3) if len(self._proto.input) > 3 and self._proto.input[3] else np.arange(self._bounds_count())
         if axes is not None and all(bound is not None for bound in bounds):
@@ -145,7 +145,7 @@ class _Expansion:
         return kind.shape[0]
 
     def _positions(self, i: int, axis: int) -> str:
-        """The indices along an axis from bound number `i` of the starts to that of the ends."""
+        """The indices along an axis between the `i`-th elements of starts and ends."""
         size = self._part(self._op("Shape", self._x), axis)
         zero, bounds = self._constant(np.zeros(1, np.int64)), []
         for slot in (1, 2):
@@ -159,7 +159,7 @@ class _Expansion:
         return self._op("Add", self._op("Squeeze", places, axes=[0]), bounds[0])
 
     def _part(self, vector: str, i: int) -> str:
-        """The element of that number of a vector, as a vector."""
+        """Element `i` of a vector, as a vector."""
         return self._op("Slice", vector, axes=[0], starts=[i], ends=[i + 1 if i != -1 else 2**31 - 1])
 
     def _array(self, slot: int) -> np.ndarray[Any, Any] | None:
@@ -187,14 +187,14 @@ class _Expansion:
     # their parts
 
     def _inverse_root(self, x: str, axes: list[int], out: int) -> str:
-        """One divided by the root of the mean square."""
+        """1 / the root of the mean square."""
         dtype = np.float64 if self._precision == "float64" else np.float32
         square = self._mean(self._op("Mul", x, x), axes)
         epsilon = self._constant(np.asarray(self._attributes.get("epsilon", 1e-5), dtype))
         return self._op("Reciprocal", self._op("Sqrt", self._op("Add", square, epsilon)), out=out)
 
     def _scaled(self, normalized: str) -> None:
-        """The result, which has the type of the scale."""
+        """Writes the result, which has the type of the scale."""
         dtype = next((kind.dtype for slot in (1, 0) if (kind := self._kind(slot)) is not None), self._precision)
         if dtype != self._precision:
             normalized = self._cast(normalized, dtype)
@@ -215,7 +215,7 @@ class _Expansion:
 
     @property
     def _axes(self) -> list[int]:
-        """The axes that are normalized, which count from the end."""
+        """The normalized axes, as negative numbers."""
         axis = int(self._attributes.get("axis", -1))
         if axis >= 0:
             kind = self._kind(0)
@@ -229,13 +229,13 @@ class _Expansion:
 
     @property
     def _precision(self) -> str:
-        """The type in which a norm is computed."""
+        """The dtype in which a norm is computed."""
         kinds = [self._kind(i) for i in range(len(self._proto.input))]
         return "float64" if any(kind is not None and kind.dtype == "float64" for kind in kinds) else "float32"
 
     @property
     def _wide(self) -> str:
-        """The first input in that type."""
+        """The first input cast to that dtype."""
         kind = self._kind(0)
         return self._x if kind is not None and kind.dtype == self._precision else self._cast(self._x, self._precision)
 
@@ -266,7 +266,7 @@ class _Expansion:
         return self._op("ReduceMean", x, self._constant(np.asarray(axes, np.int64)), out=out, keepdims=1)
 
     def _op(self, op: str, *inputs: str, out: int | None = None, **attrs: Any) -> str:
-        """Add an op, which makes the output of that number, or else a new value; its name."""
+        """Adds an op and returns the name of its output, which is output `out` or else a new value."""
         from onnx.helper import make_node
 
         if self._version < 7 and op in ("Add", "Sub", "Mul", "Div", "Greater") and inputs[0] != inputs[1]:

@@ -1,4 +1,4 @@
-"""What all the graphs and functions of one model share while it is read: names, op signatures, types."""
+"""State shared by all graphs and functions of one model while it is read: names, op signatures, types."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GRAPH_KIND = 5
 """The number of AttributeProto.GRAPH."""
 
 WITHDRAWN = "Declare the version that the model was made for"
-"""What to do about an op that a domain has withdrawn."""
+"""Remedy for an op that a domain has withdrawn."""
 
 PLAIN_KINDS = frozenset((1, 2, 3, 6, 7, 8))
-"""The numbers of the kinds that are numbers, strings, and lists of these."""
+"""The attribute kinds that are numbers, strings, and lists of these."""
 
 
 class Names:
-    """Gives each op node a name of its own, across the graph, its bodies and its functions."""
+    """Assigns unique names to op nodes, across the graph, its bodies and its functions."""
 
     def __init__(self, protos: Sequence[Any]) -> None:
         self._protos = protos
@@ -34,11 +34,11 @@ class Names:
 
     @lazy
     def _given(self) -> set[str]:
-        """All names that the file gives; a name that is made up is none of them."""
+        """All names in the file, which generated names avoid."""
         return {name for nodes in self._protos for name in given_names(nodes)}
 
     def name(self, given: str, output: str, local: dict[str, Any]) -> str:
-        """The given name if no other node bears it, else one made from the first output's."""
+        """The given name if it is free, else one made from the first output's."""
         if given and given not in self._taken and given not in local:
             self._taken.add(given)
             return given
@@ -60,15 +60,15 @@ def given_names(nodes: Any) -> Iterator[str]:
 
 
 class Reading:
-    """One model as it is being read."""
+    """One model while it is read."""
 
     def __init__(
         self, title: str, folder: str | None, opsets: dict[str, int], names: Names, types: TypeReader, strict: bool = False
     ) -> None:
         self.title = title
-        """The model's title in messages."""
+        """The model's name in messages."""
         self.folder = folder
-        """Where files of external data may lie; None: nowhere."""
+        """Location of external data; None if unknown."""
         self.opsets = opsets
         """The version of each domain, for the whole model."""
         self.names = names
@@ -76,39 +76,39 @@ class Reading:
         self.types = types
         """Reads TypeProtos."""
         self.strict = strict
-        """True if a deviation from ONNX that can be understood is an error, not a note."""
+        """True if recoverable deviations from ONNX are errors instead of notes."""
         self.notes: dict[str, None] = {}
         """The deviations from ONNX so far, in order."""
         self.sorts = False
-        """True if nodes are sorted before they are read: the file's order does not do."""
+        """True if nodes are sorted before they are read."""
         self.functions: dict[tuple[str, str, str], Function] = {}
         """The model-local functions by domain, name and overload."""
         self.attributes: dict[Any, Mapping[str, Any]] = {}
-        """Attributes that were read before, by the op and the file's own bytes."""
+        """Attributes read before, by op and serialized attributes."""
         self.depth = 0
-        """How many functions are open inside each other."""
+        """Current depth of function calls."""
         self._specs: dict[tuple[str, str], OpSpec | None] = {}
 
     def where(self, node: Any) -> str:
-        """Where a node stands, for messages."""
+        """The place of a node, for messages."""
         name = node.name or next(iter(node.output), "")
         return f"{self.title}, node {name!r} ({node.op_type})"
 
     def note(self, cause: str, where: str, remedy: str) -> None:
-        """Note a deviation from ONNX; with `strict` it is an error."""
+        """Notes a deviation from ONNX, or raises with `strict`."""
         if self.strict:
             raise ReadError(cause, where=where, remedy=remedy)
         self.notes[f"{where}: {cause}"] = None
 
     def spec(self, op: str, domain: str, node: Any) -> OpSpec | None:
-        """The op's signature; None if its domain is not one that is known here."""
+        """The op's signature; None for an unknown domain."""
         key = (op, domain)
         if key not in self._specs:
             self._specs[key] = self._find(op, domain, node)
         return self._specs[key]
 
     def _version_not_imported(self, domain: str, node: Any) -> int:
-        """The version in which a domain is read that the model does not import: the newest, as onnxruntime takes it."""
+        """The version of a domain that the model does not import: the newest, as in onnxruntime."""
         cause = f"the model uses domain {domain or 'ai.onnx'!r} and does not import its opset"
         if domain not in ("", "ai.onnx.ml"):
             raise ReadError(cause, where=self.where(node), remedy="Set opset_import")

@@ -1,4 +1,4 @@
-"""From a path, bytes or a ModelProto to a ModelProto that claims to be a model of a version known here."""
+"""Opens a path, bytes or a ModelProto as a ModelProto of a supported version."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ UPGRADE = "Upgrade the package onnx, or save the model for an older version"
 
 @attrs.frozen(slots=True)
 class Source:
-    """A model and where it came from."""
+    """A model and its origin."""
 
     model: Any
     """The ModelProto, which is only read."""
     title: str
-    """The source's title in messages."""
+    """The source's name in messages."""
     folder: Any
-    """Where external data may lie: a folder, bytes by location, or None for nowhere."""
+    """Location of external data: a folder, bytes by location, or None if unknown."""
     large: Mapping[int, Array] = attrs.field(factory=dict)
-    """The bytes of large initializers of the main graph, which the ModelProto lacks then, by their numbers."""
+    """The bytes of large initializers of the main graph, by index; the ModelProto then lacks them."""
 
 
 def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any] | None) -> Source:
-    """The model, checked for a graph and for versions that are known."""
+    """The model, checked for a graph and supported versions."""
     import onnx
 
     folder = base_dir if base_dir is None or isinstance(base_dir, Mapping) else os.fspath(base_dir)
@@ -80,7 +80,7 @@ def _source(content: bytes | Parts, title: str, folder: Any) -> Source:
 
 
 def _parsed(data: bytes, title: str) -> Any:
-    """The ModelProto that these bytes are."""
+    """The ModelProto in these bytes."""
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
 
@@ -117,14 +117,14 @@ def _check_model(model: Any, title: str) -> None:
 
 
 def read_opsets(imports: Any, title: str, note: Callable[[str, str, str], None]) -> dict[str, int]:
-    """The version of each domain that is imported, checked against those that the package onnx knows; of several the last."""
+    """The version of each imported domain, checked against those that the package onnx knows; of several the last."""
     newest = newest_versions()
     versions: dict[str, int] = {}
     known = {plain_domain(item.domain) for item in imports if item.version}
     for item in imports:
         domain = plain_domain(utf8(item.domain, title))
         if item.version == 0 and (domain or domain in known):
-            continue  # as if it were not imported: no op can be of that version
+            continue  # ignored: no op has that version
         if versions.get(domain, item.version) != item.version:
             cause = f"the opset of domain {domain or 'ai.onnx'!r} is imported in versions {versions[domain]} and {item.version}"
             note(f"{cause}; the last is taken", title, "Import one version of each domain")
@@ -140,12 +140,12 @@ def read_opsets(imports: Any, title: str, note: Callable[[str, str, str], None])
 
 
 def utf8(text: Any, where: str) -> str:
-    """A string of the file; protobuf gives bytes where they are not UTF-8."""
+    """Checks a string of the file: protobuf returns bytes if it is not UTF-8."""
     if not isinstance(text, str):
         raise ReadError(f"the model is damaged: a name or text is not UTF-8: {text!r:.60}", where=where)
     return text
 
 
 def plain_domain(domain: str) -> str:
-    """ONNX's own domain has two spellings; the empty one is ours."""
+    """The domain, with the empty spelling for ONNX's own."""
     return "" if domain == "ai.onnx" else domain

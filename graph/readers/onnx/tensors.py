@@ -1,4 +1,4 @@
-"""From TensorProtos to arrays: sizes are held against the data before anything is allocated."""
+"""Converts TensorProtos to arrays: sizes are checked against the data before anything is allocated."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from partita.graph.sparse import SparseTensor
 from partita.graph.types import Array, numpy_dtype
 
 BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
-"""The width of the element types that are narrower than a byte."""
+"""Bits of the element types narrower than a byte."""
 
 DENSE_LIMIT = 64 << 20
-"""Sparse tensors are held densely up to this many bytes."""
+"""Maximum bytes of a sparse tensor that is made dense."""
 
 _EXTERNAL = 1
 
 
 def read_tensor(proto: Any, folder: str | None, where: str, raw: Array | None = None) -> Array:
-    """The array, read-only where it is a view of the file's own bytes; `raw` holds its raw data if these were read apart."""
+    """The array, read-only if it is a view of the file's bytes; `raw` is its raw data if that was read separately."""
     dtype = dtype_of(proto.data_type, where)
     shape = tuple(proto.dims)
     size = checked_size(shape, where)
@@ -44,7 +44,7 @@ def read_tensor(proto: Any, folder: str | None, where: str, raw: Array | None = 
 
 
 def read_sparse(proto: Any, folder: str | None, where: str) -> SparseTensor:
-    """A sparse tensor with indices that lie inside it."""
+    """A sparse tensor, with its indices checked."""
     values = read_tensor(proto.values, folder, where)
     indices = read_tensor(proto.indices, folder, where)
     shape = tuple(proto.dims)
@@ -59,7 +59,7 @@ def read_sparse(proto: Any, folder: str | None, where: str) -> SparseTensor:
 
 
 def read_dense(proto: Any, folder: str | None, where: str) -> Array:
-    """A sparse tensor as a dense array; a large one is refused, since its size is only declared."""
+    """A sparse tensor as a dense array; a large one is an error, since its size is only declared."""
     sparse = read_sparse(proto, folder, where)
     taken = math.prod(sparse.shape) * sparse.values.dtype.itemsize
     if taken > DENSE_LIMIT:
@@ -70,7 +70,7 @@ def read_dense(proto: Any, folder: str | None, where: str) -> Array:
 
 
 def checked_size(shape: tuple[int, ...], where: str) -> int:
-    """The number of elements of a tensor of this shape, which the file must be able to hold."""
+    """The number of elements of a tensor of this shape, checked for plausibility."""
     if any(dim < 0 for dim in shape):
         raise ReadError(f"a tensor declares the shape {list(shape)}", where=where)
     if len(shape) > 64:
@@ -82,7 +82,7 @@ def checked_size(shape: tuple[int, ...], where: str) -> int:
 
 
 def byte_size(dtype: str, size: int) -> int:
-    """The bytes that so many elements take in a file."""
+    """Bytes of `size` elements in a file."""
     if dtype in BITS:
         return (size * BITS[dtype] + 7) // 8
     return size * numpy_dtype(dtype).itemsize
@@ -93,7 +93,7 @@ def _mismatch(dtype: str, shape: tuple[int, ...], wanted: int, held: str, where:
 
 
 def _from_bytes(data: Array, dtype: str, shape: tuple[int, ...], size: int) -> Array:
-    """The array over these bytes, which are exactly as many as it takes."""
+    """The array over these bytes, whose number must be exact."""
     if dtype in BITS:
         return unpacked(data, BITS[dtype], size).view(numpy_dtype(dtype)).reshape(shape)
     if dtype == "bool" and size and data.max() > 1:
@@ -102,7 +102,7 @@ def _from_bytes(data: Array, dtype: str, shape: tuple[int, ...], size: int) -> A
 
 
 def unpacked(data: Array, bits: int, size: int) -> Array:
-    """One byte for each element of a stream of narrow ones, the lowest bits first."""
+    """One byte per element of a stream of narrow elements, the lowest bits first."""
     if bits == 6:
         stream = np.unpackbits(data, bitorder="little")[: size * 6].reshape(size, 6)
         return np.packbits(stream, axis=1, bitorder="little").reshape(size)
@@ -114,7 +114,7 @@ def unpacked(data: Array, bits: int, size: int) -> Array:
 
 
 def _from_field(proto: Any, dtype: str, shape: tuple[int, ...], size: int, where: str) -> Array:
-    """The array of a tensor whose elements stand in a typed field."""
+    """The array of a tensor whose elements are in a typed field."""
     field = _field(dtype)
     data = getattr(proto, field)
     pairs = 2 if dtype.startswith("complex") else 1
@@ -162,7 +162,7 @@ def _strings(proto: Any, shape: tuple[int, ...], size: int, where: str, raw: Arr
 
 
 def text(data: bytes) -> str | bytes:
-    """The string that these bytes spell; the bytes themselves if they are not UTF-8."""
+    """The decoded string, or the bytes if they are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:

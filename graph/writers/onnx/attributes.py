@@ -1,4 +1,4 @@
-"""From Python values to AttributeProtos."""
+"""Converts Python values to AttributeProtos."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MANY = {"SPARSE_TENSORS": "sparse_tensors", "TENSORS": "tensors", "TYPE_PROTOS"
 def write_attribute(
     proto: Any, name: str, value: Any, kind: str | None, where: str, write_body: Callable[[Any, Any], None], aside: Aside | None
 ) -> None:
-    """Fill an AttributeProto; `kind` is what the op's schema asks for, None if there is none."""
+    """Fills an AttributeProto; `kind` is the kind in the op's schema, or None."""
     kind = kind or _kind(value, name, where)
     proto.name = name
     proto.type = NUMBERS[kind]
@@ -72,7 +72,7 @@ def _write_sparse(proto: Any, value: SparseTensor) -> None:
 
 
 def _kind(value: Any, name: str, where: str) -> str:
-    """The kind that fits a value where no schema tells."""
+    """The kind of a value without a schema."""
     if isinstance(value, (list, tuple)):
         if not value:
             return "INTS"

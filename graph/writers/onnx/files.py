@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Saving of ONNX files, atomically."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partita.graph.writers.onnx.model import Writing, to_model
 from partita.graph.writers.onnx.output_types import complete_outputs
 
 EXTERNAL_ABOVE = 1 << 30
-"""Graphs with more bytes of constants than this keep them in a file beside the model."""
+"""Graphs with more bytes of constants than this store them in a separate file."""
 
 _ALIGNMENT = 4096
 
@@ -27,10 +27,10 @@ _ALIGNMENT = 4096
 def save(
     graph: Graph, path: str | os.PathLike[str], *, external: bool | None = None, drop_control: bool = False
 ) -> None:
-    """Write the graph as an ONNX file, whole or not at all.
+    """Writes the graph as an ONNX file, atomically.
 
-    Large constants go to a file beside it, "NAME.DIGEST.data", if there is more than 1 GiB of them or `external`
-    says so; one that an earlier save of the same path left is removed. Control dependencies are an error unless
+    Large constants go to a file beside it, "NAME.DIGEST.data", if there is more than 1 GiB of them or with `external`;
+    one that an earlier save of the same path left is removed. Control dependencies are an error unless
     `drop_control`."""
     require_graph(graph)
     path = os.fspath(path)
@@ -51,7 +51,7 @@ def save(
 
 
 def constant_bytes(graph: Graph) -> int:
-    """The size of all constants, bodies included, each array once."""
+    """Bytes of all constants, including those in bodies, each array once."""
     sizes: dict[int, int] = {}
     stack, seen = [graph], {id(graph)}
     while stack:
@@ -66,18 +66,18 @@ def constant_bytes(graph: Graph) -> int:
 
 
 class DataFile:
-    """The file beside the model, as it is being written."""
+    """The data file of a model while it is written."""
 
     def __init__(self, file: BinaryIO, location: str) -> None:
         self.location = location
-        """The location that the model states until the file's digest is known."""
+        """The location in the model until the file's digest is known."""
         self._file = file
         self._digest = hashlib.blake2b(digest_size=8)
         self._size = 0
         self._known: dict[tuple[int, int], tuple[int, int, Any]] = {}
 
     def add(self, array: np.ndarray[Any, Any]) -> tuple[int, int]:
-        """Append the array's bytes; one that is there already is found again."""
+        """Appends the array's bytes, unless they are there already, and returns offset and length."""
         key = (id(array), array.nbytes)
         if key not in self._known:
             self._put(bytes(-self._size % _ALIGNMENT))
@@ -92,12 +92,12 @@ class DataFile:
         self._size += len(data)
 
     def digest(self) -> str:
-        """Sixteen letters that tell this content from any other."""
+        """The digest of the content, 16 characters."""
         return self._digest.hexdigest()
 
 
 def _save_both(graph: Graph, path: str, folder: str, drop_control: bool) -> None:
-    """The data file first, under a name of its own; then the model that refers to it takes the place of the old one."""
+    """Writes first the data file, under a unique name, then the model that refers to it, which replaces the old one."""
     with _temporary(folder) as (file, written):
         data = DataFile(file, "data")
         with collector_paused():
@@ -143,7 +143,7 @@ def _replace(path: str, folder: str, data: bytes) -> None:
 
 @contextmanager
 def _temporary(folder: str) -> Iterator[tuple[BinaryIO, str]]:
-    """A new file in the folder, which is gone afterwards unless it was renamed."""
+    """A new file in the folder, which is deleted afterwards unless it was renamed."""
     number, path = open_aside(folder)
     try:
         with os.fdopen(number, "wb") as file:
@@ -154,7 +154,7 @@ def _temporary(folder: str) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def _remove_stale(path: str, folder: str, current: str | None) -> None:
-    """Remove the data files of earlier saves of the same path."""
+    """Removes the data files of earlier saves of the same path."""
     ours = re.compile(re.escape(os.path.basename(path)) + r"\.[0-9a-f]{16}\.data")
     for name in os.listdir(folder):
         if ours.fullmatch(name) and name != current:

@@ -1,4 +1,4 @@
-"""Calls as model-local functions: callee before caller, equal bodies share one."""
+"""Writes calls as model-local functions: callee before caller, equal bodies share one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Functions:
         self.writing = writing
         """The model."""
         self.uses: Counter[int] = Counter()
-        """How many constants, in the graph and all bodies, hold each array."""
+        """Number of constants, in the graph and all bodies, that hold each array."""
         self.domains: set[str] = set()
         """The domains of all ops, in the graph and all bodies."""
         self._names: set[str] = set()
@@ -42,7 +42,7 @@ class Functions:
         self._survey(graph, set())
 
     def _survey(self, graph: Graph, seen: set[int]) -> None:
-        """Count the uses of arrays; know all domains, and all names, so that new initializers shadow nothing."""
+        """Counts the uses of arrays; collects all domains, and all names, so that new initializers shadow nothing."""
         if id(graph) in seen:
             return
         seen.add(id(graph))
@@ -64,7 +64,7 @@ class Functions:
         return unique(name, self._names, self._counts)
 
     def write_call(self, level: LevelWriter, node: Node) -> None:
-        """The call, and its function if no equal one is there."""
+        """Writes the call, and its function unless an equal one exists."""
         assert node.subgraph is not None and node.op is not None
         if len(node.inputs) != len(node.subgraph.inputs):
             raise WriteError(
@@ -99,7 +99,7 @@ class Functions:
         return self._bodies[key]
 
     def _shared(self, node: Node, body: FunctionWriter) -> tuple[Any, tuple[str, ...] | None]:
-        """The function in the file, and the names inside the body if they differ from those there."""
+        """The function in the file, and the names inside the body if they differ from those in the function."""
         key = (node.domain, canonical(body.proto))
         known = self._made.get(key)
         if known is None:
@@ -112,13 +112,13 @@ class Functions:
         return known, None if mine == theirs else (*mine[0], *mine[1])
 
     def _title(self, domain: str, wanted: str) -> str:
-        """The name that a function gets in its domain."""
+        """A unique name for a function in its domain."""
         return unique(wanted, self._taken[domain])
 
     def _go_around(
         self, level: LevelWriter, node: Node, body: FunctionWriter, shown: Any, inputs: list[str], outputs: list[str]
     ) -> None:
-        """Outputs that the function does not make, or makes under another name."""
+        """Writes outputs that the function does not compute, or has under another name, as Identity."""
         for (_, kind, which), name in zip(body.outputs, shown, strict=True):
             if not name or (kind == "output" and outputs[which] == name):
                 continue
@@ -137,11 +137,11 @@ class FunctionWriter(LevelWriter):
         assert node.subgraph is not None
         super().__init__(writing, node.subgraph, onnx.FunctionProto())
         self.arrays: list[tuple[Array, str]] = []
-        """The arrays that the call has to bring, with a name to go by."""
+        """The arrays that the call passes, each with a suggested name."""
         self.constants: list[tuple[str, str] | None] = []
-        """For each, the body's constant that it stands for; None for a constant of a call inside the body."""
+        """Names of each array's constant in the body; None for a constant of a call inside the body."""
         self.outputs: list[tuple[str, str, int]] = []
-        """For each output its own name, whether it is an output, an input or a constant, and the number among those."""
+        """Per output its name, its kind (output, input or constant), and its index among those."""
         self._write(node)
 
     def _write(self, node: Node) -> None:
@@ -183,7 +183,7 @@ class FunctionWriter(LevelWriter):
         self.listed.append(node)
 
     def add_array(self, array: Array, hint: str) -> str:
-        """One more input, for a call inside."""
+        """Adds an input with an array for a call inside."""
         name = self.shared[id(array)] = self.names.fresh(hint)
         self.passing.add(name)
         self.proto.input.append(name)
@@ -192,7 +192,7 @@ class FunctionWriter(LevelWriter):
         return name
 
     def _find_outputs(self) -> None:
-        """An output that is an input or such a constant goes around the function, as does one that is there already."""
+        """Collects the outputs. Those that are inputs or passed constants bypass the function, as do repeated ones."""
         inputs = {node: i for i, node in enumerate(self.graph.inputs)}
         brought = {noted[0]: i for i, noted in enumerate(self.constants) if noted is not None}
         numbers: dict[str, int] = {}
@@ -207,7 +207,7 @@ class FunctionWriter(LevelWriter):
         self.proto.output.extend(numbers)
 
     def direct(self, shown: Any) -> list[str]:
-        """The names, in the caller, of what the function itself makes."""
+        """The caller's names of the function's own outputs."""
         first: dict[int, str] = {}
         for (_, kind, which), name in zip(self.outputs, shown, strict=True):
             if kind == "output" and (name or which not in first) and not first.get(which):
@@ -215,7 +215,7 @@ class FunctionWriter(LevelWriter):
         return [first[which] for which in range(len(self.proto.output))]
 
     def record(self, names: tuple[str, ...] | None) -> BodyRecord:
-        """What the file notes about the body."""
+        """The record of the body for the file."""
         graph = self.graph
         metadata = tuple(sorted(graph.metadata.items()))
         order = self.order()
@@ -226,14 +226,14 @@ class FunctionWriter(LevelWriter):
 
 
 def _plain_record(function: Any, proto: Any) -> CallRecord:
-    """The record that reading would make of the same function from another writer."""
+    """The record that the reader makes of a function by another writer."""
     outputs = tuple([(name, "output", i) for i, name in enumerate(function.output)])
     body = BodyRecord(function.name, len(function.input), outputs=outputs)
     return CallRecord(function.name, function.domain, tuple([(name, name) for name in proto.output]), body)
 
 
 def _trim(proto: Any) -> None:
-    """Leave out what is absent at the end."""
+    """Removes absent names at the end."""
     for names in (proto.input, proto.output):
         while names and not names[-1]:
             names.pop()

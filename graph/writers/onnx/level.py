@@ -1,4 +1,4 @@
-"""One graph, body or function as it is written."""
+"""One graph, body or function while it is written."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 SMALL = 1024
-"""Constants of up to this many bytes are ops of their own where an initializer would not do."""
+"""Maximum bytes of a constant that is written as an op if an initializer would be in the wrong place."""
 
 
 DEEPEST = 31
-"""How deep bodies may be nested: protobuf reads messages that are 100 deep."""
+"""Maximum nesting depth of bodies: protobuf reads messages that are 100 deep."""
 
 
 class LevelWriter:
@@ -35,31 +35,31 @@ class LevelWriter:
 
     def __init__(self, writing: Writing, graph: Graph, proto: Any, outer: LevelWriter | None = None) -> None:
         self.writing = writing
-        """What the whole model shares."""
+        """State shared by the whole model."""
         self.graph = graph
         """The graph to be written."""
         self.proto = proto
         """The GraphProto that is filled."""
         self.outer = outer
-        """The graph around, if this is the body of a node."""
+        """The enclosing graph, if this is the body of a node."""
         self.depth: int = 0 if outer is None else outer.depth + 1
-        """How many graphs are around this one."""
+        """Number of enclosing graphs."""
         self.names: FileNames = FileNames(None if outer is None else outer.names)
         """The names of its values in the file."""
         self.typed: set[str] = set()
-        """The names whose types are stated elsewhere than in value_info."""
+        """The names with types outside of value_info."""
         self.shared: dict[int, str] = {}
-        """The initializers (and, in a function, inputs) that hold an array, by its identity: bodies of calls may read them."""
+        """Names of the initializers (and, in a function, inputs) by identity of the array: bodies of calls may read them."""
         self.listed: list[Node] = []
-        """The constants that reading the file meets before all ops."""
+        """The constants that a reader meets before all ops."""
         self.passing: set[str] = set()
-        """Names that stand for no value of the graph, only for arrays on their way to calls inside."""
+        """Names of arrays that are only passed on to calls inside, and are no values of the graph."""
         self._specs: dict[tuple[str, str], OpSpec | None] = {}
 
     # whole graphs
 
     def write_main(self) -> None:
-        """Write the outermost graph."""
+        """Writes the outermost graph."""
         graph, names = self.graph, self.names
         self.proto.name = graph.name or "net"
         bound = set()
@@ -77,7 +77,7 @@ class LevelWriter:
             item.key, item.value = marks.ORDER, marks.to_json(order)
 
     def write_body(self, captures: tuple[NodeEntry, ...]) -> None:
-        """The body of a node, which knows the captured values by their outer names."""
+        """Writes the body of a node, in which captured values have their outer names."""
         assert self.outer is not None
         graph, names, outer = self.graph, self.names, self.outer
         if self.depth > DEEPEST:
@@ -111,8 +111,8 @@ class LevelWriter:
             self.writing.note(self.proto, marks.ORDER, marks.to_json(order))
 
     def order(self) -> list[int] | None:
-        """The positions of inputs and initializers among the nodes; None if they come first, which is what a reader
-        assumes.
+        """The positions of inputs and initializers among the nodes; None if they come first, which readers
+        assume.
         """
         first = (*self.graph.inputs, *self.listed)
         if first == self.graph.nodes[: len(first)]:
@@ -151,12 +151,12 @@ class LevelWriter:
         self._state_types()
 
     def write_identity(self, source: str, name: str) -> None:
-        """An Identity that only gives a value another name; reading the file leaves it out."""
+        """Writes an Identity that only renames a value; the reader drops it."""
         proto = self.proto.node.add(op_type="Identity", input=[source], output=[name])
         self.writing.note(proto, marks.OUTPUT, "")
 
     def _state_types(self) -> None:
-        """Types of the values in between."""
+        """Writes the types of intermediate values."""
         names, typed, items = self.names, self.typed, self.proto.value_info
         changed = names.changed
         for node in self.graph.nodes:
@@ -181,7 +181,7 @@ class LevelWriter:
                 self.write_op(node)
 
     def write_op(self, node: Node) -> None:
-        """An op or a call."""
+        """Writes an op or a call."""
         writing = self.writing
         if node.after:
             writing.check_control(node)
@@ -204,7 +204,7 @@ class LevelWriter:
             writing.describe(proto, node)
 
     def write_attributes(self, proto: Any, node: Node) -> None:
-        """The attributes of an op; its bodies are written around the captured values."""
+        """Writes the attributes of an op, including its bodies."""
         spec = self._spec(node)
         kinds = {} if spec is None else spec.attributes
         where = f"node {node.name!r} ({node.op})"
@@ -223,7 +223,7 @@ class LevelWriter:
             self._note_captures(proto, node)
 
     def _note_captures(self, proto: Any, node: Node) -> None:
-        """Say which values are captured, and as what, where the bodies do not tell by themselves."""
+        """Notes the captured values and their names in the bodies, unless they follow from the bodies."""
         outer = [self.names.of(entry) for entry in node.captures]
         own = [entry.name for entry in node.captures]
         count = len(own)
@@ -241,7 +241,7 @@ class LevelWriter:
     # constants
 
     def _write_constant(self, node: Node, late: bool) -> None:
-        """A constant: an initializer, an op or, where the caller wants it so, an input."""
+        """Writes a constant: as an initializer, an op or, if it is elided, an input."""
         assert node.value is not None
         self.writing.need_dtype(node.value.dtype)
         if self._elided(node.value):
@@ -252,7 +252,7 @@ class LevelWriter:
             self._write_initializer(node)
 
     def _stays(self, node: Node, late: bool) -> bool:
-        """Is the constant an op in the file? One whose node has a name of its own is, and a small one that comes after an op."""
+        """True if the constant is an op in the file: its node has a name of its own, or it is small and comes after an op."""
         assert node.value is not None
         named = node.name != node.output_names[0]
         small = node.value.nbytes <= SMALL
@@ -263,7 +263,7 @@ class LevelWriter:
 
     def _write_elided(self, node: Node) -> None:
         if self.names.of(NodeEntry(node, 0)) in self.typed:
-            return  # the constant is among the inputs already, as it was in the file that it comes from
+            return  # already among the inputs, as in the file it was read from
         items = self.proto.input if self.outer is None else self.proto.value_info
         self._write_value(items, NodeEntry(node, 0))
 
@@ -279,7 +279,7 @@ class LevelWriter:
         self.writing.describe(proto, node)
 
     def may_be_node(self, array: Array) -> bool:
-        """Does the op Constant, at the graph's opset, take such an array?"""
+        """True if the op Constant, at the graph's opset, supports such an array."""
         return dtype_name(array.dtype) in self._constant_dtypes
 
     @lazy
@@ -289,7 +289,7 @@ class LevelWriter:
         return frozenset() if spec is None else spec.outputs[0].types
 
     def write_constant_node(self, node: Node) -> None:
-        """A constant as an op."""
+        """Writes a constant as an op."""
         changed = self.names.changed.get(node)
         proto = self.proto.node.add(op_type=CONSTANT, name=node.name, output=changed or node.output_names)
         attribute = proto.attribute.add(name="value", type=4)
@@ -302,13 +302,13 @@ class LevelWriter:
     # the constant is an input of calls
 
     def array_name(self, array: Array, hint: str) -> str:
-        """The name by which the body of a call gets at an array that it cannot hold."""
+        """The name of an array that the body of a call cannot hold."""
         if id(array) in self.shared:
             return self.shared[id(array)]
         return self.add_array(array, hint) if self.outer is None else self.outer.array_name(array, hint)
 
     def add_array(self, array: Array, hint: str) -> str:
-        """Add a new initializer that holds the array."""
+        """Adds a new initializer with the array."""
         name = self.writing.functions.fresh(hint)
         self.shared[id(array)] = name
         if self._elided(array):
@@ -324,7 +324,7 @@ class LevelWriter:
 
 
 def _keeps_all(node: Node) -> bool:
-    """True for a Squeeze with empty axes, which removes no dimension here and in ONNX, and all of size 1 in onnxruntime."""
+    """True for a Squeeze with empty axes: the identity here and in ONNX, but onnxruntime removes all dimensions of 1."""
     if node.op != "Squeeze" or node.domain:
         return False
     axes = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("axes")

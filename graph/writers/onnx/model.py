@@ -1,4 +1,4 @@
-"""Writing a graph as a ModelProto."""
+"""Writes a graph as a ModelProto."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from partita.graph.writers.onnx.output_types import complete_outputs
 from partita.graph.writers.onnx.tensors import Aside
 
 OLDEST_IR = 4
-"""The oldest IR version that is written; before it each constant had to be an input."""
+"""The oldest IR version that is written; older ones require each constant to be an input."""
 
 
 def to_model(graph: Graph, *, elide_constants_above: int | None = None, drop_control: bool = False) -> Any:
-    """The graph as an ONNX ModelProto of the lowest IR version that fits.
+    """The graph as an ONNX ModelProto of the lowest possible IR version.
 
-    Calls become model-local functions. With `elide_constants_above` constants of more bytes than that become inputs: enough
-    for inference of shapes, and small. Control dependencies cannot be expressed and are an error unless dropped.
-    ONNX wants the types of the graph's outputs: where the graph does not say them, they are inferred."""
+    Calls become model-local functions. With `elide_constants_above` constants of more bytes than that become inputs: the
+    model is then small and sufficient for shape inference. Control dependencies are an error unless dropped.
+    ONNX requires the types of the graph's outputs: missing ones are inferred."""
     with collector_paused():
         model = Writing(graph, elide_constants_above, drop_control).model
     if elide_constants_above is None:
@@ -34,7 +34,7 @@ def to_model(graph: Graph, *, elide_constants_above: int | None = None, drop_con
 
 
 class Writing:
-    """One model as it is being written."""
+    """One model while it is written."""
 
     def __init__(
         self, graph: Graph, elide_above: int | None = None, drop_control: bool = False, aside: Aside | None = None
@@ -47,13 +47,13 @@ class Writing:
         self.elide_above = elide_above
         """Constants of more bytes become inputs; with None no constant does."""
         self.drop_control = drop_control
-        """May control dependencies be left out?"""
+        """True if control dependencies are dropped."""
         self.aside = aside
-        """The file that large arrays are written to; None keeps them in the model."""
+        """The file for large arrays; None keeps them in the model."""
         self.opsets = dict(graph.opsets)
         """The opsets that the file imports."""
         self.ir = OLDEST_IR
-        """The IR version that is needed so far."""
+        """The IR version required so far."""
         self._types: dict[int, tuple[Any, Type]] = {}
         self.model = onnx.ModelProto()
         """The model."""
@@ -67,7 +67,7 @@ class Writing:
         self._finish(graph)
 
     def _import(self, domains: set[str], where: str) -> None:
-        """Domains that the graph has no version of: of one that is not ONNX's own it is the first."""
+        """Imports domains without a version in the graph: version 1, and an error for ONNX's own."""
         for domain in sorted(domains):
             if domain in ONNX_DOMAINS:
                 cause = f"the graph has no version of opset {domain or 'ai.onnx'!r}"
@@ -75,11 +75,11 @@ class Writing:
             self.opsets[domain] = 1
 
     def need(self, ir: int) -> None:
-        """Note that something in the model needs this IR version."""
+        """Raises the model's IR version to at least this one."""
         self.ir = max(self.ir, ir)
 
     def type(self, proto: Any, value_type: Type | None) -> None:
-        """Fill a TypeProto."""
+        """Fills a TypeProto."""
         if value_type is None:
             return
         known = self._types.get(id(value_type))
@@ -91,17 +91,17 @@ class Writing:
             proto.CopyFrom(known[0])
 
     def need_dtype(self, dtype: Any) -> None:
-        """An array of this element type is written."""
+        """Raises the IR version as required by this element type."""
         self.need(FIRST_IR.get(dtype_name(dtype), OLDEST_IR))
 
     def note(self, proto: Any, key: str, value: str) -> None:
-        """Add to what the file says about a node, tensor or value."""
+        """Adds metadata to a node, tensor or value."""
         self.need(10)
         item = proto.metadata_props.add()
         item.key, item.value = key, value
 
     def describe(self, proto: Any, node: Node) -> None:
-        """Write the node's metadata and affinity."""
+        """Writes the node's metadata and affinity."""
         for key, value in node.metadata.items():
             if key == marks.DOC:
                 proto.doc_string = value
@@ -111,7 +111,7 @@ class Writing:
             self.note(proto, marks.AFFINITY, node.affinity)
 
     def check_control(self, node: Node) -> None:
-        """ONNX has no control dependencies."""
+        """Raises for control dependencies, which ONNX lacks, unless they are dropped."""
         if node.after and not self.drop_control:
             raise WriteError(
                 f"ONNX cannot say that it comes after {', '.join(repr(n.name) for n in node.after)}",

@@ -1,4 +1,4 @@
-"""The names that values have in the file: their own wherever ONNX's rules allow."""
+"""Names of values in the file: their own whenever ONNX's rules allow it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from partita.graph.node import Node, NodeEntry
 
 
 class FileNames:
-    """The names in one graph of the file; a body sees those around it and may not use them again."""
+    """The names in one graph of the file; a body sees those of enclosing graphs and may not reuse them."""
 
     def __init__(self, outer: FileNames | None = None) -> None:
         self.outer = outer
-        """The names around."""
+        """The names of the enclosing graph."""
         self.own: set[str] = set()
-        """The names that mean something in this very graph, captured ones included."""
+        """The names defined in this very graph, including captured ones."""
         self.changed: dict[Node, list[str]] = {}
-        """The output names of those nodes that have others in the file."""
+        """The output names in the file of nodes for which they differ."""
         self._counts: dict[str, int] = {}
 
     def of(self, entry: NodeEntry) -> str:
@@ -26,7 +26,7 @@ class FileNames:
         return self.changed.get(entry.node, entry.node.output_names)[entry.index]
 
     def taken(self, name: str) -> bool:
-        """Does the name mean something here, or in a graph around?"""
+        """True if the name is defined here, or in an enclosing graph."""
         level: FileNames | None = self
         while level is not None:
             if name in level.own:
@@ -35,7 +35,7 @@ class FileNames:
         return False
 
     def fresh(self, name: str) -> str:
-        """The name, or one made from it, that is free from here on."""
+        """The name, or one made from it, which is then marked as taken."""
         free_name = name
         while self.taken(free_name):
             count = self._counts[name] = self._counts.get(name, 0) + 1
@@ -44,13 +44,13 @@ class FileNames:
         return free_name
 
     def bind(self, entry: NodeEntry, name: str) -> None:
-        """The value has this name in the file."""
+        """Sets the value's name in the file."""
         self.own.add(name)
         if entry.name != name:
             self.changed.setdefault(entry.node, list(entry.node.output_names))[entry.index] = name
 
     def bind_rest(self, nodes: Sequence[Node], bound: set[NodeEntry]) -> None:
-        """All other values take their own names, or ones made from them."""
+        """Binds all other values to their own names, or ones made from them."""
         own, main = self.own, self.outer is None
         for node in nodes:
             for i, name in enumerate(node.output_names):
@@ -63,9 +63,9 @@ class FileNames:
 
 
 def bind_outputs(names: FileNames, graph: Graph, bound: set[NodeEntry], fixed: bool) -> list[tuple[str, NodeEntry | None]]:
-    """Each output's name in the file, and the value that an Identity has to give it, where one has to.
+    """Each output's name in the file, and the source of an Identity for it, if it needs one.
 
-    A value made here takes the name of the first output that it is. The names are `fixed` in the outermost graph; there an
+    A value computed here takes the name of its first output. The names are `fixed` in the outermost graph; there an
     input may be an output under its own name, while in a body an engine would take it for an outer value."""
     bound_names: list[tuple[str, NodeEntry | None]] = []
     for entry, own in zip(graph.outputs, graph.output_names, strict=True):

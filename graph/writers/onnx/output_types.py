@@ -1,4 +1,4 @@
-"""The types of a model's outputs, which ONNX wants to be stated."""
+"""Types of a model's outputs, which ONNX requires."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from partita.graph.ops.fragile import is_fragile, unsound
 from partita.graph.readers.onnx import marks
 
 SHOWN = 1024
-"""Constants of up to this many bytes are shown to ONNX's inference."""
+"""Maximum bytes of a constant that is passed to ONNX's inference."""
 
 
 def complete_outputs(graph: Graph, model: Any) -> None:
-    """Let ONNX infer the types of outputs that have none.
+    """Infers missing types of outputs by ONNX.
 
-    A type that ONNX cannot tell (of an engine's own op, or of one that makes ONNX crash) stays open. The reader leaves
-    these types out again, so that the graph comes back as it was.
+    A type that ONNX cannot infer (of an engine's own op, or of one that crashes ONNX) remains open. The reader ignores
+    inferred types, so that the graph is read back as it was.
     """
     missing = [item for item in model.graph.output if not item.HasField("type")]
     if not missing or any(_would_crash(node) for inner in graphs_in(graph) for node in inner.nodes):

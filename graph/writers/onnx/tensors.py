@@ -10,24 +10,24 @@ from partita.graph.protos import DTYPE_NUMBERS
 from partita.graph.types import Array, dtype_name
 
 BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
-"""The width of the element types that a file packs."""
+"""Bits of the element types that are packed in a file."""
 
 EXTERNAL_FROM = 1024
-"""Arrays of fewer bytes always stand in the model itself."""
+"""Arrays of fewer bytes are always stored in the model itself."""
 
 
 class Aside(Protocol):
-    """A file beside the model that takes the large arrays."""
+    """A separate file for large arrays."""
 
     location: str
-    """Its name, as the model states it."""
+    """Its name in the model."""
 
     def add(self, array: Array) -> tuple[int, int]:
-        """Append the array; its offset and length."""
+        """Appends the array; returns its offset and length."""
 
 
 def write_tensor(proto: Any, array: Array, name: str = "", aside: Aside | None = None) -> None:
-    """Fill a TensorProto; with `aside` a large array goes there."""
+    """Fills a TensorProto; with `aside` a large array goes there."""
     dtype = dtype_name(array.dtype)
     proto.data_type = DTYPE_NUMBERS[dtype]
     proto.dims.extend(array.shape)
@@ -42,7 +42,7 @@ def write_tensor(proto: Any, array: Array, name: str = "", aside: Aside | None =
 
 
 def packed(array: Array, dtype: str) -> Array:
-    """The array as a file holds it: elements narrower than a byte share bytes, the first in the lowest bits."""
+    """The array as stored in a file: elements narrower than a byte are packed, the first in the lowest bits."""
     if dtype not in BITS:
         return array
     bits = BITS[dtype]

@@ -80,6 +80,27 @@ def test_no_run_makes_less_than_the_least_sizes(case: str) -> None:
         assert all(size >= low for size, low in zip(shape, least, strict=True)), (shape, least)
 
 
+STATED: dict[str, tuple[pt.Node, tuple[int, ...], tuple[int, ...]]] = {
+    "AffineGrid": (pt.op("AffineGrid", floats(1, 2, 3), pt.variable("s", "int64", (4,))), (1, 1, 2, 2), (1, 3, 3, 2)),
+    "Col2Im": (pt.op("Col2Im", floats(1, 4, 4), pt.variable("s", "int64", (2,)), numbers(2, 2)), (2, 5), (1, 1, 3, 3)),
+    "MaxUnpool": (
+        pt.op(
+            "MaxUnpool", floats(1, 1, 1, 1), pt.constant(np.zeros((1, 1, 1, 1), np.int64)), pt.variable("s", "int64", (4,)),
+            kernel_shape=[2, 2]),
+        (1, 1, 2, 2), (1, 1, 5, 5)),
+}
+"""What is made of sizes that are an input, these sizes, and the sizes that a file states."""
+
+
+@pytest.mark.parametrize("case", STATED)
+def test_sizes_that_a_file_states_are_not_believed_where_an_input_decides_them(case: str) -> None:
+    node, sizes, stated = STATED[case]
+    made = node.evolve(output_types=(pt.TensorType("float32", stated),))
+    graph = pt.Graph([made], [entry.node for entry in made.reads if entry.node.is_variable])
+    shape = interpret(graph, [np.array(sizes)])[0].shape
+    assert all(low <= size for low, size in zip(least_sizes(graph)[graph.outputs[0]], shape, strict=True))
+
+
 def test_ops_broadcast_to_the_first_below_opset_7() -> None:
     """There an axis says which dimensions of the first the second stands for."""
     inputs = [make_tensor_value_info("x", 1, ["M", 4, "N"]), make_tensor_value_info("b", 1, [4])]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from partita.accelerators.process import free_memory as memory
-from partita.accelerators.process import groups, places
+from partita.accelerators.process import cores, places
 from partita.accelerators.process.places import GivenUp, Places, Worker
 from tests.waiting import until
 
@@ -126,9 +125,9 @@ def machine(tmp_path: Path, monkeypatch) -> Path:
     (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:       3072 kB\n")
     (tmp_path / "own").write_text("0::/a/b\n")
     (tmp_path / "groups" / "a" / "b").mkdir(parents=True)
-    monkeypatch.setattr(memory, "_MACHINE", tmp_path / "meminfo")
-    monkeypatch.setattr(groups, "_OWN", tmp_path / "own")
-    monkeypatch.setattr(groups, "_ROOT", tmp_path / "groups")
+    monkeypatch.setattr(places, "_MACHINE", tmp_path / "meminfo")
+    monkeypatch.setattr(cores, "_OWN", tmp_path / "own")
+    monkeypatch.setattr(cores, "_ROOT", tmp_path / "groups")
     return tmp_path
 
 
@@ -139,15 +138,15 @@ def limit(folder: Path, most: str, used: int, files: int) -> None:
 
 
 def test_the_memory_that_is_left(machine: Path) -> None:
-    assert memory.free_memory() == 3 << 20
+    assert places.free_memory() == 3 << 20
     limit(machine / "groups" / "a" / "b", "max", 5000, 0)
-    assert memory.free_memory() == 3 << 20
+    assert places.free_memory() == 3 << 20
     limit(machine / "groups" / "a", "9000", 5000, 1000)
-    assert memory.free_memory() == 5000
+    assert places.free_memory() == 5000
     limit(machine / "groups" / "a", "4000", 5000, 0)
-    assert memory.free_memory() == 0
+    assert places.free_memory() == 0
 
 
 def test_a_system_that_does_not_say(machine: Path) -> None:
     (machine / "meminfo").unlink()
-    assert memory.free_memory() is None
+    assert places.free_memory() is None

@@ -8,8 +8,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.package.container import _LENGTH as SEAL
-from partita.accelerators.package.container import Package
-from partita.accelerators.package.errors import PackageError
+from partita.accelerators.package.container import Package, PackageError
 from tests.graphs.networks import small_net
 
 

@@ -20,10 +20,8 @@ import partita as pt
 from partita.accelerators import accelerator
 from partita.accelerators.interface.cached_attention import cached_attention
 from partita.accelerators.tvm.bodies.body import Body, element_of, make_body
-from partita.accelerators.tvm.bodies.indices import with_flags
 from partita.accelerators.tvm.bodies.stored import as_stored
 from partita.accelerators.tvm.device import TvmAccelerator
-from partita.accelerators.tvm.kernels.fusion import fuse
 from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
 from partita.accelerators.tvm.lower.lowering import lower, own_draft
 from partita.accelerators.tvm.machine.machine import Machine, gpu_machine, opencl_machine
@@ -123,8 +121,7 @@ def kernels(graph: pt.Graph, machine: Machine, precision: str) -> Iterator[tuple
         if isinstance(form, Sized):
             yield f"form {_sum_of_form(form):08x}", None
             form = form.graph
-        laid_out = device.laid_out(form, machine)
-        fused = fuse(with_flags(laid_out)[0] if machine.is_gpu else laid_out, machine)
+        fused = device.fused(form, machine, flagged=True)
         for call in [node for node in fused.nodes if node.is_call]:
             assert call.subgraph is not None
             body = make_body(call.subgraph)

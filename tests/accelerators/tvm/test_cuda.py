@@ -17,8 +17,9 @@ from partita.accelerators.tvm import cuda
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.code import nvcc
 from partita.accelerators.tvm.compiled.cuda_launched import CompiledCuda
-from partita.accelerators.tvm.device import NOTES, TvmAccelerator
+from partita.accelerators.tvm.device import TvmAccelerator
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.passes.registry import LAYOUT_NOTES
 from tests.accelerators.tvm.running import check, compiled, schedules
 from tests.close import assert_close
 
@@ -55,7 +56,7 @@ def test_a_precision_of_two_bytes() -> None:
     assert isinstance(device, TvmAccelerator)
     config = device.full_config({"ARCH": "sm_80", "PRECISION": "bf16", "ISOLATE": False})
     machine, device = device.machine(config), device.configured(config)
-    notes = device.laid_out(graph, machine).attrs[NOTES]
+    notes = device.fused(graph, machine).attrs[LAYOUT_NOTES]
     assert notes == ("4 ops in bfloat16, products by mma.sync",)
     calls = [node.subgraph for node in device.fused(graph, machine).nodes if node.subgraph is not None]
     drafts = [draft_kernel(make_body(call), machine) for call in calls]
@@ -81,7 +82,7 @@ def test_the_type_that_a_precision_stands_for(arch: str, precision: str, meant: 
 def test_tf32_is_told() -> None:
     config = (device := accelerator("cuda")).full_config({"ARCH": "sm_80", "PRECISION": "tf32"})
     assert isinstance(device, TvmAccelerator)
-    notes = device.configured(config).laid_out(small(), device.machine(config)).attrs[NOTES]
+    notes = device.configured(config).fused(small(), device.machine(config)).attrs[LAYOUT_NOTES]
     assert notes == ("products of float32 in TF32 by mma.sync",)
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.prepare.whole_products import whole_parts
 from partita.graph.interpret import interpret
 from partita.graph.types import Array
+from partita.passes.decompose import decomposed
 from tests.accelerators.tvm.narrow import typed
 from tests.accelerators.tvm.packed import Packed
 from tests.accelerators.tvm.quantizing import integers
@@ -168,7 +168,7 @@ def test_a_row_and_a_column_whose_zero_points_are_computed(shapes: tuple[tuple[i
     values = [pt.variable(f"x{i}", "uint8", shape) for i, shape in enumerate(shapes)]
     graph = typed(pt.op("MatMulInteger", *values, *(pt.variable(f"z{i}", "uint8", ()) for i in range(2))))
     inputs = [*(integers(i, shape, "uint8") for i, shape in enumerate(shapes)), np.uint8(200), np.uint8(255)]
-    body = whole_parts(next(node for node in graph.nodes if node.op == "MatMulInteger"), graph)
+    body = decomposed(next(node for node in graph.nodes if node.op == "MatMulInteger"), graph.opsets)
     assert body is not None
     wanted = interpret(graph, inputs)[0]  # type: ignore[arg-type]
     assert wanted.any() and np.array_equal(interpret(body, inputs)[0], wanted)  # type: ignore[arg-type]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.prepare.einsum_matmul import product_of
-from partita.accelerators.tvm.prepare.einsum_turned import order_of
+from partita.graph.interpret import interpret
+from partita.passes.decompose import decomposed
+from partita.passes.decompose.einsum import groups_of, order_of
 from tests.accelerators.tvm.any_size import check
 from tests.accelerators.tvm.running import normals
 from tests.close import assert_close
@@ -27,11 +28,15 @@ def einsum(equation: str, dtype: str = "float32", **sizes: int | str) -> pt.Node
 @pytest.mark.parametrize("equation", ["ab, bc -> ac", "abc,dac->bda", "ba,cb", "cadb,dbce->dace", "bac,bdc->dab"])
 def test_a_product_in_any_order_of_dimensions(equation: str) -> None:
     node = einsum(equation)
-    product = product_of(node)
-    assert product is not None
-    first, second = (normal(*(int(size) for size in entry.type.shape)) for entry in node.reads)  # type: ignore[union-attr]
-    result = np.matmul(first.transpose(product.left), second.transpose(product.right)).transpose(product.result)
-    assert_close(result, np.einsum(equation, first, second))
+    body = decomposed(node, {"": 21})
+    assert body is not None and {inner.op for inner in body.nodes if inner.is_op} <= {"Transpose", "MatMul"}
+    operands = [normal(*(int(size) for size in entry.type.shape)) for entry in node.reads]  # type: ignore[union-attr]
+    assert_close(interpret(body, operands)[0], np.einsum(equation, *operands))
+
+
+def is_matmul(node: pt.Node) -> bool:
+    groups = groups_of(node)
+    return groups is not None and groups.is_matmul
 
 
 NONE = ["aab,bc->ac", "ab,bc->c", "ab,bc->acz", "a,b->ab", "...ab,bc->...ac", "ab,bc,cd->ad", "ab->ba"]
@@ -41,17 +46,17 @@ NONE += ["abc,abc->ab", "abc,bcd->ad"]
 
 @pytest.mark.parametrize("equation", NONE)
 def test_what_is_no_product(equation: str) -> None:
-    assert product_of(einsum(equation)) is None
+    assert not is_matmul(einsum(equation))
 
 
 def test_sizes_that_are_not_known_to_be_equal_are_no_product() -> None:
     x, y = pt.variable("x", "float32", (2, 1)), pt.variable("y", "float32", (5, 3))
-    assert product_of(pt.op("Einsum", x, y, equation="ab,bc->ac")) is None
+    assert not is_matmul(pt.op("Einsum", x, y, equation="ab,bc->ac"))
     x, y = pt.variable("x", "float32", (2, None)), pt.variable("y", "float32", (None, 3))
-    assert product_of(pt.op("Einsum", x, y, equation="ab,bc->ac")) is None
-    assert product_of(einsum("ab,bc->ac", b="n")) is not None
-    assert product_of(einsum("ab,bc->ac", a=0)) is None
-    assert product_of(einsum("ab,bc->ac", "float64")) is None
+    assert not is_matmul(pt.op("Einsum", x, y, equation="ab,bc->ac"))
+    assert is_matmul(einsum("ab,bc->ac", b="n"))
+    assert not is_matmul(einsum("ab,bc->ac", a=0))
+    assert not is_matmul(einsum("ab,bc->ac", "float64"))
 
 
 @pytest.mark.parametrize("shapes", [((2, 3), (3,)), ((2, 3, 3), (3, 3)), ((3, 3), (3, 3, 3))])

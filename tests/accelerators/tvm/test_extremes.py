@@ -10,7 +10,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.tvm.layouts.outer_taps import _meets
-from partita.accelerators.tvm.prepare.contractions import contractions, is_long
+from partita.passes.decompose.einsum import contractions, is_long
 from tests.accelerators.tvm.running import check, normals
 from tests.close import assert_close
 

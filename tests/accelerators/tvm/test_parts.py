@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.prepare.parts import own_parts
 from partita.graph.interpret import interpret
 from partita.graph.types import Array
+from partita.passes.decompose import decomposed
 from tests.accelerators.tvm.running import as_double, check, compiled, doubled, error, schedules
 from tests.close import assert_close
 
@@ -162,7 +162,7 @@ def test_pairs_are_turned_as_onnx_says(shape: tuple[int, ...], attributes: dict[
     inputs = [pt.variable(f"x{i}", value.dtype.name, value.shape) for i, value in enumerate(values)]
     node = pt.op("RotaryEmbedding", *inputs, opset=23, **attributes)
     whole = pt.Graph([node], inputs, opsets={"": 23})
-    parts = own_parts(node, whole)
+    parts = decomposed(node, whole.opsets)
     assert parts is not None and "RotaryEmbedding" not in {inner.op for inner in parts.nodes}
     (wanted,), (given,) = interpret(whole, values), interpret(parts, values)
     assert_close(given, wanted, atol=1e-6)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.fusion import fuse
+from partita.accelerators.tvm.kernels.fusion import fuse_kernels
 from partita.accelerators.tvm.layouts.blocking import block
 from partita.accelerators.tvm.machine.machine import Machine
 from tests.accelerators.tvm.running import check, compiled, error, normals, products_and_spills, schedules
@@ -158,7 +158,7 @@ def test_sums_stay_in_registers() -> None:
 def test_code_for_other_processors(processor: Machine) -> None:
     x = pt.variable("x", "float32", (1, 32, 28, 28))
     g = pt.apply_pass(pt.Graph([convolved(x, 32, (3, 3), pads=[1, 1, 1, 1])], inputs=[x]), ("InferShape",))
-    call = next(node for node in fuse(block(g, processor)).nodes if node.name.startswith("conv_0"))
+    call = next(node for node in fuse_kernels(block(g, processor)).nodes if node.name.startswith("conv_0"))
     products, spills = products_and_spills(call.subgraph, processor)
     assert products >= 35
     assert spills <= 9

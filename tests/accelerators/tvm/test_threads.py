@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.process import cores, groups
+from partita.accelerators.process import cores
 from partita.accelerators.tvm.run.threads import Turns
 
 pytest.importorskip("tvm")
@@ -205,8 +205,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         folder.mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(f"{number % 4},{number % 4 + 4}\n")
     monkeypatch.setattr(cores, "_CPUS", tmp_path / "cpu")
-    monkeypatch.setattr(groups, "_ROOT", tmp_path / "groups")
-    monkeypatch.setattr(groups, "_OWN", tmp_path / "own")
+    monkeypatch.setattr(cores, "_ROOT", tmp_path / "groups")
+    monkeypatch.setattr(cores, "_OWN", tmp_path / "own")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)

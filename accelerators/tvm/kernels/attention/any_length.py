@@ -1,9 +1,9 @@
-"""Attention over any number of queries and keys.
+"""Attention with dynamic numbers of queries and keys.
 
-As for lengths that are known (`attention.py`), with the lengths as values. Queries are copied beside one another block by block,
-and rows beyond the last are the last again, so that any number fills whole tiles. The scores of a row are filled up to whole
-vectors with such as weigh nothing. Of keys there may be fewer than a panel is wide: then narrower panels are taken, which is
-decided when the length is known. So is whether there is one query alone, for which nothing is laid out in panels."""
+As for static lengths (`fixed_length.py`), with the lengths as values. Queries are copied block by block into contiguous memory;
+the last row is repeated, so that any number fills whole tiles. The scores of a row are padded to whole vectors with -inf, which
+has no weight. There may be fewer keys than a panel is wide: then narrower panels are used, chosen at run time. So is the code for
+a single query, which packs no panels."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
 from partita.accelerators.tvm.sizes.extent import known_least
 
 BLOCK = 16_384
-"""The number of scores that a near cache holds beside the panels."""
+"""Number of scores that a near cache holds beside the panels."""
 
 HIGHEST = 128
-"""A block has so many rows at most: its queries, which are copied, stay in a near cache."""
+"""Maximum number of rows of a block: its queries, which are copied, stay in a near cache."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -34,12 +34,12 @@ class AnyLength(Scoring):
     """Writes the kernel."""
 
     first: PanelTile
-    """The tile for the product that makes the scores."""
+    """The tile for the product of queries and keys."""
     second: PanelTile
     """The tile for the product with the values."""
 
     def write(self) -> None:
-        """Write the whole kernel: code for one query, and for any number of them."""
+        """Writes the whole kernel: code for one query, and for any number of them."""
         kernel, count = self.heads.kernel, self.rows if isinstance(self.rows, int) else 1
         few = FewRows(self.match, self.heads, self.machine, self.rows, self.keys, self.depth, self.columns, count)
         if known_least(self.rows) > count or not few.is_worth_it:
@@ -54,17 +54,17 @@ class AnyLength(Scoring):
 
     @property
     def _is_shared(self) -> bool:
-        """Do threads share the heads?"""
+        """True if threads share the heads."""
         return self.machine.threads_for(self.heads.count) > 1
 
     def _in_panels(self) -> None:
-        """Code for any number of queries, with keys and values laid out in panels."""
+        """Writes code for any number of queries, with keys and values packed into panels."""
         kernel, second = self.heads.kernel, self.second
         tallest = self._tallest()
         height = kept(kernel, "height", tallest)
         blocks = kept(kernel, "blocks", (as_index(self.rows) + height - 1) // height)
         across = second.across(self.columns)
-        # A task is a head where there are enough of them: then its keys are laid out once for all its blocks.
+        # A task is a head if there are enough of them, so that its keys are packed once for all its blocks.
         with kernel.tasks(self.heads.count, "task", self._is_shared) as task:
             head = self.heads.head(task)
             keys = kernel.memory("keys", float32, ((as_index(self.keys) + (self.first.width - 1)) * self.depth,))
@@ -90,7 +90,7 @@ class AnyLength(Scoring):
                 self._mix(memory, values, head, top, height)
 
     def _tiles(self) -> list[tuple[PanelTile, Value]]:
-        """The tile for the scores and narrower ones for fewer keys, each with whether it is the one for a call."""
+        """The tile for the scores and narrower ones for fewer keys, each with the condition under which a call uses it."""
         lanes, keys, least = self.first.lanes, as_index(self.keys), known_least(self.keys)
         narrow = [PanelTile(self.first.rows, 1, count) for count in (lanes, 1) if count < self.first.width]
         chosen, wider = list[tuple[PanelTile, Value]](), None
@@ -103,23 +103,23 @@ class AnyLength(Scoring):
 
     @property
     def row(self) -> Row:
-        """The scores of a query, filled up to whole vectors."""
+        """The scores of one query, padded to whole vectors."""
         lanes = self.machine.lanes
         return Row(as_index(pieces(self.keys, lanes)) * lanes, lanes, is_whole=True)
 
     def _tallest(self) -> Value:
-        """The rows of a block. There are as few blocks as may be, and all are about as high, so that few rows are in two."""
+        """Number of rows of a block: as few blocks as possible, of about equal height, so that few rows are in two."""
         rows, step = as_index(self.rows), max(self.first.rows, self.second.rows)
         most = maximum(minimum(BLOCK // maximum(as_index(self.keys), 1), HIGHEST), step)
         blocks = maximum((rows + most - 1) // most, 1)
         return maximum((rows + blocks - 1) // blocks, step)
 
     def _row(self, row: Value) -> Value:
-        """The row itself, or the last where there are fewer."""
+        """The row, or the last one if that is less."""
         return minimum(row, as_index(self.rows) - 1)
 
     def _pack_keys(self, keys: Buffer, tile: PanelTile, head: Head) -> None:
-        """Lay the keys out in panels of the tile's width."""
+        """Packs the keys into panels of the tile's width."""
         with self.heads.kernel.loop(pieces(self.keys, tile.width), "j") as j:
             view, column = self.heads.read(self.match.key), tile.column(j, self.keys)
             self.heads.pack(keys, j * (self.depth * tile.width), view, head, tile, self.depth, column)
@@ -148,7 +148,7 @@ class AnyLength(Scoring):
                 tile.finish(kernel, acc, store)
 
     def _fill_up(self, scores: Buffer, height: Value) -> None:
-        """What stands beyond the last key weighs nothing."""
+        """Sets the scores beyond the last key to -inf, so that they have no weight."""
         kernel, keys = self.heads.kernel, as_index(self.keys)
         with kernel.loop(height, "r") as r, kernel.loop(as_index(self.row.size) - keys, "e") as e:
             scores[r, keys + e] = -math.inf
@@ -175,7 +175,7 @@ class AnyLength(Scoring):
 
 
 def _both(fits: Value | None, below: Value | None, keys: Value) -> Value:
-    """Do both conditions hold, of which either may be missing?"""
+    """Conjunction of two conditions, each of which may be absent."""
     given = [condition for condition in (fits, below) if condition is not None]
     if not given:
         return keys >= 0

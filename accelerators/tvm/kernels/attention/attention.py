@@ -1,4 +1,4 @@
-"""Attention in one kernel, without the matrix of all scores in memory: which kernel a body gets."""
+"""Attention in one kernel that never stores the full score matrix: chooses the kernel for a body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from partita.accelerators.tvm.sizes.extent import Extent
 
 
 def attention(body: Body, machine: Machine) -> Draft | None:
-    """A body that is one attention."""
+    """The kernel for a body that is one attention."""
     match = found_in(body, "Softmax", find_attention)
     if match is None:
         return None
@@ -38,7 +38,7 @@ def attention(body: Body, machine: Machine) -> Draft | None:
 
 
 def _of_any_length(body: Body, match: Attention, machine: Machine) -> Draft | None:
-    """The kernel where one of the lengths is not known."""
+    """The kernel for a dynamic number of queries or keys."""
     *batch, rows, keys = shape_of(match.scores[0])
     columns, depth = shape_of(match.mix[0])[-1], shape_of(match.query.value)[-1]
     first, second = best_tile(MANY, MANY, machine, "scores"), best_tile(MANY, columns, machine, "values")
@@ -50,7 +50,7 @@ def _of_any_length(body: Body, match: Attention, machine: Machine) -> Draft | No
 
 
 def _instruction(match: Attention, heads: Heads, depth: int, machine: Machine) -> Instruction:
-    """The instruction for both products: one that takes pairs where all matrices are stored so that it can."""
+    """The instruction for both products: one that takes pairs if the layout of all matrices allows it, else FMA."""
     dtypes = {element_of(operand.source) for operand in match.operands}
     chosen = instruction_for(dtypes.pop(), machine) if len(dtypes) == 1 else FMA
     is_beside = heads.read(match.query).strides.steps[-1] == 1 and depth % chosen.group == 0

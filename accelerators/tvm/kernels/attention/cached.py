@@ -1,9 +1,9 @@
-"""Attention to earlier keys and values where they stand, in buffers with room, and to the new ones.
+"""Attention to cached keys and values, read in place from buffers with spare room, and to the new ones.
 
-How many earlier positions count is read while it runs. A task is some rows of one group: all the rows of the heads that share its
-keys and values. A few rows at a time, the kernel makes their scores, which stay in a near cache, then the exponentials, and then
-the sums of the values; each key and value is read once for these rows, and no position is read that does not count, or that is
-too far back for all of them."""
+The number of cached positions is read at run time. A task is some rows of one group: the rows of all heads that share its keys
+and values. A few rows at a time, the kernel computes their scores, which stay in a near cache, then the exponentials, then the
+sums of the values. Each key and value is read once for these rows; positions beyond the length, or too far back for all of them,
+are not read."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.work import VALUE_PRODUCTS
 
 MOST_ROWS = 4
-"""So many rows at most share a look at keys and values."""
+"""Maximum number of rows that share one read of keys and values."""
 
 CHAINS = 8
-"""So many sums are under way at once: one addition need not wait for the one before."""
+"""Independent sums at a time, so that one addition need not wait for the one before."""
 
 
 def cached_attention(body: Body, machine: Machine) -> Draft | None:
-    """The one op of the body, if it is attention to a cache."""
+    """The kernel for a body that is one attention to a cache."""
     node = body.ops[0]
     if len(body.ops) != 1 or not is_cached_attention(node):
         return None
@@ -64,59 +64,59 @@ def cached_attention(body: Body, machine: Machine) -> Draft | None:
 
 @attrs.frozen(slots=True)
 class Sizes:
-    """The sizes of one such kernel, and how its work is cut."""
+    """The sizes of the kernel, and how its work is split."""
 
     count: int
-    """Groups of keys and values, in all sequences."""
+    """Number of groups of keys and values, over all sequences."""
     rows: int
-    """Rows of queries that read one group."""
+    """Number of query rows that read one group."""
     new: int
-    """New positions."""
+    """Number of new positions."""
     room: int
-    """Positions of the buffers."""
+    """Number of positions of the buffers."""
     depth: int
-    """Numbers of a key, and of a value."""
+    """Number of elements of a key, and of a value."""
     machine: Machine
 
     @property
     def lanes(self) -> int:
-        """Numbers of a vector: as many as the machine has, or fewer where they do not divide the depth."""
+        """Elements of a vector: the machine's lanes, or fewer if those do not divide the depth."""
         return math.gcd(self.machine.lanes, self.depth)
 
     @property
     def vectors(self) -> int:
-        """Vectors of a key."""
+        """Number of vectors of a key."""
         return self.depth // self.lanes
 
     @property
     def height(self) -> int:
-        """Rows that are worked on together."""
+        """Number of rows that are processed together."""
         return min(MOST_ROWS, self.rows)
 
     @property
     def blocks(self) -> int:
-        """How many times so many rows a group has; the last overlaps the one before."""
+        """Number of blocks of that height in a group; the last overlaps the one before."""
         return math.ceil(self.rows / self.height)
 
     @property
     def threads(self) -> int:
-        """How many threads share the work, if half of the room counts."""
+        """Threads that share the work, assuming that the cache is half full."""
         return self.machine.threads_for(self.count * self.rows * (self.room // 2 + self.new) * self.depth * 2, VALUE_PRODUCTS)
 
     @property
     def parts(self) -> int:
-        """Into how many tasks a group is cut."""
+        """Number of tasks per group."""
         return min(self.blocks, math.ceil(self.threads / self.count))
 
     @property
     def held(self) -> int:
-        """Scores of a row, with room for whole vectors."""
+        """Allocated scores of a row, with room for whole vectors."""
         return self.room + self.new + self.machine.lanes
 
 
 @attrs.frozen(slots=True, eq=False)
 class Operands:
-    """What the kernel reads and writes."""
+    """The buffers that the kernel reads and writes."""
 
     query: Buffer
     keys: Buffer
@@ -124,7 +124,7 @@ class Operands:
     new_keys: Buffer
     new_values: Buffer
     length: Buffer
-    """How many positions of the buffers count."""
+    """Number of valid positions of the buffers."""
     result: Buffer
 
 
@@ -136,11 +136,11 @@ class Writing:
     sizes: Sizes
     scale: float
     window: int
-    """How many positions up to its own a row sees; 0: all of them."""
+    """Number of positions that a row sees, up to and including its own; 0: all of them."""
     operands: Operands
 
     def write(self) -> None:
-        """Groups, then parts of them, then some rows at a time."""
+        """Writes the kernel: a loop over groups, then over parts of them, then over blocks of rows."""
         kernel, sizes = self.kernel, self.sizes
         kernel.require(self.operands.length[0] >= 0, "the number of cached positions is below zero")
         too_many = f"more positions are said to be cached than there is room for, {sizes.room}"
@@ -162,7 +162,7 @@ class Writing:
                 self._mix(scores, inverse, group, row, length, oldest)
 
     def _oldest(self, length: Value) -> Operand:
-        """The first position that some row sees."""
+        """The first cached position that any row sees."""
         return self.kernel.name_value("oldest", maximum(length - (self.window - 1), 0)) if self.window else 0
 
     # -- scores ------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Writing:
     def _scores(
         self, scores: Buffer, group: Value, row: Value, keys: Buffer, first: Operand, end: Operand, at: Operand
     ) -> None:
-        """The scores of some keys, written from a column on."""
+        """Computes the scores of the keys from `first` to `end`, stored from column `at` on."""
         kernel, count = self.kernel, _less(end, first)
         step = max(1, CHAINS // self.sizes.height)
         whole = kernel.name_value("whole", count // step)
@@ -180,7 +180,7 @@ class Writing:
             self._dots(scores, group, row, keys, _more(whole * step + e, first), 1, at)
 
     def _dots(self, scores: Buffer, group: Value, row: Value, keys: Buffer, key: Value, step: int, at: Operand) -> None:
-        """The scores of some neighbouring keys."""
+        """Computes the scores of `step` neighbouring keys."""
         kernel, lanes, height = self.kernel, self.sizes.lanes, self.sizes.height
         sums = kernel.registers("sums", float32, (step, height), lanes)
         for t in range(step):
@@ -200,7 +200,7 @@ class Writing:
     # -- exponentials --------------------------------------------------------------------------------------
 
     def _softmax(self, scores: Buffer, inverse: Buffer, row: Value, length: Value, oldest: Operand) -> None:
-        """The exponentials of each row, zeros for the positions that it does not see; `inverse` becomes one over their sum."""
+        """Replaces scores by exponentials, zero for unseen positions; sets `inverse` to one over the sum."""
         kernel, lanes = self.kernel, self.sizes.machine.lanes
         joined = kernel.stack("joined", float32, (lanes,))
         with kernel.loop(self.sizes.height, "r") as r:
@@ -221,7 +221,7 @@ class Writing:
             inverse[r] = 1.0 / join_lanes("sum", joined, lanes)
 
     def _hidden(self, scores: Buffer, r: Value, count: Value, oldest: Operand) -> Value:
-        """Hide what is too far back for a row that sees this many positions in all; how many vectors stand before all rows'."""
+        """Masks positions too far back for a row that sees `count`; returns the number of vectors before every window."""
         kernel, lanes = self.kernel, self.sizes.machine.lanes
         before = kernel.name_value("before", oldest // lanes)
         with kernel.loop(maximum(count - self.window - before * lanes, 0), "f") as f:
@@ -230,14 +230,14 @@ class Writing:
 
     @contextmanager
     def _from(self, first: Operand, end: Value) -> Iterator[Value]:
-        """A loop over vectors from one on."""
+        """A loop over the vectors from `first` to `end`."""
         with self.kernel.loop(_less(end, first), "v") as v:
             yield _more(v, first)
 
     # -- values --------------------------------------------------------------------------------------------
 
     def _mix(self, scores: Buffer, inverse: Buffer, group: Value, row: Value, length: Value, oldest: Operand) -> None:
-        """The sums of the values, so many vectors at a time that their sums stay in registers."""
+        """Computes the sums of the values, for as many vectors at a time as keep their sums in registers."""
         across = max(1, CHAINS // self.sizes.height)
         for start in range(0, self.sizes.vectors, across):
             vectors = range(start, min(start + across, self.sizes.vectors))
@@ -269,10 +269,10 @@ class Writing:
 
 
 def _more(count: Value, first: Operand) -> Value:
-    """A place counted from a first one."""
+    """`first + count`, without an addition of 0."""
     return count if isinstance(first, int) and first == 0 else first + count
 
 
 def _less(end: Operand, first: Operand) -> Operand:
-    """How many places there are from a first one on."""
+    """`end - first`, without a subtraction of 0."""
     return end if isinstance(first, int) and first == 0 else end - first

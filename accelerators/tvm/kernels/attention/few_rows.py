@@ -1,8 +1,8 @@
-"""Attention of a few queries, as where one token after another is decoded.
+"""Attention for a few queries, as in token-by-token decoding.
 
-Keys and values are read once, where they stand: laying them out in panels would take longer than what is done with them. A task
-is one head. It makes the scores key by key, with scale and mask worked in, then exponentials, and then the sums of the values.
-How many keys there are may be known only while the kernel runs; for how many queries there is code is known here."""
+Keys and values are read once, in place: packing them into panels would take longer than the products. A task is one head. It
+computes the scores key by key, with scale and mask applied, then the exponentials, then the sums of the values. The number of
+keys may be dynamic; the number of queries that the code handles is static."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from partita.accelerators.tvm.kernels.shared.numbers import write
 from partita.accelerators.tvm.kernels.shared.row import Row, join_lanes
 
 FEW = 8
-"""For more rows, panels are worth it."""
+"""Maximum number of queries; for more, panels pay off."""
 
 MOST_VECTORS = 64
-"""A key and a value together have so many vectors at most: there is code for each of them, and LLVM takes long for much code."""
+"""Maximum number of vectors of a key and a value together: code is unrolled over them, and LLVM is slow on long code."""
 
 CHAINS = 8
-"""So many sums are under way at once: one addition need not wait for the one before."""
+"""Independent sums at a time, so that one addition need not wait for the one before."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -31,11 +31,11 @@ class FewRows(Scoring):
     """Writes the kernel."""
 
     count: int
-    """For how many queries there is code: `rows`, where these are known."""
+    """Number of queries that the code handles: `rows` if that is static."""
 
     @property
     def is_worth_it(self) -> bool:
-        """Are there few queries, and do all matrices stand in memory as some vectors of float32 numbers?"""
+        """True if there are few queries, and all matrices are float32 and contiguous in whole vectors."""
         match, lanes = self.match, self.machine.lanes
         if self.count > FEW or self.depth % lanes or self.columns % lanes or self.depth + self.columns > MOST_VECTORS * lanes:
             return False
@@ -46,16 +46,16 @@ class FewRows(Scoring):
 
     @property
     def row(self) -> Row:
-        """The scores of a query."""
+        """The scores of one query."""
         return Row(self.length, self.machine.lanes)
 
     @property
     def length(self) -> int | Value:
-        """How many keys and values there are, as loops count them."""
+        """Number of keys, and of values, as an operand of loops."""
         return self.keys if isinstance(self.keys, int) else as_index(self.keys)
 
     def write(self, is_shared: bool) -> None:
-        """Write the whole kernel, whose heads threads share or do not."""
+        """Writes the whole kernel; threads share its heads if `is_shared`."""
         kernel = self.heads.kernel
         with kernel.tasks(self.heads.count, "task", is_shared) as task:
             head = self.heads.head(task)
@@ -69,7 +69,7 @@ class FewRows(Scoring):
     # -- scores ------------------------------------------------------------------------------------------
 
     def _dots(self, scores: Buffer, head: Head) -> None:
-        """The products of queries and keys."""
+        """Computes the products of queries and keys."""
         kernel, step = self.heads.kernel, max(1, CHAINS // self.count)
         whole = self.length // step
         with kernel.loop(whole, "j") as j:
@@ -78,7 +78,7 @@ class FewRows(Scoring):
             self._dots_of(scores, head, e + whole * step, 1)
 
     def _dots_of(self, scores: Buffer, head: Head, key: Value, count: int) -> None:
-        """The products of all queries and some neighbouring keys."""
+        """Computes the products of all queries and `count` neighbouring keys."""
         kernel, lanes = self.heads.kernel, self.machine.lanes
         queries, keys = self.heads.read(self.match.query), self.heads.read(self.match.key)
         sums = kernel.registers("sums", float32, (count, self.count), lanes)
@@ -98,7 +98,7 @@ class FewRows(Scoring):
                 scores[r, key + t] = join_lanes("sum", lane_sums, lanes)
 
     def _finish(self, scores: Buffer, head: Head) -> None:
-        """Scale and mask."""
+        """Applies scale and mask to the scores."""
         kernel, score, lanes = self.heads.kernel, self.score(), self.machine.lanes
         whole = self.length // lanes
 
@@ -114,14 +114,14 @@ class FewRows(Scoring):
     # -- values ------------------------------------------------------------------------------------------
 
     def _mix(self, memory: Scores, head: Head) -> None:
-        """The sums of the values, so many vectors at a time that their sums stay in registers."""
+        """Computes the sums of the values, for as many vectors at a time as keep their sums in registers."""
         lanes, across = self.machine.lanes, max(1, CHAINS // self.count)
         columns = range(0, self.columns, lanes)
         for first in range(0, len(columns), across):
             self._columns(memory, head, columns[first : first + across])
 
     def _columns(self, memory: Scores, head: Head, columns: range) -> None:
-        """The sums of some vectors of columns. Of few vectors, several keys have sums of their own."""
+        """Computes the sums of some vectors of columns. If these are few, neighbouring keys have separate sums."""
         kernel, lanes, rows = self.heads.kernel, self.machine.lanes, self.count
         values = self.heads.read(self.match.value)
         chains = max(1, CHAINS // (rows * len(columns)))
@@ -152,6 +152,6 @@ class FewRows(Scoring):
                     self._store(head, r, column + lane, total)
 
     def _store(self, head: Head, row: int, column: Operand, total: Value) -> None:
-        """Write a number of the result."""
+        """Writes an element of the result."""
         result: View = self.heads.written(self.match.result, self.match.after)
         write(result.buffer, (result.at(head, row, column),), total)

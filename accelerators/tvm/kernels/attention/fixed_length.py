@@ -1,9 +1,9 @@
-"""Attention without the matrix of all scores in memory.
+"""Attention that never stores the full score matrix.
 
-A task is one head, or some rows of it. It lays the keys and the values out in panels (`panels.py`); then, for a block of rows
-that a near cache holds, it makes the scores, with scale and mask worked in, their exponentials and sums, and the product with
-the values, which is divided by the sums as it is written. All is read and written where it stands (`strides.py`): the products
-before and after never see a transpose."""
+A task is one head, or some rows of it. It packs the keys and the values into panels (`panels.py`). Then, for each block of rows
+that fits a near cache, it computes the scores, with scale and mask applied, their exponentials and sums, and the product with the
+values, which is divided by the sums on writing. All operands are read and written in place (`strides.py`), so no transpose is
+needed."""
 
 from __future__ import annotations
 
@@ -29,61 +29,61 @@ from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
 from partita.accelerators.tvm.sizes.extent import is_multiple
 
 BLOCK = 16_384
-"""The number of scores that a near cache holds beside the panels."""
+"""Number of scores that a near cache holds beside the panels."""
 
 MOST_PARTS = 8
-"""A head's rows are cut among so many tasks at most: each lays out the keys and values for itself."""
+"""Maximum number of tasks per head: each packs the keys and values for itself."""
 
 FEWEST_ROWS = 16
-"""A part has so many rows at least."""
+"""Minimum number of rows of a part."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class FixedLength(Scoring):
-    """Writes the kernel for rows enough that panels are worth their while."""
+    """Writes the kernel for enough rows that panels pay off."""
 
     first: PanelTile
-    """The tile for the product that makes the scores."""
+    """The tile for the product of queries and keys."""
     second: PanelTile
     """The tile for the product with the values."""
     instruction: Instruction
-    """How the sums of both take up products."""
+    """The instruction that accumulates both products."""
 
     @property
     def element(self) -> Element:
-        """How the right matrices and the exponentials are stored."""
+        """The element type in which the right matrices and the exponentials are stored."""
         return float32 if self.instruction.group == 1 else uint16
 
     @property
     def filled(self) -> int:
-        """The number of keys in whole groups."""
+        """Number of keys, rounded up to whole groups of the instruction."""
         return self.instruction.steps(self.keys) * self.instruction.group
 
     # -- how the work is cut -----------------------------------------------------------------------------
 
     @property
     def parts(self) -> int:
-        """Into how many tasks a head is cut, for the threads to have equal work."""
+        """Number of tasks per head, so that the threads have equal work."""
         count, threads = self.heads.count, self.threads
         even = [p for p in range(1, MOST_PARTS + 1) if is_multiple(count * p, threads) and p * FEWEST_ROWS <= self.rows]
         return even[0] if even else 1
 
     @property
     def blocks(self) -> int:
-        """Into how many blocks the rows of a head are cut."""
+        """Number of blocks of a head's rows."""
         least = math.ceil(self.rows / max(BLOCK // self.keys, self.first.rows, self.second.rows))
         return math.ceil(least / self.parts) * self.parts
 
     @property
     def height(self) -> int:
-        """Rows of a block; the last overlaps the one before where they do not divide."""
+        """Rows of a block; the last block overlaps the one before if they do not divide the rows."""
         step = max(self.first.rows, self.second.rows)
         return min(self.rows, math.ceil(math.ceil(self.rows / self.blocks) / step) * step)
 
     # -- the kernel --------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Write the whole kernel."""
+        """Writes the whole kernel."""
         kernel, first, second, height = self.heads.kernel, self.first, self.second, self.height
         each = self.blocks // self.parts
         with kernel.tasks(self.heads.count * self.parts, "task", self.threads > 1) as task:
@@ -104,7 +104,7 @@ class FixedLength(Scoring):
                 self._mix(memory, values, head, row)
 
     def _pack(self, into: Buffer, matrix: Matrix, head: Head, tile: PanelTile, depth: int, columns: int) -> None:
-        """Panels of the matrix, which has so many rows and columns."""
+        """Packs a matrix of `depth` rows into panels."""
         view, group = self.heads.read(matrix), self.instruction.group
         pack = self.heads.pack if group == 1 else self.heads.pack_pairs
         filled = self.instruction.steps(depth) * group
@@ -129,7 +129,7 @@ class FixedLength(Scoring):
             tile.finish(kernel, acc, store)
 
     def _panel(self, buffer: Buffer, first: Operand, tile: PanelTile) -> Panel:
-        """A panel that was laid out for the instruction."""
+        """A panel that was packed for the instruction."""
         return Panel(buffer, first, tile.width * self.instruction.group, self.instruction)
 
     def _mix(self, memory: Scores, values: Buffer, head: Head, top: Value) -> None:

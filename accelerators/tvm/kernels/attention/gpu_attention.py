@@ -1,8 +1,8 @@
-"""Attention on a GPU in one launch: a block has some queries of a head and goes through the keys tile by tile.
+"""Attention on a GPU in one launch: a block takes some queries of a head and loops over tiles of keys.
 
-It keeps, for each query, the largest score so far, the sum of the exponentials and the sum of the values; where a tile has a
-larger score, both sums are scaled down (the streaming softmax). No score ever goes to memory. Masks, causal or not, are among the
-element-wise ops on the scores."""
+For each query it keeps the largest score so far, the sum of the exponentials and the sum of the values; if a tile has a larger
+score, both sums are scaled down (streaming softmax). No score is ever stored in global memory. Masks, causal or not, are among
+the element-wise ops on the scores."""
 
 from __future__ import annotations
 
@@ -38,40 +38,40 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 
 ACROSS = 8
-"""The threads that share a query."""
+"""Number of threads that share a query."""
 
 MANY_HEADS, MANY_ROWS = 12, 128
-"""The heads and queries for which an attention of any number of them is cut."""
+"""The heads and queries that the cut assumes if their numbers are dynamic."""
 
 NOTHING = -math.inf
-"""The largest score before there is one."""
+"""Initial value of the largest score."""
 
 
 @attrs.frozen(slots=True)
 class Cut:
-    """How a head is cut."""
+    """The split of a head into blocks, threads and steps."""
 
     rows: int
-    """Queries of a block."""
+    """Number of queries of a block."""
     high: int
-    """Queries of a thread."""
+    """Number of queries of a thread."""
     keys: int
-    """Keys of a step."""
+    """Number of keys of a step."""
 
     @property
     def threads(self) -> int:
-        """The threads of a block."""
+        """Number of threads of a block."""
         return self.rows // self.high * ACROSS
 
     def shared(self, depth: int, columns: int) -> int:
-        """The bytes of shared memory that it takes."""
+        """Bytes of shared memory."""
         return 4 * (
             depth * (self.rows + self.keys + 2 * WIDTH) + self.keys * padded(columns) + self.rows * (self.keys + 1 + ACROSS)
         )
 
 
 def cuts(gpu: Gpu, heads: int, rows: int, depth: int, columns: int) -> Iterator[Cut]:
-    """The cuts that the GPU runs, the best first: the largest with a block for each core, or those with the most blocks."""
+    """The cuts that the GPU can run, best first: the largest with a block for each core, or else those with the most blocks."""
     listed = [Cut(r, high, keys) for r, high in ((64, 4), (32, 2), (16, 1), (16, 2), (8, 1), (4, 1)) for keys in (32, 16, 8)]
     fitting = [cut for cut in listed if cut.shared(depth, columns) <= gpu.shared and cut.threads <= gpu.threads]
 
@@ -83,13 +83,13 @@ def cuts(gpu: Gpu, heads: int, rows: int, depth: int, columns: int) -> Iterator[
 
 
 def padded(columns: int) -> int:
-    """The columns of the values in whole groups of the threads that share a query."""
+    """The columns of the values, rounded up to whole groups of the threads that share a query."""
     group = ACROSS * WIDTH if columns % (ACROSS * WIDTH) == 0 else ACROSS
     return -(-columns // group) * group
 
 
 def gpu_attention(body: Body, machine: Machine) -> Draft | None:
-    """A body that is one attention."""
+    """The kernel for a body that is one attention."""
     match = found_in(body, "Softmax", find_attention)
     if match is None:
         return None
@@ -117,25 +117,25 @@ def gpu_attention(body: Body, machine: Machine) -> Draft | None:
 
 @attrs.frozen(slots=True, eq=False)
 class _Shared:
-    """What the threads of a block share."""
+    """The buffers that the threads of a block share."""
 
     queries: Buffer
     keys: Buffer
     values: Buffer
     powers: Buffer
-    """The exponentials of a tile's scores."""
+    """The exponentials of a tile of scores."""
     parts: Buffer
-    """What each thread of a query found: the largest score, and at the end its sum."""
+    """Partial results of the threads of a query: its largest score, and at the end its sum."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class _Sums:
-    """What a thread keeps of its queries."""
+    """The state of a thread's queries."""
 
     values: Registers
-    """The values, multiplied by the exponentials and added up."""
+    """The values, weighted by the exponentials and summed."""
     totals: Registers
-    """The sums of its exponentials."""
+    """The sums of the thread's exponentials."""
     largest: Registers
     """The largest score so far."""
 
@@ -152,16 +152,16 @@ class _Writing:
 
     @property
     def each(self) -> int:
-        """The keys of a thread in a step."""
+        """Number of keys of a thread in a step."""
         return self.cut.keys // ACROSS
 
     @property
     def wide(self) -> int:
-        """The columns of a thread."""
+        """Number of columns of a thread."""
         return padded(self.columns) // ACROSS
 
     def write(self) -> None:
-        """A launch of a block for each head and some of its queries."""
+        """Launches a block for each head and group of queries."""
         kernel, cut, match = self.heads.kernel, self.cut, self.match
         bands = parts_of(self.rows, cut.rows)
         with kernel.launch((bands, self.heads.count, 1), cut.threads) as (band, number, _, thread):
@@ -194,7 +194,7 @@ class _Writing:
     def _step(
         self, shared: _Shared, sums: _Sums, head: Head, thread: Value, top: Value, row: Value, across: Value, first: Value
     ) -> None:
-        """One tile of keys: scores, exponentials, values."""
+        """Processes one tile of keys: scores, exponentials, values."""
         kernel, cut = self.heads.kernel, self.cut
         key, value = self.heads.read(self.match.key), self.heads.read(self.match.value)
         self._copy(thread, self.depth, cut.keys, lambda k, c: self._key(shared, key, head, first, k, c))
@@ -218,7 +218,7 @@ class _Writing:
     # -- what is read --------------------------------------------------------------------------------------
 
     def _copy(self, thread: Value, along: int, lines: int, copy: Callable[[Value, Value], None]) -> None:
-        """Work for each number of so many lines, which all threads share: neighbouring ones along the first."""
+        """Calls `copy` for each element of `lines` lines, shared by all threads; neighbouring threads go along the first axis."""
         kernel, count = self.heads.kernel, along * lines
         with kernel.loop(-(-count // self.cut.threads), "copied") as i:
             number = i * self.cut.threads + thread
@@ -235,7 +235,7 @@ class _Writing:
         shared.keys[k, c] = view.number(head, k, minimum(first + c, self.keys - 1))
 
     def _value(self, shared: _Shared, view: View, head: Head, first: Value, c: Value, k: Value) -> None:
-        """A value; zero beside and below the matrix, so that what is not there adds nothing."""
+        """Copies an element of the values; zero outside of the matrix, so that it adds nothing."""
         inside = first + k < self.keys
         if padded(self.columns) != self.columns:
             inside = inside & (c < self.columns)
@@ -246,7 +246,7 @@ class _Writing:
     def _scores(
         self, shared: _Shared, scores: Registers, head: Head, top: Value, row: Value, across: Value, first: Value
     ) -> None:
-        """The scores of the thread's queries and keys; a key that is not there has none."""
+        """Computes the scores of the thread's queries and keys; scores of absent keys become -inf."""
         kernel, cut, match = self.heads.kernel, self.cut, self.match
         wanted = match.softmax.inputs[0]
         assert wanted is not None
@@ -268,14 +268,14 @@ class _Writing:
                 scores[r, c] = number if is_multiple(self.keys, cut.keys) else select(key < self.keys, number, NOTHING)
 
     def _exponentials(self, shared: _Shared, sums: _Sums, scores: Registers, r: int, row: Value, across: Value) -> None:
-        """The exponentials of a query's scores; what was summed up before is scaled to the new largest score."""
+        """Stores the exponentials of a query's scores. Rescales the sums so far to the new largest score."""
         kernel = self.heads.kernel
         before = kernel.stack("before", float32, (1,))
         before[0] = sums.largest[r]
         for other in range(ACROSS):
             sums.largest[r] = maximum(sums.largest[r], shared.parts[row + r, other])
         base = kernel.stack("base", float32, (1,))
-        base[0] = select(sums.largest[r] > NOTHING, sums.largest[r], 0.0)  # Where all are masked yet, no difference is taken.
+        base[0] = select(sums.largest[r] > NOTHING, sums.largest[r], 0.0)  # If all are masked so far, no difference is taken.
         scale = kernel.stack("scale", float32, (1,))
         scale[0] = exp_of_negative(before[0] - base[0])
         sums.totals[r] = sums.totals[r] * scale[0]
@@ -287,12 +287,12 @@ class _Writing:
             shared.powers[row + r, across * self.each + c] = scores[r, c]
 
     def _column(self, across: Value, number: int) -> Value:
-        """A thread's column of this number: threads beside each other read columns, or groups of them, beside each other."""
+        """The thread's column with this index: neighbouring threads read neighbouring columns, or groups of them."""
         width = WIDTH if self.wide % WIDTH == 0 else 1
         return across * width + (number // width * ACROSS * width + number % width)
 
     def _finish(self, shared: _Shared, sums: _Sums, head: Head, top: Value, row: Value, across: Value) -> None:
-        """The sums of the values, divided by those of the exponentials, where the result wants them."""
+        """Writes the result: the sums of the values, divided by those of the exponentials."""
         kernel = self.heads.kernel
         result = self.heads.written(self.match.result, self.match.after)
         for r in range(self.cut.high):

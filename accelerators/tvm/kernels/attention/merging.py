@@ -1,6 +1,6 @@
-"""Products of one input that feed one attention become one product: its queries, keys and values then stand side by side.
+"""Merges products of the same input that feed one attention: its queries, keys and values become parts of one product.
 
-One large product uses the processor better than three, and the attention reads the parts where they are."""
+One large product uses the processor better than three, and the attention reads the parts in place."""
 
 from __future__ import annotations
 
@@ -20,34 +20,37 @@ from partita.graph.build import constant, op
 from partita.graph.graph import Graph
 from partita.graph.new_array import new_array
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType, numpy_dtype
 from partita.passes.constants import Namer
+from partita.passes.registry import REQUESTS, register_pass
 
 
 @attrs.frozen(slots=True, eq=False)
 class Projection:
-    """A product by a constant matrix, and a bias."""
+    """A product with a constant matrix, and its bias."""
 
     result: NodeEntry
-    """The value that the projection makes."""
+    """The output of the projection."""
     nodes: tuple[Node, ...]
-    """The product, and the addition of the bias if that is an op of its own."""
+    """The product, and the Add of the bias if it is a separate op."""
     weight: Array
-    """The matrix, depth by columns."""
+    """The matrix, shaped (depth, columns)."""
     bias: Array | None
-    """A number for each column."""
+    """One element per column."""
 
     @property
     def given(self) -> NodeEntry:
-        """The value that is multiplied by the weights."""
+        """The input that is multiplied by the weights."""
         entry = self.nodes[0].inputs[0]
         assert entry is not None
         return entry
 
 
+@register_pass("MergeProjections", keeps=REQUESTS, family="tvm")
 def merge_projections(graph: Graph) -> Graph:
-    """The graph with one product where an attention has several of one input. Linear."""
+    """Query, key and value projections of one input merged into one matrix product. Linear."""
     matches = attentions(graph)
     if not matches:
         return graph
@@ -71,7 +74,7 @@ def merge_projections(graph: Graph) -> Graph:
 
 
 def _groups(match: Attention, readers: Readers) -> list[list[Projection]]:
-    """The attention's projections of one input that nobody else reads, where there are several."""
+    """Groups of at least two projections of the same input that only this attention reads."""
     by_input: dict[tuple[NodeEntry, bool], list[Projection]] = {}
     for entry in dict.fromkeys(operand.source for operand in match.operands):
         part = _projection(entry, readers)
@@ -81,7 +84,7 @@ def _groups(match: Attention, readers: Readers) -> list[list[Projection]]:
 
 
 def _projection(result: NodeEntry, readers: Readers) -> Projection | None:
-    """The projection that makes this value."""
+    """The projection that computes this value."""
     last = result.node
     if last.op == "Add" and not last.domain:
         for inner, bias in (last.inputs, last.inputs[::-1]):
@@ -90,7 +93,7 @@ def _projection(result: NodeEntry, readers: Readers) -> Projection | None:
                 assert bias.node.value is not None
                 return attrs.evolve(product, result=result, nodes=(*product.nodes, last), bias=bias.node.value.reshape(-1))
         return None
-    if last.op not in ("MatMul", "Gemm") or last.domain or real_shape(result) is None or last.attrs.get("transA", 0):
+    if last.op not in ops("matmul") or last.domain or real_shape(result) is None or last.attrs.get("transA", 0):
         return None
     given, weight = last.inputs[0], None if last.inputs[1] is None else last.inputs[1].node.value
     if given is None or weight is None or weight.ndim != 2 or last.attrs.get("alpha", 1.0) != 1.0:
@@ -108,7 +111,7 @@ def _is_row(bias: Array | None, weight: Array) -> bool:
 
 
 def _merged(group: Sequence[Projection], rewriter: Rewriter, namer: Namer) -> Node:
-    """A split of one product into the parts."""
+    """A Split of one merged product into the results of the group."""
     first = group[0].nodes[0]
     shape = real_shape(group[0].result)
     assert shape is not None
@@ -134,7 +137,7 @@ def _merged(group: Sequence[Projection], rewriter: Rewriter, namer: Namer) -> No
 
 
 def _side_by_side(group: Sequence[Projection], name: str) -> Node:
-    """The parts' matrices as one constant, of the type that is declared for them."""
+    """The matrices of the group concatenated along the columns, in their declared element type."""
     entry = group[0].nodes[0].inputs[1]
     assert entry is not None
     dtype, widths = element_of(entry), [part.weight.shape[1] for part in group]
@@ -145,5 +148,5 @@ def _side_by_side(group: Sequence[Projection], name: str) -> Node:
 
 
 def _named(node: Node, origins: Sequence[Node]) -> Node:
-    """The node, which profiles and reports call by these ops' names."""
+    """The node, named after `origins` in profiles and reports."""
     return node.evolve(metadata={ORIGIN: "\n".join(name for origin in origins for name in origins_of(origin))})

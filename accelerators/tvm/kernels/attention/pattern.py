@@ -1,6 +1,6 @@
-"""Attention as exporters write it: a product of queries and keys, element-wise ops, a softmax, a product with the values.
+"""Attention as exporters write it: queries times keys, element-wise ops, Softmax, a product with the values.
 
-It is found from its softmax. Scalings of queries and keys go to the scores."""
+It is matched from its Softmax. Scale factors of queries and keys are applied to the scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.graph.node import Node, NodeEntry
 
 LONGEST = 12
-"""The number of element-wise ops that may stand between the scores and their softmax."""
+"""Maximum number of element-wise ops between the scores and their Softmax."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -27,7 +27,7 @@ class Attention:
 
     query: Matrix
     key: Matrix
-    """Transposed: depth by keys."""
+    """Transposed, of shape (depth, keys)."""
     value: Matrix
     scores: Node
     """The product of queries and keys."""
@@ -39,7 +39,7 @@ class Attention:
     mix: Node
     """The product with the values."""
     after: tuple[Node, ...]
-    """Ops that write its result in another order."""
+    """Reshapes and transposes of the result."""
 
     @property
     def operands(self) -> tuple[Matrix, ...]:
@@ -54,7 +54,7 @@ class Attention:
 
     @property
     def result(self) -> NodeEntry:
-        """The value that the attention makes."""
+        """The output of the attention."""
         return (self.after[-1] if self.after else self.mix)[0]
 
 
@@ -72,7 +72,7 @@ def find_attention(softmax: Node, readers: Readers, version: int) -> Attention |
         return None
     scores, between = scored
     mixed = real_shape(mix[0])
-    if mixed is None or mixed[:-2] != shape[:-2]:  # Values of more heads than there are queries for.
+    if mixed is None or mixed[:-2] != shape[:-2]:  # The values have more heads than the queries.
         return None
     core = {scores, *between, softmax, *guard, mix}
     operands = operands_of([scores.inputs[0], scores.inputs[1], mix.inputs[1]], core, readers)
@@ -83,7 +83,7 @@ def find_attention(softmax: Node, readers: Readers, version: int) -> Attention |
 
 
 def _guard(softmax: Node, readers: Readers) -> tuple[tuple[Node, ...], NodeEntry]:
-    """The ops by which torch makes zeros of rows of NaN, and the value that comes out of them."""
+    """The ops by which torch replaces rows of NaN by zeros, and their result."""
     reading = [node for node in readers.get(softmax[0], ()) if node is not None]
     tests = [node for node in reading if node.op == "IsNaN"]
     chosen = [node for node in reading if node.op == "Where"]

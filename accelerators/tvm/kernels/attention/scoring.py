@@ -1,4 +1,4 @@
-"""What kernels of attention on processors share: from products of queries and keys to exponentials."""
+"""Steps that attention kernels on CPUs share, from the scores to their exponentials."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from partita.accelerators.tvm.machine.work import MOVES, VALUE_PRODUCTS
 
 @attrs.frozen(slots=True, eq=False)
 class Scores:
-    """The memory that a task keeps for the scores of a block of rows."""
+    """The buffers of a task for the scores of a block of rows."""
 
     scores: Buffer
-    """The scores, and then their exponentials."""
+    """The scores, later overwritten by their exponentials."""
     powers: Buffer
-    """The exponentials as the product with the values takes them: the scores themselves, or their bits in two bytes."""
+    """The exponentials as the product with the values reads them: `scores` itself, or a copy in two-byte elements."""
     inverse: Buffer
-    """For each row, one over the sum of the exponentials."""
+    """Per row, 1 / (sum of the exponentials)."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Scoring:
-    """One attention, and its sizes."""
+    """An attention and its sizes."""
 
     match: Attention
     heads: Heads
     machine: Machine
     rows: int
-    """How many queries there are."""
+    """Number of queries."""
     keys: int
-    """How many keys and values there are."""
+    """Number of keys, and of values."""
     depth: int
     """The depth of queries and keys."""
     columns: int
-    """The number of columns of the values."""
+    """Number of columns of the values."""
 
     @property
     def threads(self) -> int:
-        """How many threads share the work: each number of keys and values is fetched once, and multiplied for each row."""
+        """Threads that share the work: each element of keys and values is fetched once and multiplied once per row."""
         fetched = self.heads.count * self.keys * (self.depth + self.columns)
         return self.machine.threads_for(fetched * (self.rows + VALUE_PRODUCTS // MOVES), VALUE_PRODUCTS)
 
     def score(self) -> Callable[[Value, Head, Operand, Operand], Value]:
-        """What scale and mask make of a product of a query and a key."""
+        """The function that applies scale and mask to a product of a query and a key."""
         match = self.match
         wanted = match.softmax.inputs[0]
         assert wanted is not None
@@ -60,11 +60,11 @@ class Scoring:
 
     @property
     def row(self) -> Row:
-        """The scores of a query."""
+        """The scores of one query."""
         return Row(self.keys, self.machine.lanes)
 
     def make_powers(self, memory: Scores, height: Operand) -> None:
-        """Turn the scores of each row into exponentials; `inverse` becomes one over their sum."""
+        """Replaces the scores of each row by their exponentials, and sets `inverse` to one over their sum."""
         kernel, lanes, scores = self.heads.kernel, self.machine.lanes, memory.scores
         row = self.row
         with kernel.loop(height, "r") as r:
@@ -89,7 +89,7 @@ class Scoring:
             self._invert(memory, row, r, numbers[1])
 
     def _invert(self, memory: Scores, row: Row, r: Value, total: Value) -> None:
-        """One over the sum. Where rows of NaN are to become zeros, their scores become zeros here."""
+        """Stores one over the sum. If rows of NaN have to become zeros, sets their exponentials to zero."""
         kernel = self.heads.kernel
         if not self.match.guard:
             memory.inverse[r] = 1.0 / total

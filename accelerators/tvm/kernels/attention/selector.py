@@ -1,4 +1,4 @@
-"""Chooses the attentions that become one kernel each."""
+"""Selects the attentions that become one kernel each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from partita.graph.graph import Graph
 
 
 class AttentionProperty(LabelProperty):
-    """Each attention that is found from its softmax."""
+    """Labels each attention that is found from its Softmax."""
 
     name = "attention"
 
@@ -24,7 +24,7 @@ class AttentionProperty(LabelProperty):
         self.labels = {node: i for i, match in enumerate(attentions(graph)) for node in match.nodes}
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Accept only subgraphs that the kernel takes."""
+        """Accepts only subgraphs that are exactly one attention."""
         return found_in(make_body(subgraph), "Softmax", find_attention) is not None
 
 

@@ -1,8 +1,8 @@
-"""Attention of two-byte numbers on the tensor cores of a GPU, in one launch: a warp has 16 queries of a head and goes through the
-keys tile by tile.
+"""Attention of two-byte elements on the tensor cores of a GPU, in one launch: a warp takes 16 queries of a head and loops over
+tiles of keys.
 
-As in `gpu_attention.py` the softmax streams, and no score ever goes to memory: the sums of one product, as the threads of a warp
-hold them, are the left matrix of the next one. Keys and values of the next tile are on their way while one is worked on."""
+As in `gpu_attention.py` the softmax streams, and no score is ever stored: the sums of one product, as the threads of a warp hold
+them, are the left matrix of the next one. Keys and values of the next tile are fetched during the work on the current one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 
 NOTHING = -math.inf
-"""The largest score before there is one."""
+"""Initial value of the largest score."""
 
 _OTHER_REGISTERS = 72
 _MOST_REGISTERS = 248
@@ -55,44 +55,44 @@ _MOST_REGISTERS = 248
 
 @attrs.frozen(slots=True)
 class TensorCut:
-    """How a head is cut."""
+    """The split of a head into blocks, warps and steps."""
 
     warps: int
-    """The warps of a block, with 16 queries each."""
+    """Warps of a block, with 16 queries each."""
     keys: int
-    """Keys of a step."""
+    """Number of keys of a step."""
 
     @property
     def rows(self) -> int:
-        """Queries of a block."""
+        """Number of queries of a block."""
         return self.warps * HIGH
 
     @property
     def threads(self) -> int:
-        """The threads of a block."""
+        """Number of threads of a block."""
         return self.warps * WARP
 
     def shared(self, depth: int, columns: int) -> int:
-        """The bytes of shared memory that it takes: two tiles of keys and of values, whichever way they lie."""
+        """Bytes of shared memory: tiles of keys and of values for each stage, in the larger of the two orientations."""
         lines = [max(self.keys * (width + PART), width * (self.keys + PART)) for width in (whole(depth), whole(columns))]
         return 2 * STAGES * sum(lines)
 
     def registers(self, depth: int, columns: int) -> int:
-        """About how many registers a thread takes: its queries, sums and scores, and these as numbers of two bytes."""
+        """Estimated registers of a thread: its queries, sums and scores, and the scores as two-byte elements."""
         return whole(depth) // 4 + whole(columns) // 2 + self.keys * 3 // 4 + _OTHER_REGISTERS
 
 
 STAGES = 2
-"""The tiles that shared memory holds: one that is worked on, and the next one."""
+"""Number of tiles in shared memory: the current one and the next."""
 
 
 def whole(count: int) -> int:
-    """So many numbers in whole matrices of an instruction."""
+    """`count` rounded up to whole matrices of an instruction."""
     return -(-count // DEEP) * DEEP
 
 
 def tensor_cuts(gpu: Gpu, heads: int, rows: int, keys: int, depth: int, columns: int) -> Iterator[TensorCut]:
-    """The cuts that the GPU runs, the best first: the largest with a block for each core, or those with the most blocks."""
+    """The cuts that the GPU can run, best first: the largest with a block for each core, or else those with the most blocks."""
     listed = [TensorCut(warps, step) for warps in (8, 4, 2, 1) for step in (64, 32, 16) if step <= whole(keys)]
     fitting = [
         cut for cut in listed
@@ -108,7 +108,7 @@ def tensor_cuts(gpu: Gpu, heads: int, rows: int, keys: int, depth: int, columns:
 
 @attrs.frozen(slots=True)
 class _Moved:
-    """What threads copy by, as `spots` asks for it: a matrix of this depth, by all threads of a block."""
+    """The fields of a tile that `spots` reads: a matrix of this depth, copied by all threads of a block."""
 
     depth: int
     slice_threads: int
@@ -117,33 +117,33 @@ class _Moved:
 
 @attrs.frozen(slots=True, eq=False)
 class _Rows:
-    """What a thread keeps of its two queries: rows g and g + 8 of its warp's."""
+    """The state of a thread's two queries: rows g and g + 8 of its warp."""
 
     values: Buffer
-    """The values, multiplied by the exponentials and added up, as an instruction has its sums."""
+    """The values, weighted by the exponentials and summed, in the accumulator layout of an instruction."""
     totals: Buffer
-    """The sums of its own exponentials."""
+    """The sums of the thread's own exponentials."""
     largest: Buffer
-    """The largest score so far of all keys."""
+    """The largest score of all keys so far."""
 
 
 class TensorAttention:
-    """Writes the kernel of one attention."""
+    """Writes the kernel of an attention."""
 
     def __init__(self, match: Attention, heads: Heads, cut: TensorCut, sizes: tuple[int, int, int, int]) -> None:
-        """The sizes are queries, keys, the depth of their product and the columns of the values. Of queries and of keys there may
-        be any number."""
+        """`sizes` are the numbers of queries and of keys, the depth of their product and the columns of the values. Queries and
+        keys may be dynamic."""
         self.match, self.heads, self.cut = match, heads, cut
         self.kernel = heads.kernel
         self.rows, self.keys, self.depth, self.columns = sizes
         self.steps = parts_of(self.keys, cut.keys)
         self.is_one_step = not isinstance(self.keys, Extent) and self.keys <= cut.keys
-        """Are all keys in one tile?"""
+        """True if all keys are in one tile."""
         self.covered = None if isinstance(self.keys, Extent) else -(-self.keys // cut.keys) * cut.keys
-        """The keys of all tiles; None: they depend on how many keys there are."""
+        """Number of keys that all tiles cover; None if the number of keys is dynamic."""
 
     def write(self) -> None:
-        """A launch of a block for each head and some of its queries."""
+        """Launches a block for each head and group of queries."""
         kernel, cut = self.kernel, self.cut
         with kernel.launch((parts_of(self.rows, cut.rows), self.heads.count, 1), cut.threads) as (band, number, _, thread):
             head = self.heads.head(number)
@@ -173,7 +173,7 @@ class TensorAttention:
     def _step(
         self, feeds: tuple[Feed, Feed], queries: Buffer, sums: _Rows, head: Head, step: Value, own: tuple[Value, Value, Value]
     ) -> None:
-        """One tile of keys, while the next one is fetched: scores, exponentials, values."""
+        """Processes one tile of keys while the next one is fetched: scores, exponentials, values."""
         kernel, (keys, values), (row, beside, lane) = self.kernel, feeds, own
         if any(feed.is_copied for feed in feeds):
             kernel.do(WAITS[0]())
@@ -204,7 +204,7 @@ class TensorAttention:
             feed.end(step, stage * feed.side.size)
 
     def _keys(self, head: Head, thread: Value) -> TensorSide:
-        """The right matrix of the scores: depth by keys."""
+        """The right matrix of the scores, shaped (depth, keys)."""
         return viewed_side(
             self.heads.read(self.match.key), head, _Moved(whole(self.depth), self.cut.threads), thread, self.cut.keys,
             (self.depth, self.keys), (whole(self.depth), self.covered),
@@ -212,7 +212,7 @@ class TensorAttention:
         )
 
     def _values(self, head: Head, thread: Value) -> TensorSide:
-        """The right matrix of the result: keys by columns."""
+        """The right matrix of the result, shaped (keys, columns)."""
         return viewed_side(
             self.heads.read(self.match.value), head, _Moved(self.cut.keys, self.cut.threads), thread, whole(self.columns),
             (self.keys, self.columns), (self.covered, whole(self.columns)),
@@ -220,7 +220,7 @@ class TensorAttention:
         )
 
     def _queries(self, head: Head, row: Value, beside: Value) -> Buffer:
-        """The thread's parts of the left matrix of the scores: pairs of neighbours, zeros beyond the depth."""
+        """The thread's parts of the left matrix of the scores, as pairs of neighbours; zeros beyond the depth."""
         view = self.heads.read(self.match.query)
         has_pairs = neighbours(view, -1, self.depth) > 1
         queries = self.kernel.stack("queries", uint32, (whole(self.depth) // 4,))
@@ -245,7 +245,7 @@ class TensorAttention:
     # -- what is computed ----------------------------------------------------------------------------------
 
     def _score(self, keys: Feed, first: Value, queries: Buffer, scores: Buffer, lane: Value) -> None:
-        """The products of the warp's queries and the tile's keys."""
+        """Computes the products of the warp's queries and the tile's keys."""
         kernel, multiply = self.kernel, MULTIPLY[(keys.side.buffer.element,) * 2]
         for i in range(self.cut.keys // 2):
             scores[i] = 0.0
@@ -257,7 +257,7 @@ class TensorAttention:
                     kernel.do(multiply(scores[(key + j * WIDE) // 2], queries[part * 4], right[2 * j]))
 
     def _follow(self, scores: Buffer, head: Head, row: Value, first: Value) -> None:
-        """What element-wise ops make of the scores; a key that is not there has none."""
+        """Applies the element-wise ops to the scores; scores of absent keys become -inf."""
         match = self.match
         wanted = match.softmax.inputs[0]
         assert wanted is not None
@@ -270,7 +270,7 @@ class TensorAttention:
             scores[i] = number if is_multiple(self.keys, self.cut.keys) else select(key < self.keys, number, NOTHING)
 
     def _exponentials(self, scores: Buffer, sums: _Rows, element: Element) -> Buffer:
-        """The exponentials of the scores as a left matrix; what was summed up before is scaled to the new largest score."""
+        """The exponentials of the scores as a left matrix. Rescales the sums so far to the new largest score."""
         kernel = self.kernel
         for half in range(2):
             numbers = [i for i in range(self.cut.keys // 2) if i % 4 // 2 == half]
@@ -280,7 +280,7 @@ class TensorAttention:
             for neighbour in BESIDE:
                 sums.largest[half] = maximum(sums.largest[half], neighbour(sums.largest[half]))
             largest = sums.largest[half]
-            base = kernel.name_value("base", select(largest > NOTHING, largest, 0.0))  # Where all are masked yet.
+            base = kernel.name_value("base", select(largest > NOTHING, largest, 0.0))  # If all are masked so far.
             scale = kernel.name_value("scale", _exp(before - base))
             sums.totals[half] = sums.totals[half] * scale
             for i in range(half * 2, whole(self.columns) // 2, 4):
@@ -295,7 +295,7 @@ class TensorAttention:
         return powers
 
     def _mix(self, values: Feed, first: Value, powers: Buffer, sums: _Rows, lane: Value) -> None:
-        """The values, multiplied by the exponentials: pairs of sums are pairs of numbers of the left matrix."""
+        """Adds the values, weighted by the exponentials, whose pairs are those of the left matrix."""
         kernel, multiply = self.kernel, MULTIPLY[(values.side.buffer.element,) * 2]
         right = kernel.stack("values_now", uint32, (4,))
         for part in range(self.cut.keys // DEEP):
@@ -305,7 +305,7 @@ class TensorAttention:
                     kernel.do(multiply(sums.values[(column + j * WIDE) // 2], powers[part * 4], right[2 * j]))
 
     def _finish(self, sums: _Rows, head: Head, row: Value, beside: Value) -> None:
-        """The sums of the values, divided by those of the exponentials, where the result wants them."""
+        """Writes the result: the sums of the values, divided by those of the exponentials."""
         kernel = self.kernel
         result = self.heads.written(self.match.result, self.match.after)
         for half in range(2):
@@ -333,6 +333,6 @@ class TensorAttention:
 
 
 def _exp(x: Value) -> Value:
-    """exp by the GPU's own power of two: to some 22 bits, which is more than numbers of two bytes keep."""
+    """exp by the GPU's power-of-two instruction, accurate to about 22 bits, which is more than two-byte elements hold."""
     return power_of_two(x * math.log2(math.e))
 

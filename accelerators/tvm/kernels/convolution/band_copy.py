@@ -1,4 +1,4 @@
-"""A band of an image, copied with zeros around it, for a convolution that sees padding or reads only some of the pixels."""
+"""A band of an image, copied with zeros around it, for a convolution that reads padding or only some of the pixels."""
 
 from __future__ import annotations
 
@@ -26,47 +26,47 @@ from partita.accelerators.tvm.sizes.extent import Extent
 
 @attrs.frozen(slots=True)
 class BandCopy:
-    """The copy `image` of the rows that a band sees: [block, row, column, lane]."""
+    """A copy of the rows that a band reads: [block, row, column, lane]."""
 
     window: Window
     """The window of the convolution."""
     rows: Operand
-    """Rows of the result in the band."""
+    """Number of rows of the result in the band."""
     blocks: int
-    """Blocks in the copy, or channels of a plain image."""
+    """Number of blocks in the copy, or of channels of a plain image."""
     lanes: int
-    """Channels of a block; 1 for a plain image."""
+    """Number of channels of a block; 1 for a plain image."""
     is_plain: bool
-    """Is the image [N, C, H, W]?"""
+    """True if the image is [N, C, H, W]."""
     is_chunk: bool
-    """Are the blocks those of one chunk?"""
+    """True if the blocks are those of one chunk."""
     stored_as: Element = float32
-    """The element type to which numbers are rounded, however the copy holds them."""
+    """The element type to which elements are rounded; the copy may store them in another."""
 
     @property
     def numbers(self) -> Operand:
-        """Numbers of the copy."""
+        """Number of elements of the copy."""
         return self.down * self.wide * (self.blocks * self.lanes)
 
     @property
     def down(self) -> Operand:
-        """Rows of the copy."""
+        """Number of rows of the copy."""
         return (self.rows - 1) * self.strides[0] + self.window.span[0]
 
     @property
     def wide(self) -> int:
-        """Columns of the copy."""
+        """Number of columns of the copy."""
         return (self.window.out[1] - 1) * self.strides[1] + self.window.span[1]
 
     @property
     def strides(self) -> Pair:
-        """How far apart neighbouring results read in the copy."""
+        """The distances in the copy between the inputs of neighbouring results."""
         return (1, 1) if self.window.is_sampled else self.window.strides
 
     def write(
         self, kernel: Kernel, source: Buffer | JoinedBlocks, into: Buffer, n: Operand, top: Operand, chunk: Operand
     ) -> None:
-        """Fill it, for image n and the band that begins at row `top` of the result."""
+        """Fills the copy, for image n and the band that begins at row `top` of the result."""
         window = self.window
 
         def copied(position: Operand, number: Value) -> None:
@@ -95,14 +95,14 @@ class BandCopy:
     def _reader(
         loops: ExitStack, kernel: Kernel, source: Buffer | JoinedBlocks, n: Operand, block: Value
     ) -> Callable[[Operand, Operand], Value]:
-        """What reads a number of this block, or plain channel: by its pixel and lane, or by its row and column."""
+        """The function that reads an element of this block, or plain channel: by pixel and lane, or by row and column."""
         if isinstance(source, Buffer):
             return lambda first, second: source[n, block, first, second]
         seen, image = loops.enter_context(source.seen(kernel, n, block))
         return lambda pixel, lane: seen[image, pixel, lane]
 
     def _columns(self, every: int) -> tuple[Operand, Operand]:
-        """How many columns of zeros stand before those of the image, and how many of the image there are."""
+        """Number of columns of zeros before those of the image, and number of columns of the image."""
         before, own = self.window.before[1], self.window.sizes[1]
         if not isinstance(own, Extent):
             left = min(before, self.wide)

@@ -1,8 +1,8 @@
-"""How a convolution is cut: register tiles, bands of rows, ranges of panels, chunks of input channels.
+"""The cut of a convolution: register tiles, bands of rows, ranges of panels, chunks of input channels.
 
-All of it follows from what a core holds near: a panel's weights of one chunk in the first-level cache, a band's copy and sums in
-the second. For the threads, rows are cut first where the image is larger than the weights, so that a thread keeps to its slice
-of the image from layer to layer; else panels."""
+It follows from the caches of a core: a panel's weights of one chunk fit L1, a band's copy and sums fit L2. For threads, rows are
+split first if the image is larger than the weights, so that a thread keeps its slice of the image from layer to layer; else
+panels are."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from partita.accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 
 NEAR = 1200
-"""Steps whose weights fit the first-level cache beside what else is read, for a panel of 64 bytes."""
+"""Number of steps whose weights fit L1 beside other data, for a panel of 64 bytes."""
 
 KEPT = 160 * 1024
-"""Numbers that a task may keep in the second-level cache."""
+"""Number of elements that a task may keep in L2."""
 
 ADDRESSES = 8
-"""Pixels of a tile that are no neighbours: each keeps its address in a register of its own."""
+"""Maximum number of pixels of a tile that are not contiguous: each keeps its address in a register."""
 
 MANY = 840
-"""So many rows and columns are a multiple of most tiles': what takes fewest cycles for them takes fewest for large images."""
+"""A multiple of most tiles' sizes: the tile that is fastest for an image of this height and width is taken for large images."""
 
 AHEAD = 8
-"""The most pixels of a tile that stand one after another in memory, and that several vectors meet. LLVM knows where all of them
-are, and spreads more of them ahead of their products than there are registers."""
+"""Maximum number of contiguous pixels of a tile that several vectors multiply. LLVM knows all their addresses, and broadcasts
+more of them ahead of their products than there are registers."""
 
 SHARING = (8, 4)
-"""Pixels of tiles that share an address in many widths, more of them first."""
+"""Sizes in pixels of tiles that share an address, in order of preference: they divide many widths."""
 
 CALM = 6
-"""The most pixels of a tile of two vectors for which LLVM keeps all in registers."""
+"""Maximum number of pixels of a tile of two vectors for which LLVM keeps everything in registers."""
 
 SPILLED = 0.5
-"""About how many cycles a step takes longer for each pixel more."""
+"""Estimated extra cycles of a step for each pixel beyond that."""
 
 FIRST_READ = 2.0
-"""About how many cycles a tile waits for a line of the image that no tile before it has read."""
+"""Estimated cycles that a tile waits for a line of the image that no tile before it has read."""
 
 WEIGHTS_READ = 0.05
-"""About how many cycles a step waits for each of its vectors of weights, which a filter of several taps seldom finds nearest."""
+"""Estimated cycles that a step waits for each of its vectors of weights, which are seldom in L1 for a filter of several taps."""
 
 ASIDE = 10.0
-"""About how many cycles it takes to set a vector of sums aside after a chunk, and to fetch it again."""
+"""Estimated cycles to store a vector of sums after a chunk, and to load it again."""
 
 BEGUN = 3
-"""So many tiles are worth a band less: each reads the weights again, and more rows twice."""
+"""Cost of a band, in tiles: each band reads the weights again, and some rows twice."""
 
 
 @attrs.frozen(slots=True)
@@ -69,68 +69,68 @@ class Shape(Convolved):
     size: int = 4
     """Bytes of a weight."""
     held: int = 4
-    """Bytes of a number of the copy."""
+    """Bytes of an element of the copy."""
     always: bool = False
-    """Is the image copied whatever it is, since tiles read another element type?"""
+    """True if the image is always copied, since tiles read another element type."""
     in_tiles: bool = False
-    """Are sums kept in tiles of the processor's own?"""
+    """True if sums are kept in tiles of the matrix unit."""
     skips: bool = False
-    """Does a tile pass over taps that meet only padding for all of its pixels?"""
+    """True if a tile skips taps that meet only padding for all of its pixels."""
 
     @property
     def copies(self) -> bool:
-        """Is the image copied first? It is where its padding is read, or where most of it is not read."""
+        """True if the image is copied first: if its padding is read, or if most of it is not read."""
         return self.always or not self.window.is_inside or self.window.is_sampled
 
     def is_weighed(self, machine: Machine) -> bool:
-        """Are a tile's reads of the image, and the sums that it sets aside, counted with its products?"""
+        """True if the cost of a tile includes its reads of the image and the sums that it stores between chunks."""
         is_wide = machine.lanes == 16 and not self.in_tiles
         by_block = not self.plain and not self.shuffled and self.groups == 1 and self.channels % machine.lanes == 0
         return is_wide and by_block and self.window.count > 1
 
     def shares(self, pixels: int, machine: Machine) -> bool:
-        """Do the pixels of a tile of so many share an address? They do where it divides the rows, so that each tile is in one."""
-        is_short = self.plain and self.window.is_any and machine.lanes == 16  # So few steps that dividing by the width counts.
+        """True if the pixels of a tile share an address: if `pixels` divides the rows, so that each tile lies in one row."""
+        is_short = self.plain and self.window.is_any and machine.lanes == 16  # So few steps that divisions by the width matter.
         return (is_short or self.is_weighed(machine)) and is_multiple(self.window.out[1], pixels)
 
     def sharing(self, vectors: int, machine: Machine) -> int:
-        """The pixels of a tile of so many vectors that share an address if rows turn out to be a multiple of them; 0 where tiles
-        whose pixels have addresses of their own are as fast."""
+        """Number of pixels of a tile that shares an address if the width turns out to be a multiple of it; 0 if tiles with
+        separate addresses are as fast."""
         fitting = [pixels for pixels in SHARING if (pixels + 1) * vectors + 2 <= machine.registers]
         return fitting[0] if fitting and self.window.is_any and self.is_weighed(machine) else 0
 
 
 @attrs.frozen(slots=True)
 class Bands:
-    """How the convolution is cut."""
+    """The cut of a convolution."""
 
     pixels: int
-    """Pixels of a register tile."""
+    """Number of pixels of a register tile."""
     vectors: int
-    """Vectors of output channels of a register tile."""
+    """Number of vectors of output channels of a register tile."""
     rows: Operand
-    """Rows of a band."""
+    """Number of rows of a band."""
     tiles: Operand
-    """Tiles of a band."""
+    """Number of tiles of a band."""
     down: Operand
-    """How many bands there are."""
+    """Number of bands."""
     across: Operand
-    """Into how many ranges the panels are cut."""
+    """Number of ranges of panels."""
     chunk: int
-    """Input channels that are walked in one go; 0: all."""
+    """Number of input channels of a chunk; 0: all."""
     copies: bool
-    """Is the band copied, with zeros around it?"""
+    """True if the band is copied, with zeros around it."""
     parallel: bool
-    """Is it work for several threads?"""
+    """True if several threads share the work."""
     shares: bool
-    """Do the pixels of a tile share an address?"""
+    """True if the pixels of a tile share an address."""
     sharing: int = 0
-    """The pixels of the tile that is taken instead in images whose width is a multiple of them, so that they share an address; 0:
-    there is none."""
+    """Number of pixels of the tile that is used instead if the image's width is a multiple of it, so that they share an address;
+    0: no such tile."""
 
 
 def cut_bands(shape: Shape, machine: Machine) -> Bands:
-    """The cut that should take the fewest cycles."""
+    """The cut with the fewest estimated cycles."""
     if shape.window.is_any:
         return _in_part(shape, machine)
     lanes, window = machine.lanes, shape.window
@@ -153,32 +153,31 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
 
 
 def _in_part(shape: Shape, machine: Machine) -> Bands:
-    """What is cut of images of any size before the kernel runs: the tile, as for large images, and the chunk. `cut_while_running`
-    says the rest."""
+    """The part of the cut of dynamic images that is fixed at compile time: the tile, as for large images, and the chunk.
+    `cut_while_running` adds the rest."""
     pixels, vectors = _tile(shape, machine)
     chunk = _chunk(shape, _mean_reach(shape, vectors, machine), vectors, machine)
-    # Memory whose size is computed while the kernel runs is had by a task of its own alone, even where one thread runs them all.
+    # Memory of dynamic size is private only to a parallel task, even if one thread runs them all.
     shares = shape.shares(pixels, machine)
     sharing = 0 if shares else shape.sharing(vectors, machine)
     return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True, shares=shares, sharing=sharing)
 
 
 def _large(sizes: Pair) -> Pair:
-    """The sizes, those that are not known as many pixels as are whole tiles of most heights."""
+    """The sizes, with MANY for dynamic ones."""
     high, wide = [MANY if isinstance(size, Extent) else size for size in sizes]
     return high, wide
 
 
 def _mean_reach(shape: Shape, vectors: int, machine: Machine) -> int:
-    """How many input channels a panel reads."""
+    """Mean number of input channels that a panel reads."""
     read = reaches(shape.channels, shape.outs, shape.groups, vectors * machine.lanes)
     return sum(read) // len(read)
 
 
 def cut_while_running(kernel: Kernel, shape: Shape, part: Bands, machine: Machine) -> Bands:
-    """The cut of images of a size that the kernel is given: bands of rows whose copies stay in the second-level cache, as many
-    for each thread; where the weights are larger than the image, ranges of panels before them. Rows and tiles are those of the
-    tallest band."""
+    """The cut of dynamic images, computed at run time: bands of rows whose copies stay in L2, as many for each thread; if the
+    weights are larger than the image, ranges of panels first. Rows and tiles are those of the tallest band."""
     window, threads, pixels = shape.window, machine.threads, part.pixels
     high, wide = (as_index(size) for size in window.out)
     tall = kept(kernel, "tall", _tallest_while_running(shape, part, machine))
@@ -198,8 +197,8 @@ def cut_while_running(kernel: Kernel, shape: Shape, part: Bands, machine: Machin
 
 
 def band_while_running(kernel: Kernel, window: Window, bands: Bands, band: Value) -> tuple[Value, Bands]:
-    """The first row of a band of images of any size, and the cut with the rows and tiles of that band. No row belongs to two: the
-    bands differ by one row, or by one tile where rows are single pixels."""
+    """The first row of a band of dynamic images, and the cut with the rows and tiles of that band. Bands do not overlap: they
+    differ by one row, or by one tile if rows are single pixels."""
     high, wide = (as_index(size) for size in window.out)
     unit = _unit(window, bands.pixels)
     units = (high + (unit - 1)) // unit
@@ -209,7 +208,7 @@ def band_while_running(kernel: Kernel, window: Window, bands: Bands, band: Value
 
 
 def _unit(window: Window, pixels: int) -> int:
-    """The number of rows that bands have a multiple of: whole tiles where rows are single pixels."""
+    """The factor of a band's number of rows: a tile if rows are single pixels, else 1."""
     return pixels if isinstance(window.out[1], int) and window.out[1] == 1 else 1
 
 
@@ -218,7 +217,7 @@ def _tiles(rows: Value, wide: Value, pixels: int) -> Value:
 
 
 def _tallest_while_running(shape: Shape, part: Bands, machine: Machine) -> Value:
-    """The most rows of a band, as `_tallest` counts them."""
+    """Maximum number of rows of a band, as in `_tallest`, computed at run time."""
     window, share = shape.window, shape.held / 4
     chunk = part.chunk or _mean_reach(shape, part.vectors, machine)
     wide, written = as_index(window.sizes[1]), as_index(window.out[1])
@@ -230,7 +229,7 @@ def _tallest_while_running(shape: Shape, part: Bands, machine: Machine) -> Value
 
 
 def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
-    """Pixels and vectors of the register tile: enough sums to hide the latency, few wasted, few loads, sums seldom set aside."""
+    """Pixels and vectors of the register tile: enough sums to hide the latency, few wasted, few loads, sums seldom stored."""
     blocks, window = math.ceil(shape.outs / machine.lanes), shape.window
     window = attrs.evolve(window, sizes=_large(window.sizes), out=_large(window.out))
     if shape.in_tiles:
@@ -266,7 +265,7 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
 
 
 def _most_pixels(window: Window, vectors: int, machine: Machine) -> int:
-    """The most pixels of a tile of so many vectors. Of one vector of 64 bytes, eight pixels hide the latency, and more of them
+    """Maximum number of pixels of a tile of `vectors` vectors. With one vector of 64 bytes, eight pixels hide the latency; more
     make a loop that is longer than the processor decodes ahead."""
     if window.out[1] > 1:
         return ADDRESSES
@@ -274,7 +273,7 @@ def _most_pixels(window: Window, vectors: int, machine: Machine) -> int:
 
 
 def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
-    """The input channels of a chunk: as many whole blocks as divide them and stay near; 0: no chunks."""
+    """Number of input channels of a chunk: whole blocks that divide them and fit L1; 0: no chunks."""
     near = NEAR * 16 // (vectors * machine.lanes) * 4 // shape.size
     if shape.plain or shape.shuffled or shape.groups > 1 or reach % machine.lanes or reach * shape.window.count <= 2 * near:
         return 0
@@ -284,7 +283,7 @@ def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
 
 
 def _tallest(shape: Shape, chunk: int, pixels: int) -> int:
-    """The most rows of a band whose copy, or input, and sums stay in the second-level cache."""
+    """Maximum number of rows of a band whose copy, or input, and sums stay in L2."""
     window, part = shape.window, shape.held / 4
     wide = window.out[1] if window.is_sampled else window.sizes[1] * window.strides[0]
     per_row = int(wide * chunk * part) + (window.out[1] * shape.outs if chunk < shape.channels else 0)
@@ -295,8 +294,8 @@ def _tallest(shape: Shape, chunk: int, pixels: int) -> int:
 
 
 def _even(window: Window, least: int, pixels: int) -> int:
-    """The number of bands, from the least up to twice as many, whose tiles are fewest: the last band begins within the one before
-    where rows do not divide."""
+    """The number of bands, from `least` to twice as many, with the fewest tiles. If it does not divide the rows, the last band
+    overlaps the one before."""
     if least == 1:
         return 1
 
@@ -307,8 +306,8 @@ def _even(window: Window, least: int, pixels: int) -> int:
 
 
 def _for_threads(shape: Shape, pixels: int, panels: int, reach: int, least: int, threads: int) -> tuple[int, int]:
-    """Bands and ranges of panels: equal shares for the threads, few rows and panels twice, near inputs. Of
-    any number of images, each is cut as if it came alone."""
+    """Number of bands and of ranges of panels: equal shares for the threads, few rows and panels computed twice, near inputs. A
+    dynamic batch is cut as for one image."""
     window = shape.window
     image = shape.channels * math.prod(window.sizes)
     weights = shape.outs * reach * window.count
@@ -336,7 +335,7 @@ def _for_threads(shape: Shape, pixels: int, panels: int, reach: int, least: int,
 
 
 def _rows(window: Window, rows: int, pixels: int) -> int:
-    """The rows of a band: whole tiles where rows are single pixels."""
+    """Number of rows of a band: whole tiles if rows are single pixels."""
     if window.out[1] == 1:
         rows = math.ceil(rows / pixels) * pixels
     return min(max(rows, math.ceil(pixels / window.out[1])), window.out[0])

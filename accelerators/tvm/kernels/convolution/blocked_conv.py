@@ -1,14 +1,14 @@
 """Convolution on blocked values: [batch, blocks, pixels, lanes].
 
 The kernel is a matrix product: rows are pixels, columns are output channels, each step is one tap of one input channel. A tile
-keeps pixels x vectors of channels in registers; a step loads the vectors of weights, and spreads the image's number at each
-pixel over the lanes. The pixels of a tile need not be neighbours: each has an address of its own, so rows, strides and short
-images are all one case.
+keeps pixels x vectors of channels in registers; a step loads the vectors of weights, and broadcasts the image's element of each
+pixel over the lanes. The pixels of a tile need not be neighbours: each has its own address, so rows, strides and short images are
+one case.
 
-Work is cut into bands of rows and ranges of panels (a panel is what a tile's vectors cover). Where the window sees padding, a
-task copies its band with zeros around it, which then stays in the core's cache. Where a panel's weights are more than the
-first-level cache holds, the input channels are walked in chunks, and the sums wait in memory of the task meanwhile. The image may
-be several values whose channels follow one another, which are joined in the copy alone."""
+Work is split into bands of rows and ranges of panels (a panel is the output channels of a tile). If the window reads padding, a
+task copies its band with zeros around it, and the copy stays in the core's cache. If the weights of a panel exceed the L1 cache,
+the input channels are processed in chunks, and the sums are kept in the task's memory in between. The image may be several values
+concatenated along the channels, which are joined only in the copy."""
 
 from __future__ import annotations
 
@@ -24,9 +24,14 @@ from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from partita.accelerators.tvm.kernels.convolution.bands import band_while_running
 from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer, make_layer
-from partita.accelerators.tvm.kernels.convolution.blocked_values import Panel, Reads, Task
+from partita.accelerators.tvm.kernels.convolution.blocked_values import (
+    WIDE,
+    Panel,
+    Reads,
+    Task,
+    pixel_addresses,
+)
 from partita.accelerators.tvm.kernels.convolution.fetching_ahead import Fetching
-from partita.accelerators.tvm.kernels.convolution.pixel_addresses import WIDE, pixel_addresses
 from partita.accelerators.tvm.kernels.convolution.seen_taps import TapRange, all_taps, seen_taps
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -49,7 +54,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 
 
 def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
-    """A convolution that makes a blocked value."""
+    """The kernel for a convolution with a blocked result; None for any other body."""
     roots = [node for node in body.ops if node.domain == DOMAIN]
     if len(roots) != 1:
         return None
@@ -76,7 +81,7 @@ def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
 
 
 class _Writing:
-    """Writes the kernel of one convolution."""
+    """Writes the kernel of a convolution."""
 
     def __init__(self, layer: Layer, kernel: Kernel, images: Sequence[Buffer], weight: Buffer, writer: Writer) -> None:
         source = images[0]
@@ -84,11 +89,11 @@ class _Writing:
         self.kernel = kernel
         self.source = source
         self.copied = source if len(images) == 1 else JoinedBlocks.of(kernel, images)
-        """What the copy is made of. Where several values are joined, all that tiles read is copied."""
+        """The source of the copy. Several joined values are always copied."""
         self.weight = weight
         self.writer = writer
         self.name = partial(kept, kernel, is_kept=layer.window.is_any)
-        """Names a count."""
+        """Names a value that is computed once."""
         channels, lanes = layer.channels, 1 if layer.plain else layer.lanes
         blocks = channels.chunk // lanes if channels.chunks > 1 else channels.whole
         rounds = source.element is float32 and layer.group == 1
@@ -96,7 +101,7 @@ class _Writing:
         self.copy = BandCopy(layer.window, layer.bands.rows, blocks, lanes, layer.plain, channels.chunks > 1, stored_as)
 
     def write(self) -> None:
-        """The tasks: images, bands of rows, ranges of panels."""
+        """Writes the tasks: images, bands of rows, ranges of panels."""
         bands, layer, kernel = self.layer.bands, self.layer, self.kernel
         count = bands.down * bands.across
         with kernel.tasks(layer.batch * count, "task", bands.parallel) as number:
@@ -112,7 +117,7 @@ class _Writing:
                 self._chunks(Task(n, top, across, image, sums))
 
     def _top(self, band: Value) -> Value:
-        """The first row of a band. Of images of any size all that follows is told this band's rows and tiles."""
+        """The first row of a band. For dynamic images, also sets the layer and the copy to the rows and tiles of this band."""
         layer = self.layer
         if not layer.window.is_any:
             rows = layer.bands.rows
@@ -123,12 +128,12 @@ class _Writing:
 
     @property
     def _tile(self) -> int:
-        """How many numbers a register tile holds."""
+        """Number of elements of a register tile."""
         return self.layer.bands.pixels * self.layer.bands.vectors * self.layer.lanes
 
     @property
     def _panels(self) -> int:
-        """The most panels of a task, the last and narrower one among them."""
+        """Maximum number of panels of a task, including the last, narrower one."""
         across = self.layer.bands.across
         return (math.ceil(self.layer.channels.panels / across) if isinstance(across, int) else self.layer.channels.panels) + 1
 
@@ -143,7 +148,7 @@ class _Writing:
         first = self.name("first", first)
 
         def last(chunk: Operand) -> Panel:
-            """The narrower panel."""
+            """The last, narrower panel."""
             return Panel(kernel.name_value("panel", full), bands.pixels, rest, chunk, end - first, bands.shares)
 
         def panels(chunk: Operand) -> None:
@@ -166,8 +171,8 @@ class _Writing:
             panels(chunk)
 
     def _tiles(self, task: Task, panel: Panel) -> None:
-        """All tiles of the band for one panel. In images of any width those whose pixels share an address are taken where they
-        divide the rows."""
+        """Writes all tiles of the band for a panel. For dynamic images, tiles whose pixels share an address are used if they
+        divide the width."""
         bands, kernel, wide = self.layer.bands, self.kernel, self.layer.window.out[1]
         if not bands.sharing:
             self._tiles_anywhere(task, panel)
@@ -180,8 +185,8 @@ class _Writing:
             self._tiles_anywhere(task, panel)
 
     def _tiles_anywhere(self, task: Task, panel: Panel) -> None:
-        """All tiles of the band, wherever in its rows they begin. One of fewer pixels than a tile has, which only images of any
-        size have, is walked pixel by pixel."""
+        """Writes all tiles of the band, at any position in its rows. A band of fewer pixels than a tile, which only dynamic
+        images have, is processed pixel by pixel."""
         bands, kernel = self.layer.bands, self.kernel
         whole = counted(bands.rows * self.layer.window.out[1])
         if isinstance(whole, int) or bands.pixels == 1 or bands.shares:
@@ -193,7 +198,7 @@ class _Writing:
             self._tiled(task, attrs.evolve(panel, pixels=1), whole, whole)
 
     def _tiled(self, task: Task, panel: Panel, tiles: Operand, whole: int | Value) -> None:
-        """All of so many tiles that cover the whole band."""
+        """Writes `tiles` tiles that cover the whole band."""
         kernel = self.kernel
         with kernel.loop(tiles, "tile") as tile:
             base = self.name("base", start(tile, panel.pixels, whole))
@@ -221,7 +226,7 @@ class _Writing:
     def _chunk(
         self, task: Task, panel: Panel, acc: Registers, aside: Value, steps: Callable[[], None], write: Callable[[], None]
     ) -> None:
-        """The steps of one chunk: sums begin with what the chunk before left, and are written after the last."""
+        """Writes the steps of a chunk: sums continue those of the chunk before, and the last chunk writes the results."""
         kernel, sums, lanes, chunk = self.kernel, task.sums, self.layer.lanes, panel.chunk
         assert sums is not None and isinstance(chunk, Value)
         with kernel.when(chunk.equals(0)):
@@ -241,21 +246,21 @@ class _Writing:
             acc[p, v] = 0.0
 
     def _size(self, panel: Panel) -> int:
-        """How many numbers are set aside for a tile of the panel."""
+        """Number of elements that are stored between chunks for a tile of the panel."""
         return panel.pixels * self.layer.bands.vectors * self.layer.lanes
 
     def _each(self, panel: Panel) -> list[tuple[int, int]]:
         return [(p, v) for p in range(panel.pixels) for v in range(panel.vectors)]
 
     def _seen(self, task: Task, panel: Panel, base: Value) -> tuple[TapRange, TapRange]:
-        """The taps that a tile walks: all, or those that meet more than padding."""
+        """The taps that a tile computes: all, or those that meet more than padding."""
         window = self.layer.window
         if not self.layer.shape.skips:
             return all_taps(window)
         return seen_taps(self.kernel, window, task.top * window.out[1] + base, panel.pixels)
 
     def _steps(self, task: Task, panel: Panel, tile: Value, base: Value, reads: Reads, acc: Registers) -> None:
-        """The loops over input channels and taps."""
+        """Writes the loops over input channels and taps."""
         channels, window, kernel, lanes = self.layer.channels, self.layer.window, self.kernel, self.layer.lanes
         width, group, instruction = panel.vectors * lanes, self.layer.group, self.layer.instruction
         taken = channels.taken
@@ -275,7 +280,7 @@ class _Writing:
             if is_by_tap:
                 fetching.weights(panel, tile, tap, blocks * window.count, width)
             if channels.by_block:
-                step = loops.enter_context(kernel.loop(lanes // taken, "l"))  # Written out it is no faster, and longer in LLVM.
+                step = loops.enter_context(kernel.loop(lanes // taken, "l"))  # Unrolled it is no faster, and takes LLVM longer.
                 lane = step if taken == 1 else step * taken
                 tap = tap * lanes + lane
             elif taken > 1:
@@ -295,8 +300,8 @@ class _Writing:
     def _tile_steps(
         self, unit: TileUnit, task: Task, panel: Panel, reads: Reads, acc: Registers
     ) -> None:
-        """The same by the processor's own tiles: a step takes a block of channels of one tap. Pixels that are no neighbours are
-        laid side by side first."""
+        """The same with the matrix unit (AMX): a step takes a block of channels of one tap. Pixels that are not contiguous are
+        first copied side by side."""
         channels, window, kernel, lanes = self.layer.channels, self.layer.window, self.kernel, self.layer.lanes
         unit, width = attrs.evolve(unit, wide=panel.vectors), panel.vectors * lanes
         beside = window.out[1] == 1 and task.image is None
@@ -318,7 +323,7 @@ class _Writing:
             acc[p, v] = acc[p, v] + products[p, v]
 
     def _taps(self, loops: ExitStack, panel: Panel, walked: tuple[TapRange, TapRange]) -> tuple[Operand, Operand]:
-        """The loops over rows and columns of the window."""
+        """Opens the loops over rows and columns of the window; returns the tap."""
         window, kernel = self.layer.window, self.kernel
         if window.count == 1:
             return kernel.name_value("kh", 0), kernel.name_value("kw", 0)
@@ -332,15 +337,15 @@ class _Writing:
         return row, column if each == 1 else column * each
 
     def _written_out(self, panel: Panel) -> int:
-        """The most taps of a row that are written out, not walked by a loop. In rows of any width LLVM computes where the
-        pixels of a tile stand anew in each turn of that loop; with AVX2 it is a thirtieth of the time."""
+        """Maximum number of taps of a row that are unrolled. In rows of dynamic width LLVM recomputes the addresses of a tile's
+        pixels in each iteration of that loop; with AVX2 this is a thirtieth of the time."""
         layer = self.layer
         if not layer.channels.by_block:
             return 8
         return 3 if layer.window.is_any and layer.lanes < WIDE and panel.pixels > 1 else 0
 
     def _channel(self, panel: Panel, c: Value) -> tuple[Value, Operand]:
-        """The channel that a step reads: its block, and its lane where no loop of its own walks that."""
+        """The channel that a step reads: its block, and its lane unless that has a loop of its own."""
         channels, kernel, lanes = self.layer.channels, self.kernel, self.layer.lanes
         if channels.by_block:
             first = channels.first_block(panel.number)
@@ -357,14 +362,14 @@ class _Writing:
     def _number(
         self, task: Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
     ) -> Value:
-        """What a step takes of the image at a pixel of the tile: from the tap and the channel on."""
+        """The operand that a step reads of the image for a pixel of the tile, at a tap and a channel."""
         buffer, position = self._position(task, address, block, lane, taps)
         return self.layer.instruction.left(buffer, *position)
 
     def _position(
         self, task: Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
     ) -> tuple[Buffer, tuple[Operand, ...]]:
-        """Where a channel of a tap stands that a pixel of the tile reads: in the copy, or in the image."""
+        """The buffer and position of a channel of a tap, for a pixel of the tile: in the copy, or in the image."""
         window, copy = self.layer.window, self.copy
         wide = copy.wide if task.image is not None else window.sizes[1]
         at = address
@@ -378,7 +383,7 @@ class _Writing:
         return self.source, (task.n, block, at, lane)
 
     def _write(self, task: Task, panel: Panel, base: Value, acc: Registers) -> None:
-        """The epilogue for every sum of the tile; a long one is written once, in a loop over sums that were put aside."""
+        """Writes the sums of the tile through the epilogue; a long one is emitted once, in a loop over sums in memory."""
         bands, kernel, lanes = self.layer.bands, self.kernel, self.layer.lanes
         first = task.top * self.layer.window.out[1] + base
 

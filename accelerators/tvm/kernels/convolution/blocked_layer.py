@@ -1,4 +1,4 @@
-"""A blocked convolution and how it is cut for a machine: bands, panels, the instruction, and the processor's own tiles."""
+"""A blocked convolution and its cut for a machine: bands, panels, the instruction, and the matrix unit."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from partita.graph.node import Node, NodeEntry
 
 @attrs.frozen(slots=True)
 class Layer:
-    """A convolution and how it is cut."""
+    """A convolution and its cut."""
 
     shape: Shape
     """The convolution."""
     channels: Channels
-    """The channels that each panel reads and makes."""
+    """The input and output channels of each panel."""
     bands: Bands
-    """How pixels, panels and input channels are cut."""
+    """The split of pixels, panels and input channels."""
     lanes: int
-    """How many numbers a vector holds."""
+    """Number of elements of a vector."""
     instruction: Instruction
-    """How sums take up products."""
+    """The instruction that accumulates products."""
     size: int
     """Bytes of a weight."""
     unit: TileUnit | None
-    """The processor's own tiles that keep the sums, if they do."""
+    """The matrix unit (AMX), if it is used."""
 
     @property
     def batch(self) -> int:
-        """The number of images."""
+        """Number of images."""
         return self.shape.batch
 
     @property
     def plain(self) -> bool:
-        """Is the image it reads not blocked?"""
+        """True if the input image is not blocked."""
         return self.shape.plain
 
     @property
@@ -60,18 +60,18 @@ class Layer:
 
     @property
     def group(self) -> int:
-        """How many neighbours a step multiplies: channels, or taps of a row where the image is plain."""
+        """Number of neighbours that a step multiplies: channels, or taps of a row if the image is plain."""
         return self.instruction.group
 
     def while_running(self, kernel: Kernel, machine: Machine) -> Layer:
-        """The same, cut while the kernel runs where images may have any size."""
+        """The same layer; for dynamic images, with the rest of the cut computed at run time."""
         if not self.window.is_any:
             return self
         return attrs.evolve(self, bands=cut_while_running(kernel, self.shape, self.bands, machine))
 
 
 def make_layer(root: Node, machine: Machine) -> Layer:
-    """The cut of a blocked Conv for a machine."""
+    """A blocked Conv with its cut for a machine."""
     window, plain = window_of(root), bool(root.attrs["plain"])
     if window.is_pointwise and not plain:
         window = window.flat()
@@ -96,7 +96,7 @@ def make_layer(root: Node, machine: Machine) -> Layer:
 
 
 def _fits_tiles(root: Node, machine: Machine) -> bool:
-    """Does the processor's own unit take the products? It takes whole blocks of channels of narrow images."""
+    """True if the matrix unit supports the products: it needs bfloat16 images in whole blocks of channels."""
     used = machine.instruction("bfloat16")
     if used is None or used.name != TILES or machine.lanes != LANES or int(root.attrs["group"]) != 1 or root.attrs["plain"]:
         return False
@@ -105,13 +105,13 @@ def _fits_tiles(root: Node, machine: Machine) -> bool:
 
 
 def _bytes(entry: NodeEntry | None) -> int:
-    """Bytes of each number of a value."""
+    """Bytes of each element of a value."""
     assert entry is not None
     return 2 if element_of(entry) in HALVES else 4
 
 
 def _instruction(root: Node, machine: Machine) -> Instruction:
-    """The fastest instruction whose groups of neighbours stand side by side in what the convolution reads."""
+    """The fastest instruction whose groups of neighbours are contiguous in the convolution's inputs."""
     assert root.inputs[1] is not None
     instruction = instruction_for(element_of(root.inputs[1]), machine)
     group, inner = instruction.group, int(root.attrs["channels"]) // int(root.attrs["group"])

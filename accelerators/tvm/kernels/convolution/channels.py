@@ -1,8 +1,8 @@
-"""Which input channels each panel of output channels reads, and how the weights are laid out for it.
+"""The input channels that each panel of output channels reads, and the layout of its weights.
 
 A panel is a few blocks of neighbouring output channels. Without groups it reads every input channel. With groups it reads those
-of the groups that it touches; weights that join channels of different groups are zero. The input may stand in the order from
-before a channel shuffle, which then costs nothing but the arithmetic."""
+of the groups that it touches; weights between channels of different groups are zero. The input may be in the order from before a
+channel shuffle, whose only cost is then index arithmetic."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ from partita.graph.types import Array
 
 @attrs.frozen(slots=True)
 class Channels:
-    """The channels of one convolution."""
+    """The channels of a convolution."""
 
     ins: int
-    """Input channels."""
+    """Number of input channels."""
     outs: int
-    """Output channels."""
+    """Number of output channels."""
     groups: int
-    """Groups of channels that do not meet."""
+    """Number of groups."""
     vectors: int
-    """Blocks of a panel; the last panel may be narrower."""
+    """Number of blocks of a panel; the last panel may be narrower."""
     lanes: int
-    """Channels of a block."""
+    """Number of channels of a block."""
     plain: bool
-    """Is the input not blocked?"""
+    """True if the input is not blocked."""
     shuffle: int
-    """The channels were to be shuffled as a matrix of so many rows is transposed; 1: not."""
+    """Number of rows of the matrix whose transpose is the channel shuffle; 1: no shuffle."""
     chunk: int
-    """How many input channels are read in one go."""
+    """Number of input channels of a chunk."""
     group: int = 1
-    """The number of neighbours that one step multiplies: channels, or taps of a row where the input is not blocked."""
+    """Number of neighbours that one step multiplies: channels, or taps of a row if the input is not blocked."""
 
     @property
     def blocks(self) -> int:
-        """How many blocks the output has."""
+        """Number of blocks of the output."""
         return math.ceil(self.outs / self.lanes)
 
     @property
     def panels(self) -> int:
-        """Panels, the narrower one among them."""
+        """Number of panels, including a narrower one."""
         return math.ceil(self.blocks / self.vectors)
 
     @property
     def reach(self) -> int:
-        """How many input channels a panel reads at most."""
+        """Maximum number of input channels that a panel reads."""
         return max(reaches(self.ins, self.outs, self.groups, self.vectors * self.lanes))
 
     @property
     def whole(self) -> int:
-        """Blocks of the input; its channels where it is plain."""
+        """Number of blocks of the input, or of channels if it is plain."""
         return self.ins if self.plain else math.ceil(self.ins / self.lanes)
 
     @property
     def chunks(self) -> int:
-        """Into how many chunks the input channels are cut."""
+        """Number of chunks of input channels."""
         return self.reach // self.chunk
 
     @property
     def by_block(self) -> bool:
-        """Are the channels read in whole blocks?"""
+        """True if the channels are read in whole blocks."""
         counts = set(reaches(self.ins, self.outs, self.groups, self.vectors * self.lanes))
         whole = (self.ins // self.groups) % self.lanes == 0 and self.chunk % self.lanes == 0
         return not self.plain and self.shuffle == 1 and whole and len(counts) == 1
@@ -76,7 +76,7 @@ class Channels:
         return 0 if self.groups == 1 else self._group(panel) * (self.ins // self.groups)
 
     def count(self, panel: Value) -> Operand:
-        """How many input channels a panel reads."""
+        """Number of input channels that a panel reads."""
         if self.groups == 1 or self.by_block:
             return self.chunk
         width = self.vectors * self.lanes
@@ -87,7 +87,7 @@ class Channels:
         return panel * (self.vectors * self.lanes) // (self.outs // self.groups)
 
     def first_block(self, panel: Value) -> Operand:
-        """The first input block that a panel reads, where they are read in whole blocks."""
+        """The first input block that a panel reads, if `by_block`."""
         return self.first(panel) // self.lanes
 
     def stands_at(self, channel: Value) -> Value:
@@ -97,16 +97,16 @@ class Channels:
         return channel % self.shuffle * (self.ins // self.shuffle) + channel // self.shuffle
 
     def weights(self, taps: int) -> int:
-        """How many numbers the packed weights are."""
+        """Number of elements of the packed weights."""
         return self.blocks * self.lanes * self.reach * taps
 
     @property
     def taken(self) -> int:
-        """Neighbouring channels of a step."""
+        """Number of neighbouring channels of a step."""
         return 1 if self.plain else self.group
 
     def offset(self, taps: int, panel: Value, chunk: Operand) -> Operand:
-        """Where the weights of a panel begin, those of a chunk where there are several."""
+        """The offset of a panel's weights, for one of several chunks."""
         first = panel * (self.vectors * self.lanes)
         if self.chunks > 1:
             first = chunk * (self.blocks * self.lanes) + first
@@ -114,7 +114,7 @@ class Channels:
 
     def pack(self, array: Array) -> Array:
         """The weights [chunk, panel, block of input channels, tap, input lane, output channel of the panel], with the neighbours
-        of a step side by side."""
+        of a step innermost."""
         inner, each = array.shape[1], self.outs // self.groups
         if self.plain and array.shape[3] % self.group:
             array = np.pad(array, [(0, 0)] * 3 + [(0, -array.shape[3] % self.group)])
@@ -141,13 +141,13 @@ class Channels:
         return result.reshape(-1)
 
     def pack_bias(self, array: Array) -> Array:
-        """A number for each output channel, and zeros to fill up the last block."""
+        """The bias per output channel, padded with zeros to whole blocks."""
         packed = np.zeros((1, self.blocks, 1, self.lanes), array.dtype)
         packed.reshape(-1)[: self.outs] = array.reshape(-1)
         return packed
 
 
 def reaches(ins: int, outs: int, groups: int, width: int) -> list[int]:
-    """How many input channels each panel of so many output channels reads."""
+    """For each panel of `width` output channels, the number of input channels that it reads."""
     each, inner = outs // groups, ins // groups
     return [((min(low + width, outs) - 1) // each - low // each + 1) * inner for low in range(0, outs, width)]

@@ -1,4 +1,4 @@
-"""What a blocked convolution will read soon, fetched into the cache while sums are computed."""
+"""Prefetches for a blocked convolution: data that it reads soon is fetched into the cache during the products."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ import math
 import attrs
 
 from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer
-from partita.accelerators.tvm.kernels.convolution.blocked_values import Panel, Reads, Task
-from partita.accelerators.tvm.kernels.convolution.pixel_addresses import WIDE
+from partita.accelerators.tvm.kernels.convolution.blocked_values import WIDE, Panel, Reads, Task
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.sizes.extent import Extent
 
 LINE = 64
-"""Bytes of a line of the cache."""
+"""Bytes of a cache line."""
 
 LEAST_SHARE = 0.4
-"""The least lines of the next panel that are fetched with each tap, or else with each block of input channels."""
+"""Minimum number of lines of the next panel per step (a tap, or a block of input channels) for which they are prefetched."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Fetching:
-    """Writes what is fetched at a step of a tile."""
+    """Writes the prefetches of a step of a tile."""
 
     layer: Layer
     kernel: Kernel
@@ -32,7 +31,7 @@ class Fetching:
     writer: Writer
 
     def weights(self, panel: Panel, tile: Value, step: Operand, steps: int, width: int) -> None:
-        """One step's share of the next panel's weights into the cache."""
+        """Prefetches one step's share of the next panel's weights."""
         channels, lines = self.layer.channels, self.lines(steps, width)
         if not lines:
             return
@@ -42,14 +41,14 @@ class Fetching:
             self.kernel.prefetch(self.weight[following + line * (LINE // self.layer.size)])
 
     def pixels(self, task: Task, panel: Panel, reads: Reads, block: Value) -> None:
-        """The pixels that the next tile reads of a block of channels, into the cache."""
+        """Prefetches the pixels of a block of channels that the next tile reads."""
         if not self._walks_pixels:
             return
         for address in reads.addresses:
             self.kernel.prefetch(self.source[task.n, block, address + panel.pixels, 0])
 
     def beside(self, task: Task, panel: Panel, base: Value, step: Value, steps: int) -> None:
-        """One step's share of what is read beside the tile's sums once they are there, as what is added to them."""
+        """Prefetches one step's share of the epilogue's inputs for the tile, such as a residual."""
         after, channels = self.writer.after, self.layer.channels
         if not self._walks_pixels or channels.chunks > 1:
             return
@@ -63,19 +62,19 @@ class Fetching:
 
     @property
     def _walks_pixels(self) -> bool:
-        """Does each tile read neighbouring pixels of the image itself, which is larger than the weights?"""
+        """True if each tile reads neighbouring pixels of the image in place, and the image is larger than the weights."""
         layer, window = self.layer, self.layer.window
         is_larger = isinstance(window.pixels, Extent) or window.pixels > layer.channels.outs
         return layer.lanes == WIDE and window.is_flat and is_larger and not layer.bands.copies and layer.channels.by_block
 
     def lines(self, steps: int, width: int) -> int:
-        """How many lines of the next panel's weights each of so many steps of a tile fetches: 0 where most would fetch more than
-        their share, as where many tiles wait for the panel."""
+        """Number of lines of the next panel's weights that each of a tile's steps prefetches; 0 if that would be far more than
+        needed, as when many tiles come before that panel."""
         if not self.layer.channels.by_block or not isinstance(self.layer.bands.tiles, int):
             return 0
         share = self._weights(width) * self.layer.size // LINE / (self.layer.bands.tiles * steps)
         return math.ceil(share) if share >= LEAST_SHARE else 0
 
     def _weights(self, width: int) -> int:
-        """How many weights a panel of so many output channels has of one chunk."""
+        """Number of weights of one chunk in a panel of `width` output channels."""
         return self.layer.channels.chunk * self.layer.window.count * width

@@ -1,5 +1,5 @@
-"""Convolutions on a GPU as products: rows are output channels, columns are the pixels of all images, and the depth is the taps of
-all input channels. The matrix of pixels is never written: threads read the image where the taps are."""
+"""Convolutions on a GPU as matrix products: rows are output channels, columns are the pixels of all images, and the depth is the
+taps of all input channels. The matrix of pixels is never stored: threads read the image at the taps."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ from partita.graph.types import Array
 
 
 def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
-    """A convolution with constant weights and what follows it, of a value or of a normed image; None for any other body, and
-    where each channel has a filter of its own, which is no product."""
+    """The kernel for a convolution with constant weights and its epilogue, of a value or of a normed image; None for any other
+    body, and for depthwise convolutions, which are no products."""
     size, root = bytes_on_tensor_cores(body, machine, "Conv"), next(node for node in body.ops if node.op == "Conv")
     normed = NormedImage.of(root, Problem.of(body))
 
@@ -77,16 +77,16 @@ def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
 
 
 def bytes_on_tensor_cores(body: Body, machine: Machine, op: str) -> int:
-    """The bytes of the numbers that this op of the body multiplies, if tensor cores do; else 0."""
+    """Bytes of the elements that this op of the body multiplies, if tensor cores support them; else 0."""
     roots = [node for node in body.ops if node.op == op]
     elements = [element_named(element_of(entry)) for node in roots for entry in node.inputs[:2] if entry is not None]
     return elements[0].bits // 8 if has_tensor_cores(machine, *elements) else 0
 
 
 def best_tile(image: Image, machine: Machine, size: int, kinds: int = 1) -> BlockTile | TensorTile:
-    """The cut that takes the fewest cycles, of those whose threads stay at one column; on tensor cores, for numbers of `size`
-    bytes, unless that is 0. Of images of any size it is the one for as many pixels as are usual, for fewer and for more. Output
-    channels of so many kinds share no tile."""
+    """The fastest cut of those whose threads stay in one column; on tensor cores, for elements of `size` bytes, unless that is 0.
+    For dynamic images it is the best over typical numbers of pixels, and fewer and more. Output channels of `kinds` kinds share
+    no tile."""
     gpu, works = machine.gpu, _works(image, size or 4, kinds)
     if size:
         tensor = [tile for tile in tensor_tiles(gpu, size) if tile.slice_threads % tile.columns == 0]
@@ -96,7 +96,7 @@ def best_tile(image: Image, machine: Machine, size: int, kinds: int = 1) -> Bloc
 
 
 def _works(image: Image, size: int, kinds: int) -> list[Work]:
-    """The products that a cut is chosen for: one, but for images of any size."""
+    """The products for which a cut is chosen: one, or several for dynamic images."""
     parts, weights = image.groups * kinds, image.outs * image.depth
     outs, depth = -(-image.outs // parts), image.depth
     if not image.is_any:
@@ -108,73 +108,72 @@ def _works(image: Image, size: int, kinds: int) -> list[Work]:
 
 @attrs.frozen(slots=True, eq=False)
 class Band:
-    """The rows of a block, which are output channels of one group, and what they see of the image. Where not all channels see the
-    same, that follows from the block."""
+    """The rows of a block, which are output channels of one group, and their filter. The latter depends on the block if not all
+    channels have the same."""
 
     top: Value
-    """The first of them."""
+    """The first row."""
     rows: Operand
-    """How many rows there are altogether."""
+    """Number of rows of all blocks."""
     filter: tuple[Operand, ...]
     """The filter's spatial sizes."""
     before: tuple[Operand, ...]
     """The padding before the first pixel."""
     depth: Operand
-    """The products in each sum."""
+    """Number of products in each sum."""
 
 
 Place = tuple[Value, Value, Value]
-"""A picture, one of the rows of a block's group and kind, and a pixel."""
+"""An image of the batch, a row among those of a block's group and kind, and a pixel."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Layer:
-    """One convolution and its cut."""
+    """A convolution and its cut."""
 
     image: Image
     tile: BlockTile | TensorTile
     normed: NormedImage | None = None
-    """What becomes of the image before it is multiplied; None: nothing does."""
+    """The norm that is applied to the image before the product, if any."""
 
     @property
     def inner(self) -> int:
-        """The input channels of a group."""
+        """Number of input channels of a group."""
         return self.image.channels // self.image.groups
 
     @property
     def outs(self) -> int:
-        """The output channels of a group."""
+        """Number of output channels of a group."""
         return self.image.outs // self.image.groups
 
     @property
     def by_taps(self) -> bool:
-        """Does the depth go through all channels for each tap? Then a step has one tap. Else it goes through all taps for each
-        channel."""
+        """True if the depth is ordered [tap, channel], so that a step has one tap; otherwise it is [channel, tap]."""
         return self.inner % self.tile.depth == 0
 
     @property
     def steps(self) -> int:
-        """The steps of all slices together."""
+        """Number of steps of all slices together."""
         return self.tile.steps(self.image.depth) * self.tile.slices
 
     @property
     def down(self) -> int:
-        """The tiles along the rows."""
+        """Number of tiles along the rows."""
         return -(-self.outs // self.tile.rows)
 
     @property
     def blocks(self) -> tuple[Operand, int]:
-        """The tiles along the columns and along the rows."""
+        """Number of tiles along the columns, and along the rows."""
         return parts_of(self.image.batch * self.image.pixels, self.tile.columns), self.down
 
     @property
     def weights(self) -> int:
-        """How many numbers the packed weights are."""
+        """Number of elements of the packed weights."""
         return self.image.groups * self.down * self.steps * self.tile.depth * self.tile.rows
 
     def pack(self, array: Array) -> Array:
-        """The weights [group, tile, step, depth, output channel], with zeros where a tile reaches beyond; for tensor cores each
-        step has its channels first."""
+        """The weights [group, tile, step, depth, output channel], zero-padded to whole tiles; for tensor cores [group, tile,
+        step, output channel, depth]."""
         image, rows, deep = self.image, self.tile.rows, self.tile.depth
         is_turned = isinstance(self.tile, TensorTile)
         shape = (image.groups, self.down, self.steps, *((rows, deep) if is_turned else (deep, rows)))
@@ -185,17 +184,17 @@ class Layer:
         return round_to_tf32(packed.reshape(-1)) if is_turned and packed.dtype == np.float32 else packed.reshape(-1)
 
     def lay_out(self, bands: Array, array: Array, group: int) -> None:
-        """Fill the tiles [tile, step, depth, output channel] of a group with its part of the weights."""
+        """Fills the tiles [tile, step, depth, output channel] of a group with its part of the weights."""
         self.lay_rows(bands, array.reshape(self.image.groups, self.outs, self.inner, self.image.taps)[group])
 
     def lay_rows(self, bands: Array, weights: Array) -> None:
-        """Fill tiles with rows [output channel, channel, tap]."""
+        """Fills tiles with rows [output channel, channel, tap]."""
         matrix, rows = weights.transpose((2, 1, 0) if self.by_taps else (1, 2, 0)).reshape(-1, len(weights)), self.tile.rows
         for i, steps in enumerate(bands):
             lay_steps(steps, matrix[:, i * rows : (i + 1) * rows])
 
     def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
-        """A block for each tile of each group."""
+        """Launches a block for each tile of each group."""
         image, tile = self.image, self.tile
         columns = image.batch * image.pixels
         with kernel.launch((*self.blocks, image.groups), tile.threads) as (block, number, group, thread):
@@ -222,18 +221,18 @@ class Layer:
                 Product(kernel, tile, thread, weights_side, pixels).write(steps, store, bounds)
 
     def band(self, kernel: Kernel, number: Value) -> Band:
-        """The rows of the blocks of this number."""
+        """The rows of the blocks with this index."""
         return Band(number * self.tile.rows, self.outs, self.image.filter, self.image.before, self.image.depth)
 
     def store(self, kernel: Kernel, writer: Writer, total: Value, band: Band, group: Value, at: Place) -> None:
-        """Write a sum, given its picture, its row and its pixel."""
+        """Writes a sum at its image, row and pixel."""
         picture, row, pixel = at
         writer.store(total, (picture, group * self.outs + row, pixel))
 
     def _pixels(
         self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value, band: Band, inputs: Sequence[Buffer]
     ) -> Side:
-        """The side of the image: a thread reads always at the same column."""
+        """The image as an operand, for plain threads: each thread always reads the same column."""
         lanes = WIDTH if self._is_plain and is_multiple(self.image.pixels, WIDTH) else 1
         listed = spots(self.tile, own, self.tile.columns, lanes, turned=False)
         taps = self._taps(kernel, listed[0], block, group, band)
@@ -250,7 +249,7 @@ class Layer:
     def _fed_pixels(
         self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value, band: Band, inputs: Sequence[Buffer]
     ) -> TensorSide:
-        """The same for tensor cores."""
+        """The image as an operand of tensor cores."""
         normed, lanes = self.normed, widest_copy(source.element.bits // 8, self.image.pixels) if self._is_plain else 1
         lanes = lanes if normed is None else min(lanes, WIDTH)
         listed = spots(self.tile, own, self.tile.columns, lanes, turned=False)
@@ -265,11 +264,11 @@ class Layer:
 
     @property
     def _is_plain(self) -> bool:
-        """Do the columns stand in memory as they are?"""
+        """True if the columns are contiguous in memory."""
         return self.image.is_pointwise and all(stride == 1 for stride in self.image.strides)
 
     def _taps(self, kernel: Kernel, first: Spot, block: Value, group: Value, band: Band) -> Callable[[Value, Spot], Source]:
-        """Where in the image the number of a spot stands, whose column is always that of the first spot."""
+        """The function that maps a spot to its position in the image; the spot's column is always that of the first spot."""
         image, tile = self.image, self.tile
         column = kernel.name_value("column", block * tile.columns + first.at)
         pixel = kept(kernel, "pixel", column % image.pixels, image.is_any)
@@ -302,13 +301,13 @@ class Layer:
         return source
 
     def coordinate(self, pixel: Value, dimension: int) -> Value:
-        """The output pixel's place along a dimension."""
+        """The output pixel's coordinate in a dimension."""
         behind = math.prod(self.image.out[dimension + 1 :])
         at = pixel // behind if behind != 1 else pixel
         return at % self.image.out[dimension] if dimension else at
 
     def _shifts(self, tap: Value, sizes: Sequence[Operand]) -> list[Operand]:
-        """How far a tap of a filter of these sizes is from the first, along each dimension."""
+        """The distance of a tap from the first, along each dimension of a filter of these sizes."""
         shifts: list[Operand] = []
         for d, (size, dilation) in enumerate(zip(sizes, self.image.dilations, strict=True)):
             behind = math.prod(sizes[d + 1 :])

@@ -1,6 +1,6 @@
-"""Convolutions on a GPU in which each result channel has a group of its own, as those of each channel by itself: no products of
-matrices. A thread computes one result, and neighbours read neighbouring pixels; numbers of two bytes are read and written as they
-are, and added up in float32."""
+"""Convolutions on a GPU in which each output channel has a group of its own, such as depthwise ones: these are no matrix
+products. A thread computes one result, and neighbouring threads read neighbouring pixels; two-byte elements are loaded and stored
+as they are, and summed in float32."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from partita.accelerators.tvm.sizes.extent import is_less
 from partita.graph.types import Array
 
 THREADS = 128
-"""The threads of a block, where a GPU has as many."""
+"""Number of threads of a block, if the GPU allows as many."""
 
 MOST_TAPS = 81
-"""A window of more taps than this is no kernel of ours: its taps are written out."""
+"""Maximum number of taps for this kernel, which unrolls them."""
 
 
 def gpu_depthwise(body: Body, machine: Machine) -> Draft | None:
-    """Such a convolution with constant weights and what follows it; None for any other body."""
+    """The kernel for such a convolution with constant weights and its epilogue; None for any other body."""
 
     def cut(image: Image) -> _Layer | None:
         is_ours = image.outs == image.groups and image.taps <= MOST_TAPS
@@ -49,22 +49,22 @@ def gpu_depthwise(body: Body, machine: Machine) -> Draft | None:
 
 @attrs.frozen(slots=True)
 class _Layer:
-    """One such convolution."""
+    """One such convolution and its cut."""
 
     image: Image
     threads: int
 
     @property
     def weights(self) -> int:
-        """How many numbers the weights are."""
+        """Number of elements of the weights."""
         return self.image.outs * self.image.depth
 
     def pack(self, array: Array) -> Array:
-        """The weights as they are given."""
+        """The weights, flat."""
         return array.reshape(-1)
 
     def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
-        """A thread for each result."""
+        """Launches one thread per result."""
         image = self.image
         count = image.batch * image.outs * image.pixels
         with kernel.launch((parts_of(count, self.threads), 1, 1), self.threads) as (block, _, _, thread):
@@ -79,7 +79,7 @@ class _Layer:
     def _total(
         self, kernel: Kernel, source: Buffer, weight: Buffer, picture: Value, channel: Value, pixel: Value
     ) -> Value:
-        """The sum of a result: for each of the group's channels all taps, written out."""
+        """The sum of a result: a loop over the group's channels, with all taps unrolled."""
         image = self.image
         inner = image.channels // image.groups
         firsts = [
@@ -104,7 +104,7 @@ class _Layer:
         return at % self.image.out[dimension] if dimension else at
 
     def _position(self, firsts: list[Value], taps: tuple[int, ...]) -> tuple[Operand, list[Value]]:
-        """Where a tap is in its channel, and the tests of whether it is inside, as far as it may be outside."""
+        """The position of a tap in its channel, and the conditions for its being inside, without those that always hold."""
         image, tests = self.image, list[Value]()
         position: Operand = 0
         for d, (first, tap) in enumerate(zip(firsts, taps, strict=True)):

@@ -1,10 +1,10 @@
-"""Transposed convolutions on a GPU as products: a row for each output channel and phase of the stride, a column for each pixel of
-the image. A sum is stored where its phase has it, so that no phase is written by itself.
+"""Transposed convolutions on a GPU as matrix products: one row per output channel and phase of the stride, one column per pixel
+of the image. A sum is stored directly at the position of its phase in the result.
 
 Position y of the result is position i of phase q, where y + pad = i * stride + q. It sums the taps q, q + stride, ... over the
-pixels i, i - 1, ... of the image: a convolution of all phases. Where the stride does not divide the filter the first phases have
-one tap more than the others. So phases are of several kinds, and a block computes rows of one kind: taps that a phase does not
-have are not multiplied, since zero times an infinite number of the image is no zero."""
+pixels i, i - 1, ... of the image: one convolution for all phases. If the stride does not divide the filter, the first phases have
+one tap more than the others. So there are several kinds of phases, and a block computes rows of one kind: absent taps must not be
+multiplied as zeros, since zero times an infinite pixel is NaN."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from partita.graph.types import Array
 OP = "ConvTranspose"
 
 MOST_PHASES = 1024
-"""A transposed convolution of more phases is left as it is: each has rows of its own."""
+"""Maximum number of phases, each of which has rows of its own; with more, a transposed convolution gets no such kernel."""
 
 
 def gpu_transposed_convolution(body: Body, machine: Machine) -> Draft | None:
-    """A transposed convolution with constant weights and what follows it; None for any other body."""
+    """The kernel for a transposed convolution with constant weights and its epilogue; None for any other body."""
     size = bytes_on_tensor_cores(body, machine, OP)
 
     def cut(root: Node) -> _Transposed | None:
@@ -62,32 +62,32 @@ class _Phases:
     """The geometry of a transposed convolution."""
 
     image: Image
-    """The convolution that makes all phases, whose output channels are those of the result in each of them. Its filter is that
-    of the phases which have most taps."""
+    """The convolution that computes all phases: its output channels are those of the result in each phase. Its filter is that of
+    the phases with the most taps."""
     filter: Sizes
-    """The spatial sizes of the filter."""
+    """The filter's spatial sizes."""
     strides: Sizes
-    """How far apart neighbouring pixels of the image write."""
+    """The distances between the outputs of neighbouring pixels of the image."""
     out: Sizes
     """The result's spatial sizes."""
     firsts: Sizes
-    """The first position of each phase that the result has, or those behind it in all phases."""
+    """The first position that lies inside the result for some phase, in each dimension."""
     shifts: Sizes
-    """Where that position of the first phase is in the result."""
+    """The coordinates of that position of phase 0 in the result; at most 0."""
 
     @property
     def count(self) -> int:
-        """The number of phases."""
+        """Number of phases."""
         return math.prod(self.strides)
 
     @property
     def kinds(self) -> list[Kind]:
-        """The phases by the number of their taps."""
+        """The phases, grouped by their number of taps."""
         return kinds_of(self.filter, self.strides)
 
 
 def _find_phases(node: Node) -> _Phases | None:
-    """None for dilations, sizes that are worked out from the result's, a stride beyond the filter, and too many phases."""
+    """The phases of a ConvTranspose; None for dilations, automatic padding, a stride beyond the filter, and too many phases."""
     image, weight, result = (real_shape(entry) for entry in (node.inputs[0], node.inputs[1], node[0]))
     if image is None or weight is None or result is None or len(image) < 3 or 0 in (*image, *weight, *result):
         return None
@@ -117,33 +117,33 @@ class _Rows(Band):
     firsts: tuple[Operand, ...]
     """The first of these phases, in each dimension."""
     counts: tuple[Operand, ...]
-    """How many they are, in each dimension."""
+    """Number of these phases, in each dimension."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class _Transposed(Layer):
-    """One transposed convolution and its cut."""
+    """A transposed convolution and its cut."""
 
     phases: _Phases = attrs.field(kw_only=True)
 
     @property
     def channels(self) -> int:
-        """The output channels of a group."""
+        """Number of output channels of a group."""
         return self.outs // self.phases.count
 
     @property
     def bands(self) -> list[int]:
-        """The tiles along the rows of each kind."""
+        """Number of tiles along the rows of each kind."""
         return [-(-self.channels * kind.count // self.tile.rows) for kind in self.phases.kinds]
 
     @property
     def down(self) -> int:
-        """The tiles along the rows."""
+        """Number of tiles along the rows."""
         return sum(self.bands)
 
     def lay_out(self, bands: Array, array: Array, group: int) -> None:
-        """Fill the tiles of a group with its part of the weights [C, O of a group, *filter], kind by kind: tap by tap from the
-        last on."""
+        """Fills the tiles of a group with its part of the weights [C, O of a group, *filter], kind by kind, the taps in reverse
+        order."""
         own, first = array[group * self.inner :][: self.inner], 0
         for kind, count in zip(self.phases.kinds, self.bands, strict=True):
             phases = itertools.product(*(range(f, f + n) for f, n in zip(kind.firsts, kind.counts, strict=True)))
@@ -152,18 +152,18 @@ class _Transposed(Layer):
             first += count
 
     def _taps_of(self, weights: Array, phase: Sizes) -> Array:
-        """The taps [C, O, tap] of a phase, from the last on."""
+        """The taps [C, O, tap] of a phase, in reverse order."""
         every = [slice(p, None, stride) for p, stride in zip(phase, self.phases.strides, strict=True)]
         taps = weights[(slice(None), slice(None), *every)]
         return np.flip(taps, tuple(range(2, taps.ndim))).reshape(self.inner, self.channels, -1)
 
     def band(self, kernel: Kernel, number: Value) -> _Rows:
-        """The rows of the blocks of this number."""
+        """The rows of the blocks with this index."""
         kinds, phases = self.phases.kinds, self.phases
         ends = list(itertools.accumulate(self.bands))
 
         def of_kind(name: str, numbers: Sequence[int]) -> Operand:
-            """The number of the block's kind."""
+            """The entry for the block's kind."""
             if len(set(numbers)) == 1:
                 return numbers[0]
             value: Value = as_index(numbers[-1])
@@ -186,7 +186,7 @@ class _Transposed(Layer):
         )
 
     def store(self, kernel: Kernel, writer: Writer, total: Value, band: Band, group: Value, at: Place) -> None:
-        """Write a sum where its phase has it in the result, as far as that is inside."""
+        """Writes a sum at the position of its phase in the result, if that is inside."""
         assert isinstance(band, _Rows)
         phases, (picture, row, pixel) = self.phases, at
         positions, tests = list[Value](), list[Value]()

@@ -1,7 +1,7 @@
 """The geometry of a convolution, and the padded copy of its input.
 
-Each dimension of the copy is dealt out into phases: position i of phase q is pixel i·stride + q of the padded image. A
-tap of the filter then reads, for the output at position i, position i + a constant of one phase."""
+Each dimension of the copy is split into phases: position i of phase q is pixel i·stride + q of the padded image. For the output
+at position i, a tap of the filter then reads position i + a constant of one phase."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Image:
     """The geometry of the image that a convolution reads."""
 
     batch: int
-    """The number of images."""
+    """Number of images."""
     channels: int
-    """Channels of the input."""
+    """Number of channels of the input."""
     groups: int
-    """Groups of channels that do not meet."""
+    """Number of groups."""
     outs: int
-    """Channels of the output."""
+    """Number of channels of the output."""
     sizes: Sizes
     """The input's spatial sizes."""
     filter: Sizes
     """The filter's spatial sizes."""
     strides: Sizes
-    """How far apart neighbouring outputs read."""
+    """The distances between the inputs of neighbouring outputs."""
     dilations: Sizes
-    """How far apart neighbouring taps read."""
+    """The distances between neighbouring taps."""
     before: Sizes
     """The padding before the first pixel."""
     out: Sizes
@@ -51,27 +51,27 @@ class Image:
 
     @property
     def pixels(self) -> int:
-        """Pixels of one output channel."""
+        """Number of pixels of one output channel."""
         return math.prod(self.out)
 
     @property
     def is_any(self) -> bool:
-        """Are the sizes of the image known only when the kernel runs?"""
+        """True if a size of the image or of the batch is dynamic."""
         return any(isinstance(size, Extent) for size in (self.batch, *self.sizes, *self.out))
 
     @property
     def taps(self) -> int:
-        """Taps of the filter."""
+        """Number of taps of the filter."""
         return math.prod(self.filter)
 
     @property
     def depth(self) -> int:
-        """Products in each sum."""
+        """Number of products in each sum."""
         return self.channels // self.groups * self.taps
 
     @property
     def is_pointwise(self) -> bool:
-        """Does each output read one pixel of the image, and never the padding?"""
+        """True if each output reads one pixel of the image, and never the padding."""
         inside = all(is_less((o - 1) * s, n) for o, s, n in zip(self.out, self.strides, self.sizes))
         return self.taps == 1 and not any(self.before) and inside
 
@@ -79,14 +79,14 @@ class Image:
 
     @property
     def phases(self) -> Sizes:
-        """The number of phases that the taps read, in each dimension."""
+        """Number of phases that the taps read, in each dimension."""
         return tuple(
             max(t * d % s for t in range(k)) + 1 for k, d, s in zip(self.filter, self.dilations, self.strides)
         )
 
     @property
     def copied(self) -> Sizes:
-        """The number of positions of a phase, in each dimension."""
+        """Number of positions of a phase, in each dimension."""
         return tuple(
             o + (k - 1) * d // s for o, k, d, s in zip(self.out, self.filter, self.dilations, self.strides)
         )
@@ -98,11 +98,11 @@ class Image:
 
     @property
     def plane(self) -> int:
-        """Numbers of one channel of the copy."""
+        """Number of elements of one channel of the copy."""
         return math.prod(self.phases) * math.prod(self.copied)
 
     def tap(self, indices: Sequence[Operand]) -> Operand:
-        """How far from the output's own position a tap reads."""
+        """The offset in the copy of a tap from the output's own position."""
         phase: Operand = 0
         offset: Operand = 0
         for t, d, s, count, step in zip(indices, self.dilations, self.strides, self.phases, self.steps, strict=True):
@@ -111,7 +111,7 @@ class Image:
         return phase * math.prod(self.copied) + offset
 
     def copy(self, kernel: Kernel, source: Buffer, into: Buffer, machine: Machine) -> None:
-        """Fill the copy from the source [batch, channels, pixels]."""
+        """Fills the copy from the source [batch, channels, pixels]."""
         first = self.copied[0] if len(self.sizes) > 1 else 1
         is_large = machine.threads_for(self.batch * self.channels * self.plane) > 1
         with kernel.tasks(self.batch * self.channels * first, "part", is_large) as part:
@@ -126,7 +126,7 @@ class Image:
     def _row(
         self, kernel: Kernel, source: Buffer, into: Buffer, channel: Value, positions: Sequence[Value], phases: Sizes
     ) -> None:
-        """One row of one phase: zeros, numbers, zeros."""
+        """Writes one row of one phase: zeros, pixels, zeros."""
         start = (channel * math.prod(self.phases) + _flat(phases, self.phases)) * math.prod(self.copied)
         for position, step in zip(positions, self.steps):
             start = start + position * step
@@ -164,7 +164,7 @@ def _fill(kernel: Kernel, into: Buffer, start: Operand, count: int) -> None:
 
 
 def flat(positions: Sequence[Value], sizes: Sequence[int]) -> Value:
-    """Which pixel of an image of these sizes is at the positions."""
+    """The flat index of the pixel at these positions of an image."""
     total = positions[0]
     for position, size in zip(positions[1:], sizes[1:], strict=True):
         total = total * size + position
@@ -179,7 +179,7 @@ def _flat(indices: Sizes, sizes: Sizes) -> int:
 
 
 def make_image(node: Node) -> Image | None:
-    """The geometry of a Conv; None where a size is not known or nothing is there."""
+    """The geometry of a Conv; None if a shape is unknown or empty."""
     data, weight, output = (real_shape(entry) for entry in (node.inputs[0], node.inputs[1], node[0]))
     if data is None or weight is None or output is None or len(data) < 3 or 0 in (*data, *weight, *output):
         return None

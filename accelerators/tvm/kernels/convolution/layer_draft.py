@@ -1,4 +1,4 @@
-"""A convolution by constant weights, and what follows it, as one kernel: what all ways to cut one have in common."""
+"""A convolution with constant weights and its epilogue as one kernel: the part that all implementations share."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from partita.graph.types import Array
 
 
 class Layer(Protocol):
-    """One convolution and its cut."""
+    """A convolution and its cut."""
 
     @property
     def weights(self) -> int:
-        """How many numbers the packed weights are."""
+        """Number of elements of the packed weights."""
 
     def pack(self, array: Array) -> Array:
-        """The weights as the loops read them."""
+        """The weights in the layout that the loops read."""
 
     def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
-        """All loops."""
+        """Writes all loops."""
 
 
 def draft_layer(
     body: Body, schedule: str, cut: Callable[[Image], Layer | None], normed: NormedImage | None = None
 ) -> Draft | None:
-    """The body's only convolution as it is cut; None for any other body, and where it is not cut. It reads a value, or what its
-    kernel makes of a normed image."""
+    """The kernel of the body's only convolution; None for any other body, or if `cut` returns None. It reads a value, or a normed
+    image."""
 
     def cut_image(root: Node) -> Layer | None:
         image = make_image(root)
@@ -47,7 +47,7 @@ def draft_layer(
 def draft_layer_of(
     body: Body, schedule: str, op: str, cut: Callable[[Node], Layer | None], normed: NormedImage | None = None
 ) -> Draft | None:
-    """The body's only convolution of this kind as it is cut."""
+    """The kernel of the body's only convolution of this op."""
     roots = [node for node in body.ops if node.op == op]
     layer = cut(roots[0]) if len(roots) == 1 else None
     if layer is None:

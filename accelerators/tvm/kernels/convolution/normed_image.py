@@ -1,5 +1,5 @@
-"""An image whose channels are scaled, shifted and cut off at zero before a convolution reads it, as in networks that normalise
-first. A kernel for a GPU computes that as it reads the image: it saves a launch, and to write the image and read it again."""
+"""An image whose channels are scaled, shifted and passed through Relu before a convolution, as in pre-activation networks. A GPU
+kernel applies this as it reads the image, which saves a launch, and writing the image and reading it again."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from partita.graph.node import Node, NodeEntry
 
 @attrs.frozen(slots=True, eq=False)
 class NormedImage:
-    """Such an image in a body."""
+    """A normed image in a body."""
 
     source: NodeEntry
     """The image."""
     scale: int
-    """Which of the body's inputs the factors of the channels are,"""
+    """Index of the body's input with the factors of the channels."""
     shift: int
-    """and which of them is added to each channel."""
+    """Index of the body's input that is added to the channels."""
     nodes: frozenset[Node]
-    """The ops that say so."""
+    """The ops of the norm."""
 
     @classmethod
     def of(cls, root: Node, problem: Problem) -> NormedImage | None:
-        """The image of a convolution; None where it reads another one."""
+        """The normed image that a convolution reads; None if it reads another one."""
         nodes, entry, operands = list[Node](), root.reads[0], list[NodeEntry]()
         for op in ("Relu", "Add", "Mul"):
             node = entry.node
@@ -49,28 +49,28 @@ class NormedImage:
         return cls(entry, scale, shift, frozenset(nodes))
 
     def numbers(self, given: Value, inputs: Sequence[Buffer], channel: Operand) -> Value:
-        """What becomes of neighbouring numbers of a channel of the image."""
+        """Applies the norm to neighbouring elements of a channel of the image."""
         scale, shift = (read(inputs[i], (channel,)).spread(given.type.lanes) for i in (self.scale, self.shift))
         return at_least(given * scale + shift, 0.0)
 
 
 def is_cut_off(node: Node) -> bool:
-    """Is it a Relu?"""
+    """True for Relu."""
     return node.op == "Relu" and not node.domain
 
 
 def shifts_channels(node: Node) -> bool:
-    """Does it add a constant to each channel of an image?"""
+    """True if the node adds a constant to each channel of an image."""
     return _joins_channels(node, "Add")
 
 
 def scales_channels(node: Node) -> bool:
-    """Does it multiply each channel of an image by a constant?"""
+    """True if the node multiplies each channel of an image by a constant."""
     return _joins_channels(node, "Mul")
 
 
 def reads_single_pixels(node: Node) -> bool:
-    """Is it a convolution of one tap by a constant that sees all channels?"""
+    """True for a convolution of one tap, without groups."""
     weight = real_shape(node.inputs[1]) if node.op == "Conv" and not node.domain else None
     return weight is not None and weight[2:] == (1,) * len(weight[2:]) and int(node.attrs.get("group", 1)) == 1
 
@@ -84,7 +84,7 @@ def _joins_channels(node: Node, op: str) -> bool:
 
 
 def _is_of_channels(entry: NodeEntry, image: NodeEntry) -> bool:
-    """Has it a number for each of several channels of the image?"""
+    """True if the value has one element for each of several channels of the image."""
     own, shape = real_shape(entry), real_shape(image)
     if own is None or shape is None or len(shape) < 3 or shape[1] == 1:
         return False

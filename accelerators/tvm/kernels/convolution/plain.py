@@ -1,11 +1,11 @@
 """Direct convolution on plain NCHW tensors, of any rank, stride, padding, dilation and group count.
 
-A first stage copies the image (`image.py`), so that each tap of the filter reads neighbours for neighbouring outputs.
-The second is then a matrix product: rows are output channels, columns are output pixels, each step is one tap of one
-input channel. Tiles of channels x pixels keep their sums in registers, and write their results once, through the epilogue.
+A first stage copies the image (`image.py`), so that each tap of the filter reads neighbours for neighbouring outputs. The second
+is then a matrix product: rows are output channels, columns are output pixels, each step is one tap of one input channel. Tiles of
+channels x pixels keep their sums in registers, and write their results once, through the epilogue.
 
-Columns run along the rows of the image, or, where those are short, through the whole padded copy, of which some pixels
-are no outputs. A filter of one tap reads a copy in which the columns of a tile stand together (`walk.py`)."""
+Columns run along the rows of the image, or, if those are short, through the whole padded copy, of which some pixels are no
+outputs. A filter of one tap reads a copy in which the columns of a tile are contiguous (`walk.py`)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.types import Array
 
 UNROLLED = 32
-"""Filters of more taps than this keep loops over all but their last dimension."""
+"""Maximum number of unrolled taps; a filter of more has loops over all dimensions but the last."""
 
 
 def convolution(body: Body, machine: Machine) -> Draft | None:
-    """A convolution with constant weights."""
+    """The kernel for a convolution with constant weights; None for any other body."""
 
     def cut(image: Image) -> _Layer | None:
         return None if image.pixels < machine.lanes else _Layer(image, *_best(image, machine), machine)
@@ -44,7 +44,7 @@ def convolution(body: Body, machine: Machine) -> Draft | None:
 
 
 def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:
-    """The tile and the walk that take the fewest cycles for all of it."""
+    """The tile and the walk with the fewest estimated cycles."""
     outs = image.outs // image.groups
     choices = [(t, walk) for t in tiles(machine) if t.rows <= outs for walk in walks(image, t.width)]
 
@@ -60,7 +60,7 @@ def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:
 
 
 class _Layer:
-    """One convolution, cut into tiles and tasks."""
+    """A convolution, cut into tiles and tasks."""
 
     def __init__(self, image: Image, tile: Tile, walk: Walk, machine: Machine) -> None:
         self.image = image
@@ -77,7 +77,7 @@ class _Layer:
 
     @property
     def weights(self) -> int:
-        """How many numbers the packed weights are."""
+        """Number of elements of the packed weights."""
         return self.image.groups * len(self.blocks) * self.image.depth * self.tile.rows
 
     def pack(self, array: Array) -> Array:
@@ -88,7 +88,7 @@ class _Layer:
         return np.stack(blocks, 1, out=result).reshape(-1)
 
     def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
-        """The copy, then the tasks: blocks of channels, tiles of pixels."""
+        """Writes the copy, then the tasks: blocks of channels, tiles of pixels."""
         image, tile, walk = self.image, self.tile, self.walk
         copy = kernel.memory("image", float32, (walk.numbers,))
         walk.copy(kernel, source, copy, self.machine)
@@ -114,13 +114,13 @@ class _Layer:
         self.cut.tasks(kernel, image.batch * image.groups, work)
 
     def _tap(self, taps: list[Value]) -> Operand:
-        """The number of the tap."""
+        """The index of the tap."""
         number: Operand = 0
         for tap, size in zip(taps, self.image.filter, strict=True):
             number = number * size + tap
         return number
 
     def _is_unrolled(self, dimension: int) -> bool:
-        """Are the taps along this dimension written out? Few are."""
+        """True if the taps along this dimension are unrolled, which they are if there are few."""
         sizes = self.image.filter
         return self.image.taps <= UNROLLED or (dimension == len(sizes) - 1 and sizes[-1] <= UNROLLED)

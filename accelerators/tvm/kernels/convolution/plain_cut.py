@@ -1,8 +1,8 @@
-"""How a convolution of plain tensors is cut into tasks for the threads.
+"""The split of a convolution of plain tensors into tasks.
 
-Two loops walk the kernel: blocks of the weights, and tiles of the image. A task is a range of each. The image is cut first: into
-parts that a core's second-level cache holds while one block after another reads them, and for the threads where the image is
-larger than the weights."""
+The kernel has two loops: over blocks of the weights, and over tiles of the image. A task is a range of each. The image is split
+first: into parts that stay in a core's L2 while one block after another reads them, and, if the image is larger than the weights,
+for the threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
 
 CACHED = 48 * 1024
-"""Numbers of the image that are walked for one block after another."""
+"""Number of elements of the image that stay cached while one block after another reads them."""
 
 
 @attrs.frozen(slots=True)
@@ -24,18 +24,18 @@ class Cut:
     """Ranges of blocks and of tiles."""
 
     blocks: int
-    """How many blocks there are."""
+    """Number of blocks."""
     tiles: int
-    """How many tiles there are."""
+    """Number of tiles."""
     across: int
-    """Into how many ranges the blocks are cut."""
+    """Number of ranges of blocks."""
     down: int
-    """Into how many ranges the tiles are cut."""
+    """Number of ranges of tiles."""
     parallel: bool
-    """Is it work for several threads?"""
+    """True if several threads share the work."""
 
     def tasks(self, kernel: Kernel, each: int, work: Callable[[Value, Value, Value], None]) -> None:
-        """The loops around the work, `each` times all of it, given which time it is, the block and the tile."""
+        """Writes the loops around `work` for each of `each` parts; `work` takes the part, the block and the tile."""
         count = self.across * self.down
         with kernel.tasks(each * count, "task", self.parallel) as task:
             across = kernel.name_value("across", task % self.across)
@@ -51,7 +51,7 @@ class Cut:
 def cut_work(
     blocks: int, tiles: int, weights: int, image: int, products: int, machine: Machine, each: int = 1
 ) -> Cut:
-    """The cut for so many numbers of weights and image, that are read in each of `each` parts; products: of all."""
+    """The cut, given the elements of weights and image in each of `each` parts, and the products of all parts."""
     parallel = machine.threads_for(products, CONVOLUTION_PRODUCTS) > 1
     wanted = math.ceil(machine.tasks_for(products, CONVOLUTION_PRODUCTS) / each)
     down = min(tiles, max(1, round(image / CACHED)))
@@ -62,7 +62,7 @@ def cut_work(
 
 
 def _ranged(kernel: Kernel, name: str, piece: Value, pieces: int, count: int, work: Callable[[Value], None]) -> None:
-    """A loop over one of several almost equal ranges of `count` numbers."""
+    """A loop over one of several almost equal ranges of `count` indices."""
     if pieces == 1:
         with kernel.loop(count, name) as index:
             work(index)

@@ -1,8 +1,8 @@
-"""The taps of a window that meet the image for some pixel of a register tile.
+"""The taps of a window that meet the image for at least one pixel of a register tile.
 
-A filter whose taps stand far apart meets mostly padding near the border: of 3 x 3 taps that stand 12 apart, a pixel in the corner
-of an image of 14 x 14 meets one in the middle and few more. The rows and the columns of taps that a tile meets each stand side by
-side, so two short loops walk them."""
+A dilated filter meets mostly padding near the border: of 3 x 3 taps with dilation 12, a pixel in the corner of an image of 14 x
+14 meets one in the middle and few more. The rows and the columns of taps that a tile meets are contiguous, so two short loops
+cover them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from partita.accelerators.tvm.kernels.shared.window import Window
 
 @attrs.frozen(slots=True, eq=False)
 class TapRange:
-    """Neighbouring rows, or columns, of taps."""
+    """A range of rows, or columns, of taps."""
 
     first: Operand
-    """The first of them."""
+    """The first one."""
     count: Operand
-    """How many they are."""
+    """Number of them."""
 
 
 def all_taps(window: Window) -> tuple[TapRange, TapRange]:
-    """Every row and column of the window."""
+    """All rows and columns of the window."""
     rows, columns = window.taps
     return TapRange(0, rows), TapRange(0, columns)
 
 
 def seen_taps(kernel: Kernel, window: Window, first: Value, pixels: int) -> tuple[TapRange, TapRange]:
-    """The rows and columns of taps that meet the image for some of so many neighbouring pixels of the result. Pixels of several
-    rows are taken to stand in every column."""
+    """The rows and columns of taps that meet the image for one of `pixels` neighbouring results, from `first` on. Results in
+    several rows count as being in every column."""
     wide = window.out[1]
     last = first + (pixels - 1)
     is_one_row = (first // wide).equals(last // wide)
@@ -41,13 +41,13 @@ def seen_taps(kernel: Kernel, window: Window, first: Value, pixels: int) -> tupl
 
 
 def _kept(kernel: Kernel, name: str, first: Operand, end: Operand) -> TapRange:
-    """The taps from the first up to the end, computed once for a tile."""
+    """The range of taps from `first` to `end`, computed once per tile."""
     begin = kept(kernel, f"first_of_{name}", first)
     return TapRange(begin, kept(kernel, f"count_of_{name}", larger(end - begin, 0)))
 
 
 def mean_seen(window: Window, pixels: int) -> float:
-    """The part of all taps that tiles of so many pixels walk by `seen_taps`, in the mean of all tiles."""
+    """Mean share of all taps that tiles of this many pixels compute with `seen_taps`."""
     wide, seen = window.out[1], 0
     tiles = starts(window.pixels, pixels)
     for first in tiles:
@@ -58,13 +58,13 @@ def mean_seen(window: Window, pixels: int) -> float:
 
 
 def _count(first: Operand, end: Operand) -> int:
-    """How many taps there are from the first up to the end, both of which are known."""
+    """Number of taps from `first` to `end`, both static."""
     assert isinstance(first, int) and isinstance(end, int)
     return max(end - first, 0)
 
 
 def _ends(window: Window, i: int, low: Operand, high: Operand) -> tuple[Operand, Operand]:
-    """The first tap of dimension i that meets the image for some result from `low` to `high`, and the one behind the last."""
+    """The first tap of dimension i that meets the image for a result from `low` to `high`, and the end of these taps."""
     before, stride, apart, taps = window.before[i], window.strides[i], window.dilations[i], window.taps[i]
     outside, reached = larger(before - high * stride, 0), larger(window.sizes[i] + before - low * stride, 0)
     return smaller((outside + (apart - 1)) // apart, taps), smaller((reached + (apart - 1)) // apart, taps)

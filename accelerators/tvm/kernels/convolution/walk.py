@@ -1,4 +1,4 @@
-"""How the tiles of a convolution walk its output pixels."""
+"""The orders in which the tiles of a convolution cover its output pixels."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from partita.accelerators.tvm.kernels.shared.tile import Tile, start
 from partita.accelerators.tvm.machine.machine import Machine
 
 ORIGIN: Operand = 0
-"""The first pixel of all."""
+"""The first pixel."""
 
 Store = Callable[[Value, Value, Operand], None]
-"""Writes the outputs, given a sum, its row in the tile and its pixel."""
+"""Writes the outputs: takes a sum, its row in the tile and its pixel."""
 
 
 @attrs.frozen(slots=True)
 class Walk:
-    """Along rows of pixels that stand together in the output."""
+    """Tiles along rows of pixels that are contiguous in the output."""
 
     image: Image
     """The convolution."""
     tile: int
-    """Columns of a tile."""
+    """Number of columns of a tile."""
     rows: int
-    """How many rows there are."""
+    """Number of rows."""
     width: int
-    """Pixels of a row."""
+    """Number of pixels of a row."""
 
     writing = 2
-    """About how many cycles it takes to write a vector of sums."""
+    """Estimated cycles to write a vector of sums."""
 
     @property
     def along(self) -> int:
-        """Tiles of a row."""
+        """Number of tiles of a row."""
         return math.ceil(self.width / self.tile)
 
     @property
     def count(self) -> int:
-        """Tiles of all pixels."""
+        """Number of tiles of all pixels."""
         return self.rows * self.along
 
     @property
     def numbers(self) -> int:
-        """Numbers of the copy."""
+        """Number of elements of the copy."""
         return self.image.batch * self.image.channels * self.image.plane
 
     def copy(self, kernel: Kernel, source: Buffer, into: Buffer, machine: Machine) -> None:
-        """Make the copy."""
+        """Writes the copy."""
         self.image.copy(kernel, source, into, machine)
 
     def read(self, batch: Operand, channel: Operand, tile: Value, taps: Sequence[Operand]) -> Operand:
-        """Where in the copy the tile's columns begin, for a tap of a channel."""
+        """The position in the copy of the tile's first column, for a tap of a channel."""
         image = self.image
         return (batch * image.channels + channel) * image.plane + self._position(tile) + image.tap(taps)
 
     def write(self, kernel: Kernel, tile: Tile, acc: Registers, index: Value, store: Store) -> None:
-        """Write all sums of a tile."""
+        """Writes all sums of a tile."""
         with tile.each(kernel) as (r, v), kernel.lanes(tile.lanes) as lane:
             store(acc.lane((r, v), lane), r, self._row(index) * self.width + self._column(index) + v * tile.lanes + lane)
 
@@ -72,7 +72,7 @@ class Walk:
         return start(tile % self.along, self.tile, self.width)
 
     def _position(self, tile: Value) -> Operand:
-        """The tile's first pixel, in the copy."""
+        """The position of the tile's first pixel in the copy."""
         position = self._column(tile)
         if self.rows == 1:
             return position
@@ -85,7 +85,7 @@ class Walk:
 
 @attrs.frozen(slots=True)
 class Together(Walk):
-    """Along one row of all pixels, for filters of one tap: the copy is [batch, tile, channel, column of the tile]."""
+    """Tiles along all pixels as one row, for filters of one tap: the copy is [batch, tile, channel, column of the tile]."""
 
     @property
     def numbers(self) -> int:
@@ -100,7 +100,7 @@ class Together(Walk):
                 into[target] = read(source, (part // self.count, c, self._pixel(self._column(tile) + e)))
 
     def _pixel(self, output: Operand) -> Operand:
-        """Where the image stands that an output pixel reads."""
+        """The pixel of the image that an output pixel reads."""
         image = self.image
         if image.out == image.sizes:
             return output
@@ -117,7 +117,7 @@ class Together(Walk):
 
 @attrs.frozen(slots=True)
 class Throughout(Walk):
-    """Along the whole padded copy; pixels that are no outputs are computed and left out."""
+    """Tiles along the whole padded copy; pixels that are no outputs are computed and dropped."""
 
     writing = 24
 
@@ -141,7 +141,7 @@ class Throughout(Walk):
 
 
 def walks(image: Image, tile: int) -> list[Walk]:
-    """The walks that tiles of so many columns can take."""
+    """The walks for tiles of `tile` columns."""
     listed: list[Walk] = []
     if image.copied[1:] == image.out[1:]:
         if tile <= image.pixels:

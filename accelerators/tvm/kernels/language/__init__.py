@@ -1,11 +1,11 @@
-"""The language that kernels are written in: typed expressions over buffers, loops, and what a processor offers beside.
+"""The language in which kernels are written: typed expressions over buffers, loops, and intrinsics of the processor.
 
     kernel = Kernel("twice")
     x, y = kernel.input("x", float32, (64, 16)), kernel.output("y", float32, (64, 16))
     with kernel.loop(64, "row") as row:
         y[row, 0] = x.vector(16, row, 0) * 2.0
 
-`str(kernel)` is its text, `emit(kernel)` the function for TVM. What does not fit is an error where it is written."""
+`str(kernel)` is its text, `emit(kernel)` the function for TVM. A type error is raised where the expression is written."""
 
 from partita.accelerators.tvm.kernels.language.buffers import Buffer, Registers
 from partita.accelerators.tvm.kernels.language.emit import (

@@ -1,4 +1,4 @@
-"""Where the numbers of a kernel stand: its arguments, memory of its own, and arrays of vectors that stay in registers."""
+"""The buffers of a kernel: its arguments, memory of its own, and arrays of vectors that stay in registers."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ Index = Operand | tuple[Operand, ...]
 
 @attrs.frozen(slots=True, eq=False)
 class Buffer:
-    """Numbers of one element type. `buffer[i, j]` reads one, `buffer[i, j] = value` writes one, or as many neighbours as the
-    value has lanes; `buffer.vector(lanes, i, j)` reads as many."""
+    """Elements of one type. `buffer[i, j]` reads one, `buffer[i, j] = value` writes one, or as many neighbours as the value has
+    lanes; `buffer.vector(lanes, i, j)` reads a vector."""
 
     name: str
     """The buffer's name in the text of the kernel."""
     element: Element
-    """The element type of each number."""
+    """The element type."""
     shape: tuple[int | Value, ...]
-    """Its sizes; one that is known only while the kernel runs is a value of the kernel, or an extent."""
+    """Its sizes; a dynamic one is a value of the kernel, or an extent."""
     role: Role
-    """An argument of the kernel, or its own: on the stack, which the processor keeps in registers where it can, in memory, or
-    shared by the threads of a block."""
+    """An argument of the kernel, or its own: on the stack, which becomes registers where possible, in memory, or shared by the
+    threads of a block."""
     emit: Callable[[Statement], None]
-    """Adds a statement to the kernel that it belongs to."""
+    """Adds a statement to the kernel of the buffer."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Its sizes, none of which is a value of the kernel."""
+        """Its sizes; an error if one is a value of the kernel."""
         known = tuple([size for size in self.shape if isinstance(size, (int, Extent))])
         if len(known) < len(self.shape):
             raise CompileError(f"a size of buffer {self.name} is known only while the kernel runs")
@@ -51,7 +51,7 @@ class Buffer:
         return Load(type_of(self.element), self, self.indices(index))
 
     def vector(self, lanes: int, *index: Operand) -> Value:
-        """Several neighbours along the last dimension, from a position on, as one vector."""
+        """Neighbours along the last dimension, from this position on, as a vector."""
         return Load(type_of(self.element, lanes), self, self.indices(index))
 
     def __setitem__(self, index: Index, value: Operand) -> None:
@@ -61,7 +61,7 @@ class Buffer:
         self.emit(Store(self, self.indices(index), typed(value, type_of(self.element, lanes))))
 
     def indices(self, given: Index) -> tuple[Value, ...]:
-        """The indices, checked: as many as dimensions, and none outside of a size that is known."""
+        """The indices, checked: one per dimension, and within each static size."""
         listed = given if isinstance(given, tuple) else (given,)
         if len(listed) != len(self.shape):
             raise CompileError(f"buffer {self.name} has {len(self.shape)} dimensions, and {len(listed)} indices are given")
@@ -73,15 +73,15 @@ class Buffer:
 
 @attrs.frozen(slots=True, eq=False)
 class Registers:
-    """An array of vectors, numbered by row and column, that the processor keeps in registers while all its indices are known
-    once loops are unrolled. `acc[r, v]` is a vector."""
+    """An array of vectors, indexed by row and column, that stays in registers if all its indices are static once loops are
+    unrolled. `acc[r, v]` is a vector."""
 
     buffer: Buffer
-    """The numbers one after another, on the stack."""
+    """The elements, contiguous on the stack."""
     shape: tuple[int, ...]
-    """The sizes of the array, counted in vectors."""
+    """The shape of the array, in vectors."""
     lanes: int
-    """Numbers of a vector."""
+    """Number of elements of a vector."""
 
     def __getitem__(self, index: Index) -> Value:
         return self.buffer.vector(self.lanes, self._first(index))
@@ -90,15 +90,15 @@ class Registers:
         self.buffer[self._first(index)] = typed(value, type_of(self.buffer.element, self.lanes))
 
     def lane(self, index: Index, lane: Operand) -> Value:
-        """A single number of a vector."""
+        """A single element of a vector."""
         return self.buffer[self._first(index) + lane]
 
     def set_lane(self, index: Index, lane: Operand, value: Operand) -> None:
-        """Write a single number of a vector."""
+        """Writes a single element of a vector."""
         self.buffer[self._first(index) + lane] = value
 
     def _first(self, given: Index) -> Operand:
-        """The position in the buffer at which a vector begins."""
+        """The position in the buffer of a vector's first element."""
         listed = given if isinstance(given, tuple) else (given,)
         if len(listed) != len(self.shape):
             raise CompileError(f"{self.buffer.name} has {len(self.shape)} dimensions, and {len(listed)} indices are given")

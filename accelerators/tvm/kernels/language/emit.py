@@ -1,4 +1,4 @@
-"""A kernel as TensorIR: each statement is handed to TVM's builder, in the order in which it was written."""
+"""Lowers a kernel to TensorIR: each statement is passed to TVM's builder, in the order in which it was written."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.sizes.extent import Extent, Size
 
 WRITTEN = "partita.written"
-"""Marks a function that was written in this language: its loops need no more than to be lowered."""
+"""Attribute of a function that was written in this language: its loops only have to be lowered."""
 
 THOROUGH = "partita.thorough"
-"""Marks such a function for which LLVM takes its highest level on every processor."""
+"""Attribute of such a function that LLVM compiles at its highest level on every processor."""
 
 LARGE = "partita.large"
-"""Marks such a function that has more than MANY expressions, with their number: LLVM takes its lowest level for it."""
+"""Attribute of such a function with more than MANY expressions: their number. LLVM compiles it at its lowest level."""
 
 STACK = {"scope": "local", "annotations": {"disable_lower_builtin": True}}
-"""Keeps a buffer on the stack instead of TVM's workspace, which LLVM could not keep in registers."""
+"""Options that keep a buffer on the stack instead of TVM's workspace, which LLVM could not keep in registers."""
 
 _PLACES: Mapping[str, Mapping[str, Any]] = {"stack": STACK, "shared": {"scope": "shared"}}
-"""Where TVM puts a kernel's own buffers that are not in memory, by role."""
+"""TVM's options for a kernel's own buffers that are not in memory, by role."""
 
 _THREADS = {"blocks": "blockIdx.x", "threads": "threadIdx.x"}
-"""What TVM calls the loops that a GPU launches."""
+"""TVM's names for the loops that a GPU launches."""
 
 _NARROWED = "tirx.partita_narrowed"
-"""An op of ours: float32 as the bits of the nearest bfloat16, which a processor has an instruction for. TVM vectorizes it like
-any other op. When the number of lanes is known TVM calls a function of ours, which says what it is."""
+"""Our own TVM op: float32 to the bits of the nearest bfloat16, for processors with an instruction for it. TVM vectorizes it like
+any other op, and calls `_instructed` to lower it once the number of lanes is known."""
 
 _NARROWED_CODE = """
 define <16 x i16> @partita_narrowed_16(<16 x float> %x) alwaysinline {
@@ -59,27 +59,27 @@ define <16 x i16> @partita_narrowed_16(<16 x float> %x) alwaysinline {
 """
 
 MANY = 50_000
-"""The expressions of a kernel from which on LLVM's other levels take more than 5 s, and thrice as long for twice as many; the
-largest kernels of models have 5,000 to 30,000. A number and no time decides, so that equal machines make equal code."""
+"""Number of expressions beyond which LLVM's other levels take more than 5 s, and thrice as long for twice as many; the largest
+kernels of models have 5,000 to 30,000. A count decides, not a time, so that equal machines generate equal code."""
 
 MOST = 300_000
-"""The expressions that a kernel may have once its loops are unrolled: LLVM's lowest level takes some 10 s for so many."""
+"""Maximum number of expressions of a kernel with its loops unrolled: LLVM's lowest level takes about 10 s for as many."""
 
 
 class TooMuchCode(CompileError):
-    """A kernel for these sizes would have more expressions than a compiler should get."""
+    """Raised if a kernel for these sizes would have too many expressions to compile."""
 
 
 Narrowing = Literal["exact", "flushed", "native"]
-"""How float32 is rounded to bfloat16: to the nearest; to the nearest, with zero for what is too small for a normal number, as
-the instruction does; or by the instruction itself."""
+"""The rounding of float32 to bfloat16: to the nearest; to the nearest with subnormals flushed to zero, as the instruction does;
+or by the instruction itself."""
 
 _narrowing: ContextVar[Narrowing] = ContextVar("narrowing", default="exact")
 
 
 @contextmanager
 def narrowing(how: Narrowing) -> Iterator[None]:
-    """Kernels that are emitted inside round to bfloat16 in this way."""
+    """Sets the rounding to bfloat16 of the kernels that are emitted inside."""
     token = _narrowing.set(how)
     try:
         yield
@@ -92,8 +92,8 @@ _sizes_are_given: ContextVar[bool] = ContextVar("sizes are given", default=False
 
 @contextmanager
 def given_sizes(wanted: bool) -> Iterator[None]:
-    """Kernels that are emitted inside are given the sizes that follow from symbols beside the symbols: a GPU's kernel would work
-    them out in each of its threads."""
+    """Sets whether kernels that are emitted inside take the sizes computed from symbols as arguments too: a GPU kernel would
+    compute them in each of its threads."""
     token = _sizes_are_given.set(wanted)
     try:
         yield
@@ -102,8 +102,8 @@ def given_sizes(wanted: bool) -> Iterator[None]:
 
 
 def emit(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> Any:
-    """The TensorIR function `main` of the kernel's arguments, in one block that declares nothing: Relax asks for one, and no
-    schedule will look into it. Arguments may come under other shapes, of as many numbers."""
+    """The kernel as the TensorIR function `main`, in one block without declared accesses: Relax requires a block, and no schedule
+    looks into it. `shapes` are other shapes of the arguments, with as many elements."""
     script, maker = part("tirx.script.builder"), part("script.ir_builder").IRBuilder()
     emitter = _Emitter()
     with maker, script.prim_func(s_tir=True):
@@ -132,14 +132,14 @@ def emit(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> Any:
 
 
 def symbols_of(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> tuple[str | Extent, ...]:
-    """The sizes that the kernel's function is given behind its inputs, in order: names of symbols, and extents."""
+    """The sizes that the kernel's function takes after its inputs, in order: names of symbols, and extents."""
     sizes = [size for shape in shapes or () for size in shape if isinstance(size, Extent)]
     used = {symbol.name for symbol in kernel.symbols} | {name for size in sizes for name in size.symbols}
     return (*sorted(used), *(kernel.polynomials if _sizes_are_given.get() else ()))
 
 
 class _Emitter:
-    """Turns a kernel into TVM's statements; it knows TVM's object for each name and buffer of the kernel."""
+    """Lowers a kernel to TVM's statements; keeps TVM's object for each name and buffer of the kernel."""
 
     def __init__(self) -> None:
         self.script = part("tirx.script.builder")
@@ -151,30 +151,30 @@ class _Emitter:
         self.given: dict[values.Symbol, Any] = {}
         """The argument for each symbol."""
         self.followed: dict[Extent, Any] = {}
-        """The argument for each size that follows from symbols, where these are given too."""
+        """The argument for each size computed from symbols, if these are passed too."""
         self.polynomials: dict[Extent, Any] = {}
-        """The variable for each size that follows from symbols."""
+        """The variable for each size computed from symbols."""
         self.how = _narrowing.get()
-        """How numbers are rounded to bfloat16."""
+        """The rounding to bfloat16."""
         self.expressions = 0
-        """How many expressions there are so far, those of unrolled loops as often as they are written out."""
+        """Number of expressions so far; unrolled loops count as often as they are unrolled."""
         self.times = 1
-        """How often the statements at hand are written out."""
+        """Number of times that the current statements are unrolled."""
         self.sizes: dict[values.Variable, int] = {}
-        """The sizes of named values, as TVM writes them out."""
+        """The sizes of named values when TVM inlines them."""
         self.kept: Mapping[values.Value, None] = {}
-        """The values that are computed once in the statement at hand, and read from memory."""
+        """The values that the current statement computes once and reads from memory."""
         self.plans: dict[statements.Store | statements.Bind, Mapping[values.Value, None]] = {}
-        """What is read from memory in the statements of the vector's loop that comes."""
+        """The values that statements of the next vectorized loop read from memory."""
         self.cells: dict[values.Value | statements.Store, Any] = {}
-        """The memory that is allocated for them."""
+        """The memory that is allocated for these values."""
         self.lane: Any = 0
-        """The variable of the vector's loop at hand."""
+        """The variable of the current vectorized loop."""
 
     # -- statements ----------------------------------------------------------------------------------------
 
     def declare(self, names: Iterable[str | Extent]) -> None:
-        """The sizes that the function is given, which the shapes of its other arguments are said with."""
+        """Declares the sizes that the function takes, for use in the shapes of its other arguments."""
         for i, name in enumerate(names):
             if isinstance(name, Extent):
                 self.followed[name] = self.tirx.Var(f"size{i}", "int64")
@@ -182,14 +182,14 @@ class _Emitter:
                 self.given[values.symbol_of(name)] = self.tirx.Var(name, "int64")
 
     def take(self) -> None:
-        """Those sizes as arguments."""
+        """Adds those sizes as arguments."""
         for symbol, variable in self.given.items():
             self.script.arg(symbol.name, variable)
         for variable in self.followed.values():
             self.script.arg(variable.name, variable)
 
     def bind_symbols(self) -> None:
-        """The sizes as indices, which have fewer bits."""
+        """Converts the symbols to indices, which have fewer bits."""
         for symbol, given in self.given.items():
             if _sizes_are_given.get():
                 self.known[symbol] = given.astype("int32")
@@ -200,7 +200,7 @@ class _Emitter:
             self.known[symbol] = variable
 
     def bind_polynomials(self, polynomials: Mapping[Extent, values.Value]) -> None:
-        """The sizes that follow from those. Each is read from memory, since TVM writes out what is only named."""
+        """Computes the sizes that depend on symbols. Each is read from memory, since TVM would inline a let-bound one."""
         for i, (extent, written) in enumerate(polynomials.items()):
             if extent in self.followed:
                 self.polynomials[extent] = self.followed[extent].astype("int32")
@@ -214,7 +214,7 @@ class _Emitter:
             self.polynomials[extent] = variable
 
     def argument(self, buffer: Buffer, given: tuple[Size, ...] | None = None) -> None:
-        """An argument of the function, which is given under this shape."""
+        """Adds an argument of the function, in the shape `given` if there is one."""
         shape = tuple([self._outside(size) if isinstance(size, (int, Extent)) else self._size(size) for size in buffer.shape])
         outside = shape if given is None else tuple([self._outside(size) for size in given])
         self.known[buffer] = self.script.arg(buffer.name, self.script.buffer(outside, buffer.element.name))
@@ -222,17 +222,17 @@ class _Emitter:
             self.seen[buffer] = shape
 
     def see_as_written(self) -> None:
-        """The arguments that are given under other shapes than the kernel was written for, as it was written."""
+        """Declares the arguments in the shapes for which the kernel was written."""
         for buffer, written in self.seen.items():
             shape = self._inside(buffer) if any(isinstance(size, Extent) for size in buffer.shape) else written
             data = self.known[buffer].data
             seen = self.tirx.decl_buffer(shape, buffer.element.name, f"{buffer.name}_", data=data)
-            # The builder's own word for it opens a frame that the next one stands in, and some 300 frames are too deep.
+            # The builder's own function opens a nested frame per buffer, and about 300 frames are too deep.
             self.script.add_to_parent(self.tirx.DeclBuffer(seen, data=data))
             self.known[buffer] = seen
 
     def _outside(self, size: Size) -> Any:
-        """A size as the function's caller says it."""
+        """A size in terms of the function's arguments."""
         if isinstance(size, int):
             return size
         terms = [reduce(operator.mul, [self.given[values.symbol_of(name)] for name in names], self.tirx.const(count, "int64"))
@@ -240,24 +240,24 @@ class _Emitter:
         return reduce(operator.add, terms)
 
     def _inside(self, buffer: Buffer) -> tuple[Any, ...]:
-        """The sizes of a buffer as the kernel counts."""
+        """The sizes of a buffer as indices of the kernel."""
         return tuple([size if isinstance(size, int) else self.value(values.as_index(size)) for size in buffer.shape])
 
     def _size(self, size: values.Value) -> Any:
-        """A size that is known while the kernel runs; TVM takes it from the shapes of the arguments that it is given."""
+        """A size that is a value of the kernel; TVM infers it from the shapes of the passed arguments."""
         for value in (part_ for part_ in _variables(size) if part_ not in self.known):
             self.known[value] = self.tirx.Var(value.name, value.type.element.name)
         return self.value(size)
 
     def block(self, body: Sequence[statements.Statement]) -> None:
-        """Emit the statements in order."""
+        """Emits the statements in order."""
         for statement in body:
             _STATEMENTS[type(statement)](self, statement)
 
     def store(self, statement: statements.Store) -> None:
         value = statement.value
         written = self.rooted(statement)
-        if statement in self.cells:  # TVM makes a vector of one bfloat16, and then forgets that its bits are stored.
+        if statement in self.cells:  # TVM vectorizes a single bfloat16, and then forgets that its bits are stored.
             written = self._as_bfloat16(self.before(statement, type_of(uint16), self._as_bits(written, 1)), 1)
         self.script.buffer_store(self.known[statement.buffer], written, self.index(statement.position, value.type.lanes))
 
@@ -275,7 +275,7 @@ class _Emitter:
     def allocate(self, statement: statements.Allocate) -> None:
         buffer = statement.buffer
         options: Mapping[str, Any] = _PLACES.get(buffer.role, {})
-        # TVM may allocate before all else, and so before sizes that follow from symbols have their names.
+        # TVM may hoist the allocation above the variables of sizes computed from symbols.
         named, self.polynomials = self.polynomials, {}
         memory = self.words.alloc_buffer(self._inside(buffer), buffer.element.name, **options)
         self.polynomials = named
@@ -307,7 +307,7 @@ class _Emitter:
             self.cells = {}
 
     def see(self, statement: statements.See) -> None:
-        """TVM takes it that what it knows nothing of begins where a vector may, unless it is told."""
+        """Reads a buffer at an address. TVM assumes that an unknown pointer is aligned to vectors unless told otherwise."""
         buffer, kind = statement.buffer, tvm_pointer(statement.buffer.element)
         pointer = self.tirx.Var(f"{buffer.name}_pointer", kind)
         self.script.Bind(self.tirx.call_extern(kind, "partita_pointer", self.value(statement.address)), var=pointer)
@@ -332,7 +332,7 @@ class _Emitter:
     # -- expressions ---------------------------------------------------------------------------------------
 
     def value(self, value: values.Value) -> Any:
-        """The expression as TVM's; a plain index stays a number of Python, to which TVM gives the type that fits."""
+        """The expression in TVM; a constant index stays a Python int, to which TVM gives the fitting type."""
         self.expressions += self.times
         if self.expressions > MOST:
             raise TooMuchCode(f"its kernel has more than {MOST:,} expressions, for which a compiler would take long")
@@ -343,9 +343,9 @@ class _Emitter:
         return self.known[value]
 
     def rooted(self, statement: statements.Store | statements.Bind) -> Any:
-        """The statement's value. What is large and read again is computed once and read from memory, which compilers keep in
-        registers. Where something only has a name, TVM writes it out, and so 2^k times after k steps; and if the name is a
-        statement's, simplifies the whole as real numbers are."""
+        """The statement's value. Large parts that are read several times are computed once and read from memory, which compilers
+        keep in registers. TVM would inline a let-bound value, into 2^k copies for k nested ones; if a statement binds it, TVM
+        also simplifies the whole by the rules of real numbers."""
         planned = self.plans.pop(statement, None)
         self.kept = self.plan(statement) if planned is None else planned
         written = self.value(statement.value)
@@ -355,15 +355,15 @@ class _Emitter:
         return written
 
     def plan(self, statement: statements.Store | statements.Bind) -> Mapping[values.Value, None]:
-        """What of the statement's value is read from memory."""
+        """The parts of the statement's value that are read from memory."""
         kept = expressions.kept_in(statement.value, self.sizes)
         if isinstance(statement, statements.Bind):
             self.sizes[statement.variable] = kept.size
         return kept.values
 
     def make_room(self, loop: statements.Loop) -> None:
-        """Allocate, outside of a loop along a vector, what its statements read from memory: TVM takes what is allocated in a loop
-        for one turn's. Statements that read the same value share its memory."""
+        """Allocates, outside of a vectorized loop, the memory that its statements need: TVM treats allocations inside a loop as
+        local to one iteration. Statements that read the same value share its memory."""
         for inner in loop.body:
             if isinstance(inner, (statements.Store, statements.Bind)):
                 self.plans[inner] = self.plan(inner)
@@ -374,13 +374,13 @@ class _Emitter:
                     self.cells[inner] = self.cell(type_of(uint16), int(self.value(loop.count)))
 
     def cell(self, kind: Type, count: int) -> Any:
-        """Memory for so many values."""
+        """Allocates memory for `count` values."""
         cell = self.words.alloc_buffer((count * kind.lanes,), kind.element.name, **STACK)
         self.call_name("kept", cell)
         return cell
 
     def before(self, key: values.Value | statements.Store, kind: Type, value: Any) -> Any:
-        """The value as it is read from memory, where it is put before the statement at hand."""
+        """Stores the value to memory ahead of the current statement, and returns the load."""
         cell = self.cells[key] if key in self.cells else self.cell(kind, 1)
         position = self.lane if kind.lanes == 1 else self.words.ramp(0, 1, kind.lanes)
         self.script.buffer_store(cell, value, (position,))
@@ -401,7 +401,7 @@ class _Emitter:
 
     def binary(self, value: values.Binary) -> Any:
         operator, left, right = value.operator, value.left, value.right
-        # TVM takes x - x and 0 * x for 0, also where x is NaN or infinite, and (x + y) - x for y, which rounds otherwise.
+        # TVM simplifies x - x and 0 * x to 0, even if x is NaN or infinite, and (x + y) - x to y, which rounds differently.
         if value.type.element.kind == "float" and operator == "-" and _unseen(left) is left:
             operator, right = "+", right * values.Constant(value.type, -1.0)
         elif value.type.element.kind == "float" and operator in ("*", "/"):
@@ -421,13 +421,13 @@ class _Emitter:
         return self.tirx.const(given, wanted) if isinstance(given, int) else given.astype(wanted)
 
     def _widened(self, given: Any, lanes: int) -> Any:
-        """A bfloat16 as float32, bit by bit: TVM's own pass forgets the casts that stand inside of named values."""
+        """A bfloat16 as float32, by shifting its bits: TVM's own pass loses casts inside let-bound values."""
         tirx = self.tirx
         halves = self._as_bits(given, lanes).astype(tvm_type(type_of(uint32, lanes)))
         return tirx.reinterpret(tvm_type(type_of(float32, lanes)), halves << self._bits(16, lanes))
 
     def _narrowed(self, given: Any, lanes: int) -> Any:
-        """A number as the nearest bfloat16, the even one of two as near; TVM's own cast makes zero of some NaN."""
+        """A value as the nearest bfloat16, ties to even; TVM's own cast turns some NaN into zero."""
         given = given.astype(tvm_type(type_of(float32, lanes)))
         if self.how == "native":
             _register()
@@ -477,7 +477,7 @@ class _Emitter:
         return self.tirx.Let(variable, given, self.value(value.body))
 
     def index(self, position: Sequence[values.Value], lanes: int) -> tuple[Any, ...]:
-        """The indices; the last one runs along the lanes of a vector."""
+        """The indices; the last one is a ramp over the lanes of a vector."""
         indices = [self.value(index) for index in position]
         if lanes > 1:
             indices[-1] = self.words.ramp(indices[-1], 1, lanes)
@@ -485,7 +485,7 @@ class _Emitter:
 
 
 def narrowed_bits(given: Any, lanes: int, flushes: bool) -> Any:
-    """The bits of the nearest bfloat16, in whole numbers."""
+    """The bits of the nearest bfloat16, by integer arithmetic."""
     tirx, words = part("tirx"), part("script.tirx")
     wide, narrow = tvm_type(type_of(uint32, lanes)), tvm_type(type_of(uint16, lanes))
     bits = tirx.Var("bits", wide)
@@ -499,7 +499,7 @@ def narrowed_bits(given: Any, lanes: int, flushes: bool) -> Any:
 
 
 def _unseen(value: values.Value) -> values.Value:
-    """The value; in place of a zero the bits of -0.0, of which TVM does not see that they are one, times -1."""
+    """The value; a zero becomes the bits of -0.0 times -1, which TVM does not recognize as zero."""
     number = value.value if isinstance(value, values.Spread) else value
     if not isinstance(number, values.Constant) or number.number != 0:
         return value
@@ -513,7 +513,7 @@ def _pattern(pattern: int, lanes: int) -> Any:
 
 
 def _instructed(call: Any) -> Any:
-    """What the op is for a processor that has the instruction, on a vector of its width; portable code on other widths."""
+    """Lowers the op: the instruction for a vector of its width, portable code for other widths."""
     given, kind = call.args[0], str(call.ty.dtype)
     if kind == "uint16x16":
         return part("tirx").call_pure_extern(kind, "partita_narrowed_16", given)
@@ -522,7 +522,7 @@ def _instructed(call: Any) -> Any:
 
 @cache
 def _register() -> None:
-    """Make the op known to TVM."""
+    """Registers the op with TVM."""
     ops = importlib.import_module("tvm.ir._ffi_api")
     ops.RegisterOp(_NARROWED, "float32 as the bits of the nearest bfloat16")
     for name, value in (("TVectorizable", True), ("TCallEffectKind", 1)):
@@ -531,12 +531,12 @@ def _register() -> None:
 
 
 def tvm_type(type: Type) -> str:
-    """The type as TVM writes it."""
+    """The type's name in TVM."""
     return type.element.name if type.lanes == 1 else f"{type.element.name}x{type.lanes}"
 
 
 def tvm_pointer(element: Element) -> Any:
-    """The type of the address of such numbers."""
+    """The type of a pointer to such elements."""
     types = importlib.import_module("tvm.ir")
     return types.PointerType(types.PrimType(element.name), "global")
 
@@ -578,7 +578,7 @@ def _plain(join: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
 
 
 def _are_known(a: Any, b: Any) -> bool:
-    """Are both indices that are known while the kernel is written?"""
+    """True if both are constant indices."""
     return isinstance(a, int) and isinstance(b, int)
 
 

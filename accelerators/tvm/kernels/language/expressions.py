@@ -1,4 +1,4 @@
-"""Expressions of a kernel that are no operators: choices, reads of buffers, intrinsics and values with a name."""
+"""Expressions of a kernel other than operators: selects, loads, calls of intrinsics, and expressions that bind a value."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
 class Choice(Value):
-    """A choice of one of two values."""
+    """A select between two values."""
 
     type: Type
     condition: Value
     yes: Value
     no: Value
     guards: bool
-    """Is only the chosen one computed? Then the other may read where nothing stands."""
+    """True if only the chosen value is computed, so that the other may read out of bounds."""
 
     @property
     def parts(self) -> tuple[Value, ...]:
@@ -35,7 +35,7 @@ class Choice(Value):
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
 class Load(Value):
-    """Numbers of a buffer: as many neighbours as the type has lanes."""
+    """Elements of a buffer: as many neighbours as the type has lanes."""
 
     type: Type
     buffer: Buffer
@@ -48,7 +48,7 @@ class Load(Value):
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
 class Call(Value):
-    """An intrinsic of the processor or of TVM."""
+    """A call of an intrinsic of the processor or of TVM."""
 
     type: Type
     intrinsic: Intrinsic
@@ -74,28 +74,28 @@ class Named(Value):
 
 
 LARGE = 256
-"""The expressions that a value which is read again may be written out with."""
+"""Maximum size, in expressions, of a value that is read several times and still inlined."""
 
 
 def maximum(left: Operand, right: Operand) -> Value:
-    """Lane by lane the larger number. A NaN may get lost: `at_least` in `shared/functions.py` keeps it."""
+    """Lane by lane, the larger value. A NaN may be ignored: `at_least` in `shared/functions.py` keeps it."""
     a, b = same_type("max", left, right)
     return Binary(a.type, "max", a, b)
 
 
 def minimum(left: Operand, right: Operand) -> Value:
-    """Lane by lane the smaller number. A NaN may get lost, as in `maximum`."""
+    """Lane by lane, the smaller value. A NaN may be ignored, as in `maximum`."""
     a, b = same_type("min", left, right)
     return Binary(a.type, "min", a, b)
 
 
 def select(condition: Value, yes: Operand, no: Operand) -> Value:
-    """Lane by lane one of two values; both are computed."""
+    """Lane by lane, one of two values; both are computed."""
     return _choice(condition, yes, no, guards=False)
 
 
 def if_inside(condition: Value, yes: Operand, no: Operand) -> Value:
-    """One of two values. Only that one is computed, so the other may read outside of its buffer."""
+    """One of two values. Only that one is computed, so that the other may read out of bounds."""
     return _choice(condition, yes, no, guards=True)
 
 
@@ -114,7 +114,7 @@ def named(value: Value, body: Callable[[Value], Value]) -> Value:
 
 
 def all_of(conditions: Sequence[Value]) -> Value:
-    """A condition that holds if all of these hold."""
+    """The conjunction of these conditions."""
     joined = conditions[0]
     for condition in conditions[1:]:
         joined = joined & condition
@@ -122,7 +122,7 @@ def all_of(conditions: Sequence[Value]) -> Value:
 
 
 def walk(values: Sequence[Value]) -> Iterator[Value]:
-    """All expressions in these, each object once."""
+    """These values and all their subexpressions, each object once."""
     waiting: list[Value] = list(values)
     seen: set[int] = set()
     while waiting:
@@ -135,17 +135,17 @@ def walk(values: Sequence[Value]) -> Iterator[Value]:
 
 @attrs.frozen(slots=True, eq=False)
 class Kept:
-    """The values of an expression that are computed once, ahead of it."""
+    """The subexpressions that are computed once, before the expression."""
 
     values: Mapping[Value, None]
-    """The large values and variables that several expressions read, and then all variables with values, since those may read
-    them; save what is computed under a condition."""
+    """The large values and variables that are read several times, then the variables of all `Named` expressions, since the former
+    may read them; without those that are computed under a condition."""
     size: int
-    """The size of what is left, as it is written out."""
+    """The size of the remaining expression when inlined."""
 
 
 def kept_in(root: Value, sizes: Mapping[Variable, int]) -> Kept:
-    """What to keep of an expression, given the sizes of variables from outside. Linear."""
+    """The values of an expression to compute ahead, given the sizes of outer variables. Linear."""
     reads: Counter[Value] = Counter()
     always: dict[Value, None] = {}
     size: dict[Value, int] = {}
@@ -154,7 +154,7 @@ def kept_in(root: Value, sizes: Mapping[Variable, int]) -> Kept:
     def settle(value: Value, written: int, decides: Value) -> None:
         is_kept = False
         if written > LARGE:
-            if not always:  # Few expressions are so large that it has to be known.
+            if not always:  # Rarely needed: few expressions are that large.
                 always.update(dict.fromkeys(_always_computed(root)))
                 reads.update(part for inner in walk([root]) for part in inner.parts)
             is_kept = decides in always and reads[value] > 1 and value.type.element not in (index, boolean, bfloat16)
@@ -185,7 +185,7 @@ def kept_in(root: Value, sizes: Mapping[Variable, int]) -> Kept:
 
 
 def _always_computed(root: Value) -> Iterator[Value]:
-    """The expressions in this one that no condition guards, each once."""
+    """The subexpressions that are not guarded by a condition, each once."""
     waiting, seen = [root], set[Value]()
     while waiting:
         value = waiting.pop()

@@ -1,6 +1,6 @@
-"""What a kernel may call, each with its signature; everything else is arithmetic.
+"""The functions that a kernel may call, with their signatures; everything else is arithmetic.
 
-An intrinsic is one row: what it takes, what it makes, and what it is for TVM."""
+Each is an `Intrinsic`: the types of its arguments and result, and the TVM expression."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from partita.accelerators.tvm.kernels.language.types import (
 from partita.accelerators.tvm.kernels.language.values import Value
 
 Emit = Callable[[Any, str, Sequence[Any]], Any]
-"""Makes TVM's expression from TVM's script module, the result's TVM type and the arguments."""
+"""Builds TVM's expression from TVM's script module, the result's TVM type and the arguments."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Intrinsic:
-    """One function that a kernel may call."""
+    """A function that a kernel may call."""
 
     name: str
     """The intrinsic's name in the text of a kernel."""
     result: Callable[[Sequence[Type]], Type | None]
-    """The type of what it makes of arguments of these types; None where they do not fit."""
+    """The result type for arguments of these types; None if they do not match."""
     takes: str
-    """What it takes, in words, for the error."""
+    """A description of its arguments, for the error."""
     emit: Emit
-    """The call as TVM's expression."""
+    """Builds the call as TVM's expression."""
     code: str = ""
-    """The function that is called, as LLVM's text, where it is no function of TVM's or of LLVM's."""
+    """The called function in LLVM IR, unless TVM or LLVM has it."""
 
     def __call__(self, *arguments: Value) -> Call:
-        """An expression that calls it."""
+        """A call of the intrinsic."""
         types = [argument.type for argument in arguments]
         result = self.result(types)
         if result is None:
@@ -76,7 +76,7 @@ def _any_one(types: Sequence[Type]) -> Type | None:
 
 
 def _dot(types: Sequence[Type]) -> Type | None:
-    """Sums, and for each of them the bytes of 32 bits on either side."""
+    """The signature of vpdpbusd: int32 sums, with four uint8 and four int8 for each."""
     if len(types) != 3 or types[0].element is not int32:
         return None
     wide = types[0].lanes * 4
@@ -84,13 +84,13 @@ def _dot(types: Sequence[Type]) -> Type | None:
 
 
 def _table(types: Sequence[Type]) -> Type | None:
-    """Numbers of a vector, and where in it."""
+    """The signature of vpermps: a vector, and positions in it."""
     fits = len(types) == 2 and types[0] is type_of(float32, 16) and types[1] is type_of(int32, 16)
     return types[0] if fits else None
 
 
 def _pairs(types: Sequence[Type]) -> Type | None:
-    """Two vectors of 16-bit numbers."""
+    """The signature of vpmaddwd: two vectors of int16."""
     fits = len(types) == 2 and types[0] is types[1] and types[0].element is int16 and types[0].lanes % 2 == 0
     return type_of(int32, types[0].lanes // 2) if fits else None
 
@@ -110,17 +110,17 @@ def _joined(name: str, *before: float) -> Emit:
 
 
 def _llvm(name: str) -> Emit:
-    """A call of LLVM's intrinsic."""
+    """A call of LLVM's intrinsic for x86."""
     return lambda script, dtype, given: script.call_llvm_pure_intrin(dtype, f"llvm.x86.{name}", *given)
 
 
 def _generic(name: str) -> Emit:
-    """A call of LLVM's intrinsic for all processors."""
+    """A call of LLVM's portable intrinsic."""
     return lambda script, dtype, given: script.call_llvm_pure_intrin(dtype, f"llvm.{name}", *given)
 
 
 def _by_width(name: str) -> Emit:
-    """A call of LLVM's intrinsic, whose name ends in the bits of the vector that it makes."""
+    """A call of LLVM's intrinsic for x86 whose name ends in the bits of the result vector."""
     return lambda script, dtype, given: script.call_llvm_pure_intrin(
         dtype, f"llvm.x86.{name}.{32 * int(dtype.partition('x')[2])}", *given
     )
@@ -131,7 +131,7 @@ def _prefetch(script: Any, dtype: str, given: Sequence[Any]) -> Any:
 
 
 def _function(name: str, called: str = "") -> Intrinsic:
-    """A function of one number."""
+    """A function of one floating-point value."""
     return Intrinsic(name, _same_float, "one value of floating point", _plain(called or name))
 
 
@@ -140,27 +140,27 @@ exp = _function("exp")
 log = _function("log")
 floor, ceil, nearest = _function("floor"), _function("ceil"), _function("nearest", "nearbyint")
 CIRCULAR = {name: _function(name) for name in ("sin", "cos", "tan")}
-"""Functions of angles, by name; each is a call into the C library."""
+"""Trigonometric functions by name; each is a call into the C library."""
 power = Intrinsic("power", _two_floats, "two values of one floating-point type", _plain("pow"))
 float_remainder = Intrinsic("float_remainder", _two_floats, "two values of one floating-point type", _plain("Mod"))
-"""What is left of the first after whole multiples of the second; it has the sign of the first."""
+"""The remainder of the first by the second, with the sign of the first (fmod)."""
 quotient = Intrinsic("quotient", _two_whole_numbers, "two whole numbers of one type", _plain("truncdiv"))
-"""How often the second goes into the first, toward zero; the operator // rounds down. Nothing may be divided by zero."""
+"""The quotient, truncated toward zero; the operator // rounds down. The divisor must not be zero."""
 remainder = Intrinsic("remainder", _two_whole_numbers, "two whole numbers of one type", _plain("truncmod"))
-"""What the quotient leaves of the first."""
+"""The remainder of `quotient`."""
 lane_sum = Intrinsic("lane_sum", _lane_of_vector, "one vector of floating point", _joined("fadd", 0.0))
 lane_max = Intrinsic("lane_max", _lane_of_vector, "one vector of floating point", _joined("fmax"))
 lane_min = Intrinsic("lane_min", _lane_of_vector, "one vector of floating point", _joined("fmin"))
 exactly = Intrinsic("exactly", _same_float, "one value of floating point", _generic("arithmetic.fence"))
-"""The number as it was rounded: it is not worked into the instruction that reads it."""
+"""The value as it was rounded: prevents its fusion into the instruction that reads it."""
 vpdpbusd = Intrinsic("vpdpbusd", _dot, "sums, unsigned bytes and signed ones, four for each sum", _by_width("avx512.vpdpbusd"))
 vpmaddwd = Intrinsic("vpmaddwd", _pairs, "two vectors of i16", _llvm("avx2.pmadd.wd"))
 vpermps = Intrinsic("vpermps", _table, "a table of 16 float32, and 16 positions in it as int32", _llvm("avx512.permvar.sf.512"))
-"""The numbers of a table at positions, of which the low four bits count."""
+"""The elements of a table at these positions, of which only the low four bits are used."""
 
 
 def _tile_memory(types: Sequence[Type]) -> Type | None:
-    """A tile's number, a number in memory, and how many bytes its rows are apart."""
+    """The signature of tile loads and stores: a tile's index, an element in memory, and the distance of rows in bytes."""
     return types[1] if len(types) == 3 and types[0] is type_of(int8) and types[2] is type_of(int32) else None
 
 
@@ -169,7 +169,7 @@ def _tile_numbers(types: Sequence[Type]) -> Type | None:
 
 
 def _tile_load_or_store(name: str) -> Emit:
-    """A tile and memory: rows of bytes, so many bytes apart."""
+    """A load or store of a tile: rows of bytes, a distance apart."""
     return lambda script, dtype, given: script.call_llvm_intrin(
         "void", f"llvm.x86.{name}", given[0], script.address_of(given[1]), script.cast(given[2], "int64")
     )
@@ -190,12 +190,12 @@ tdpbusd = Intrinsic(
     "tdpbusd", _tile_numbers, "three tiles' numbers",
     lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tdpbusd", *given),
 )
-"""Adds the products of the second tile's unsigned bytes and the third's signed ones to the first's sums, four to each."""
+"""Adds the products of the second tile's unsigned bytes and the third's signed ones to the first tile's sums, four to each."""
 tdpbf16ps = Intrinsic(
     "tdpbf16ps", _tile_numbers, "three tiles' numbers",
     lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tdpbf16ps", *given),
 )
-"""Adds the products of pairs of bfloat16 to the first tile's sums of float32."""
+"""Adds the products of pairs of bfloat16 to the first tile's float32 sums."""
 tile_zero = Intrinsic(
     "tile_zero", _any_one, "a tile's number",
     lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tilezero", *given),
@@ -204,7 +204,7 @@ barrier = Intrinsic(
     "barrier", lambda types: None if types else type_of(int32), "nothing",
     lambda script, dtype, given: script.tvm_storage_sync("shared"),
 )
-"""Threads of a block wait for each other."""
+"""Synchronizes the threads of a block."""
 prefetch = Intrinsic("prefetch", _any_one, "the number whose line of the cache is wanted", _prefetch)
 
 
@@ -232,8 +232,8 @@ define <16 x float> @partita_dot_bfloat16(<16 x float> %sums, <16 x i32> %left, 
 }
 """,
 )
-"""Both products of each pair, added to the sums: vdpbf16ps of AVX512-BF16. Called by a function of ours, since TVM makes float32
-of arguments that are bfloat16."""
+"""Adds both products of each pair to the sums: vdpbf16ps of AVX512-BF16. It is wrapped in a function of LLVM IR, since TVM
+converts bfloat16 arguments to float32."""
 
 
 ADDRESSES_CODE = """
@@ -246,16 +246,16 @@ define ptr @partita_pointer(i64 %address) alwaysinline {
   ret ptr %pointer
 }
 """
-"""Addresses as numbers, and back: TVM takes no choice of pointers."""
+"""Conversions between pointers and integers: TVM cannot select between pointers."""
 address = Intrinsic(
     "address", lambda types: type_of(int64) if len(types) == 1 else None, "the number whose address is wanted",
     lambda script, dtype, given: script.call_extern(dtype, "partita_address", script.address_of(given[0])), ADDRESSES_CODE,
 )
-"""Where a number of a buffer stands in memory."""
+"""The address of an element of a buffer."""
 
 
 def prefetch_of(number: Value) -> Call:
-    """A call that fetches the line of the cache in which this number of a buffer stands."""
+    """A call that prefetches the cache line of this element of a buffer."""
     if not isinstance(number, Load):
         raise CompileError(f"{number} stands in no buffer: only what does can be fetched ahead")
     return prefetch(number)

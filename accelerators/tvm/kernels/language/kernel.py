@@ -1,4 +1,4 @@
-"""Writing a kernel: `Kernel` gives its buffers and its blocks, and notes each statement where it is written."""
+"""The builder of kernels: `Kernel` provides buffers and blocks, and records statements in the order in which they are written."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ class Kernel:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        """What the kernel is called in its text."""
+        """The kernel's name in its text."""
         self.arguments: list[Buffer] = []
         """Inputs and outputs in the order in which they are passed."""
         self.symbols: dict[Symbol, None] = {}
-        """The sizes that it is given beside its buffers, each once."""
+        """The sizes that it takes besides its buffers, each once."""
         self.polynomials: dict[Extent, Value] = {}
-        """The sizes that follow from them, written out, each once."""
+        """The sizes that are computed from symbols, as expressions, each once."""
         self.codes: dict[str, None] = {}
-        """The functions in LLVM's text that it calls, each once."""
+        """The functions in LLVM IR that it calls, each once."""
         self.is_thorough = False
-        """Does LLVM take its highest level for it on every processor?"""
+        """True if LLVM compiles it at its highest level on every processor."""
         self.narrows = False
         """True if it rounds a value to bfloat16."""
         self._blocks: list[list[Statement]] = [[]]
@@ -69,7 +69,7 @@ class Kernel:
 
     @property
     def statements(self) -> list[Statement]:
-        """All that the kernel does."""
+        """The kernel's statements; an error while a block is open."""
         if len(self._blocks) != 1:
             raise CompileError(f"kernel {self.name} is not written to its end: a block is open")
         return self._blocks[0]
@@ -82,15 +82,15 @@ class Kernel:
     # -- what it works on ----------------------------------------------------------------------------------
 
     def input(self, name: str, element: Element, shape: tuple[int | Value, ...]) -> Buffer:
-        """A buffer that it reads."""
+        """A buffer that the kernel reads."""
         return self._argument(Buffer(name, element, shape, "input", self._add))
 
     def output(self, name: str, element: Element, shape: tuple[int | Value, ...]) -> Buffer:
-        """A buffer that it writes."""
+        """A buffer that the kernel writes."""
         return self._argument(Buffer(name, element, shape, "output", self._add))
 
     def size(self, name: str) -> Value:
-        """A size of the buffers that are named after it, known only while the kernel runs."""
+        """A dynamic size of the buffers, under this name."""
         variable = Variable(type_of(index), name)
         self._know(variable)
         return variable
@@ -104,7 +104,7 @@ class Kernel:
         return buffer
 
     def stack(self, name: str, element: Element, shape: Shape) -> Buffer:
-        """A small buffer of its own, which the processor keeps in registers where all indices are known."""
+        """A small buffer of the kernel's own, which stays in registers if all indices are static."""
         return self._allocated(Buffer(name, element, shape, "stack", self._add))
 
     def registers(self, name: str, element: Element, shape: Shape, lanes: int) -> Registers:
@@ -115,7 +115,7 @@ class Kernel:
         return Registers(self.stack(name, element, (count,)), shape, lanes)
 
     def memory(self, name: str, element: Element, shape: tuple[int | Value, ...]) -> Buffer:
-        """A buffer of its own in memory."""
+        """A buffer of the kernel's own, in memory."""
         return self._allocated(Buffer(name, element, shape, "memory", self._add))
 
     def _allocated(self, buffer: Buffer) -> Buffer:
@@ -125,11 +125,12 @@ class Kernel:
         return buffer
 
     def shared(self, name: str, element: Element, shape: Shape) -> Buffer:
-        """A buffer that the threads of a block share, on a GPU; it stands beside no loop and no condition inside the launch."""
+        """A buffer that the threads of a GPU block share; it belongs to the top level of a launch, outside of loops and
+        conditions."""
         return self._allocated(Buffer(name, element, shape, "shared", self._add))
 
     def name_value(self, name: str, value: Operand) -> Value:
-        """The value under a name: it is computed once, here."""
+        """A name for a value, which is computed once, here."""
         value = value if isinstance(value, Value) else as_index(value)
         self._check(value)
         variable = Variable(value.type, name)
@@ -141,8 +142,7 @@ class Kernel:
 
     @contextmanager
     def loop(self, count: Operand, name: str, kind: LoopKind = "serial") -> Iterator[Value]:
-        """A block for each number from 0 up to `count`; one that runs along a vector's lanes, or is unrolled, has a count that
-        is known."""
+        """A block for each integer from 0 to `count` - 1; a vectorized or unrolled loop needs a static count."""
         number = as_index(count)
         self._check(number)
         if kind in ("vectorized", "unroll") and not isinstance(count, int):
@@ -154,24 +154,24 @@ class Kernel:
             self._blocks[-1].append(Loop(variable, number, kind, body))
 
     def unroll(self, count: int, name: str) -> AbstractContextManager[Value]:
-        """A block written out for each number."""
+        """A block that is unrolled."""
         return self.loop(count, name, "unroll")
 
     def lanes(self, count: int, name: str = "l") -> AbstractContextManager[Value]:
-        """A block for all lanes of a vector at once."""
+        """A block that runs for all lanes of a vector at once."""
         return self.loop(count, name, "vectorized")
 
     def tasks(self, count: Operand, name: str, parallel: bool | Value) -> AbstractContextManager[Value]:
-        """A block for each task; several threads share them where the work is worth it, which may be known only while running."""
+        """A block for each task; several threads share them if `parallel` holds, which may be decided at run time."""
         if isinstance(parallel, Value):
             return self._tasks_if(parallel, count, name)
         return self.loop(count, name, "parallel" if parallel and not (isinstance(count, int) and count == 1) else "serial")
 
     @contextmanager
     def launch(self, blocks: tuple[Operand, Operand, Operand], threads: int) -> Iterator[tuple[Value, Value, Value, Value]]:
-        """A block of statements for every thread of so many blocks along x, y and z, on a GPU: its block's place, and its own
-        number in the block. They are launched in one row, neighbours along x after each other: CUDA has no more than 65,535 along
-        y and along z. How many there are may follow from sizes that the kernel is given."""
+        """A block of statements for each thread of a grid of GPU blocks; yields the block's x, y and z, and the thread's index in
+        the block. The grid is launched along one dimension, x varying fastest, since CUDA allows at most 65,535 blocks along y
+        and z. Its size may depend on sizes that the kernel takes."""
         across, down, deep = blocks
         with self.loop(across * down * deep, "block", "blocks") as block, self.loop(threads, "thread", "threads") as thread:
             if _is_one(down) and _is_one(deep):
@@ -185,7 +185,7 @@ class Kernel:
 
     @contextmanager
     def _tasks_if(self, parallel: Value, count: Operand, name: str) -> Iterator[Value]:
-        """A block for each task, emitted twice: for several threads where the condition holds, and for one."""
+        """A block for each task, emitted twice: for several threads if the condition holds, and for one otherwise."""
         self._check(parallel)
         with self.loop(count, name, "parallel") as task:
             yield task
@@ -195,8 +195,8 @@ class Kernel:
 
     @contextmanager
     def seen_at(self, name: str, address: Value, element: Element, shape: tuple[int | Value, ...]) -> Iterator[Buffer]:
-        """A block that reads a buffer which begins at this address: one of several, chosen while the kernel runs. The kernel
-        writes to none of them."""
+        """A block that reads a buffer at this address, which is chosen among several at run time. The kernel must not write to
+        any of these."""
         buffer = Buffer(name, element, shape, "input", self._add)
         self._check(address)
         self._check_sizes(buffer)
@@ -207,7 +207,7 @@ class Kernel:
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
-        """A block where the condition holds."""
+        """A block that runs if the condition holds."""
         self._check(condition)
         if condition.type is not type_of(boolean):
             raise CompileError(f"{condition} is {condition.type}, and a condition is one truth value")
@@ -217,7 +217,7 @@ class Kernel:
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
-        """A block where the condition of the block before does not hold."""
+        """A block that runs if the condition of the `when` before it does not hold."""
         statements = self._blocks[-1]
         before = statements[-1] if statements else None
         if not isinstance(before, When) or before.no:
@@ -228,7 +228,7 @@ class Kernel:
 
     @contextmanager
     def _block(self, *known: Variable | Buffer) -> Iterator[list[Statement]]:
-        """A block inside the current one; what is made in it is forgotten after it."""
+        """A block inside the current one, at whose end the names and buffers that were made in it go out of scope."""
         outside = len(self._known)
         self._known.update(dict.fromkeys(known))
         self._blocks.append([])
@@ -242,20 +242,20 @@ class Kernel:
     # -- single statements ---------------------------------------------------------------------------------
 
     def prefetch(self, number: Value) -> None:
-        """Fetch the line of the cache in which this number of a buffer stands."""
+        """Prefetches the cache line of this element of a buffer."""
         self._add(Do(prefetch_of(number)))
 
     def barrier(self) -> None:
-        """Let every thread of the block wait here for the others, and then see what they wrote to shared buffers. All have to
-        come here, so it stands under no condition on which they differ."""
+        """Makes each thread wait for all threads of its block, whose writes to shared buffers are visible afterwards. All threads
+        have to get here, so it must not be under a condition on which they differ."""
         self._add(Do(barrier()))
 
     def do(self, call: Call) -> None:
-        """Call something that makes nothing, for what it does."""
+        """Emits a call for its side effect."""
         self._add(Do(call))
 
     def require(self, condition: Value, message: str) -> None:
-        """Let the run fail with this message where the condition does not hold."""
+        """Makes the run fail with this message unless the condition holds."""
         self._add(Require(condition, message))
 
     # -- checks --------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Kernel:
         self._known[what] = None
 
     def _check(self, *values: Value) -> None:
-        """Every name and every buffer in these is known where they are written."""
+        """Checks that the names and buffers of these values are in scope, and records the sizes and functions that they use."""
         known = self._known
         used = [value for value in walk(values) if type(value) is not Binary and type(value) is not Constant]
         own = {value.variable for value in used if isinstance(value, Named)}
@@ -295,7 +295,7 @@ class Kernel:
             self.narrows |= isinstance(value, Cast) and value.type.element is bfloat16
 
     def _check_sizes(self, buffer: Buffer) -> None:
-        """The symbols of a buffer's sizes are among those that the kernel is given."""
+        """Records the symbols of a buffer's sizes as sizes that the kernel takes."""
         self._check(*[as_index(size) for size in buffer.shape if isinstance(size, Extent)])
 
     def _unknown(self, name: str) -> CompileError:

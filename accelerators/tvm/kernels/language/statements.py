@@ -1,4 +1,4 @@
-"""What a kernel does, step by step."""
+"""The statements of a kernel."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from partita.accelerators.tvm.kernels.language.expressions import Call
 from partita.accelerators.tvm.kernels.language.values import Value, Variable
 
 LoopKind = Literal["serial", "unroll", "vectorized", "parallel", "blocks", "threads"]
-"""How a loop runs; those of blocks and threads are what a GPU launches."""
+"""The kind of a loop; a GPU launches those of blocks and threads."""
 
 
 class Statement:
-    """One step, or a block of steps."""
+    """A statement, which may contain blocks of statements."""
 
     __slots__ = ()
 
 
 @attrs.frozen(slots=True, eq=False)
 class Store(Statement):
-    """A number, or as many neighbours as the value has lanes, written to a buffer."""
+    """A value written to a buffer: one element, or as many neighbours as the value has lanes."""
 
     buffer: Buffer
     position: tuple[Value, ...]
@@ -31,7 +31,7 @@ class Store(Statement):
 
 @attrs.frozen(slots=True, eq=False)
 class Bind(Statement):
-    """A value gets a name, for the rest of its block."""
+    """A name for a value, for the rest of its block."""
 
     variable: Variable
     value: Value
@@ -46,14 +46,14 @@ class Allocate(Statement):
 
 @attrs.frozen(slots=True, eq=False)
 class Do(Statement):
-    """A call that makes nothing, such as a prefetch."""
+    """A call without a result, such as a prefetch."""
 
     call: Call
 
 
 @attrs.frozen(slots=True, eq=False)
 class Require(Statement):
-    """The kernel's run fails with this message where the condition does not hold."""
+    """A check: the run fails with this message unless the condition holds."""
 
     condition: Value
     message: str
@@ -61,7 +61,7 @@ class Require(Statement):
 
 @attrs.frozen(slots=True, eq=False)
 class Loop(Statement):
-    """A block, once for each number from 0 on."""
+    """A block that runs for each integer from 0 to `count` - 1."""
 
     variable: Variable
     count: Value
@@ -71,7 +71,7 @@ class Loop(Statement):
 
 @attrs.frozen(slots=True, eq=False)
 class See(Statement):
-    """A block that reads a buffer which begins at an address: one of several, chosen while the kernel runs."""
+    """A block that reads a buffer at an address, which is chosen among several at run time."""
 
     buffer: Buffer
     address: Value
@@ -80,7 +80,7 @@ class See(Statement):
 
 @attrs.frozen(slots=True, eq=False)
 class When(Statement):
-    """A block where a condition holds, and another where it does not."""
+    """A block that runs if a condition holds, and another that runs otherwise."""
 
     condition: Value
     yes: list[Statement]

@@ -1,7 +1,7 @@
-"""What the 32 threads of a warp do together on an NVIDIA GPU: products of small matrices, and the moves that feed them.
+"""Warp-level instructions of NVIDIA GPUs: products of small matrices, and the copies that feed them.
 
-Each is a function of CUDA around one instruction of PTX. All threads of a warp come to it at once. Arguments that stand in memory
-are given by their first number."""
+Each is a CUDA function around one PTX instruction. All 32 threads of a warp have to execute it together. Arguments in memory are
+passed by their first element."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from partita.accelerators.tvm.kernels.language.types import (
 )
 
 WARP = 32
-"""The threads of a warp."""
+"""Number of threads of a warp."""
 
 LINE = 16
-"""The bytes in a row of the small matrices that are moved."""
+"""Bytes of a row of the small matrices that are copied."""
 
 PART = 8
-"""The rows of such a matrix, and the numbers of two bytes in each."""
+"""Number of rows of such a matrix, and of two-byte elements in each."""
 
 HIGH, WIDE, DEEP = 16, 8, 16
-"""One instruction multiplies 16 x 16 numbers of two bytes by 16 x 8, and adds to 16 x 8 sums. Of numbers of four bytes it takes
-half the depth, of bytes twice as much."""
+"""An instruction multiplies 16 x 16 two-byte elements by 16 x 8, and adds to 16 x 8 sums. With four-byte elements the depth is
+half of that, with bytes twice."""
 
 BITS = {8: uint8, 16: uint16, 32: uint32}
-"""What numbers of so many bits are while they are only moved."""
+"""The element type of copies, by number of bits."""
 
 
 def _cuda(name: str, parameters: str, body: str, is_pointer: Sequence[bool], result: str = "void") -> Emit:
-    """A call of a function in CUDA's text, which travels with the call. Some of its arguments are the addresses of numbers."""
+    """A call of a CUDA function, whose source is part of the call. Arguments marked `is_pointer` are passed by address."""
     source = f"__device__ __forceinline__ {result} {name}({parameters}) {{\n{body}}}\n"
 
     def emit(script: Any, dtype: str, given: Sequence[Any]) -> Any:
@@ -57,7 +57,7 @@ def _cuda(name: str, parameters: str, body: str, is_pointer: Sequence[bool], res
 
 @attrs.frozen(slots=True)
 class _Form:
-    """What the instruction says of the matrices that it multiplies."""
+    """The matrix types of an instruction, as PTX names them."""
 
     left: str
     right: str
@@ -66,16 +66,16 @@ class _Form:
 
     @property
     def sum_words(self) -> tuple[str, str, str]:
-        """The sums' type in CUDA, the kind of register that holds one, and their type in PTX."""
+        """The sums' type in CUDA, its kind of register, and the sums' type in PTX."""
         return ("float", "f", "f32") if self.sums is float32 else ("int", "r", "s32")
 
 
 def _multiplying(short: str, form: _Form) -> Intrinsic:
-    """Sums, four of each thread, with the products of a left matrix, four words of each, and a right one, two words of each.
+    """Adds the product of a left matrix (four words of each thread) and a right one (two words) to the sums (four per thread).
 
-    Thread 4 g + t of a warp has the sums of rows g and g + 8 and columns 2 t and 2 t + 1, row by row. Of the left matrix it has
-    words of neighbours along the depth, which are four bytes, two numbers of two bytes, or one of four: of rows g and g + 8 word
-    t, then of both word t + 4; of the right one those of column g, word t and word t + 4."""
+    Thread 4 g + t of a warp has the sums of rows g and g + 8 and columns 2 t and 2 t + 1, row by row. A word is four bytes that
+    are neighbours along the depth: two two-byte elements, or one of four bytes. The thread has word t of rows g and g + 8 of the
+    left matrix, then word t + 4 of both; and words t and t + 4 of column g of the right one."""
     wanted = [type_of(form.sums), type_of(uint32), type_of(uint32)]
     kind, register, ending = form.sum_words
     types = f"{ending}.{form.left}.{form.right}.{ending}"
@@ -95,7 +95,7 @@ def _multiplying(short: str, form: _Form) -> Intrinsic:
 
 
 _BYTES = {uint8: "u8", int8: "s8"}
-"""What PTX calls bytes."""
+"""The names of byte types in PTX."""
 
 MULTIPLY = {
     (float16, float16): _multiplying("f16", _Form("f16", "f16", 16)),
@@ -106,12 +106,12 @@ MULTIPLY = {
         for left in _BYTES for right in _BYTES
     },
 }
-"""The instruction for products of the left matrix's element type and the right one's: mma.sync m16n8k16, m16n8k8 for float32
-rounded to TF32, and m16n8k32 for bytes, whose sums are whole numbers."""
+"""The instruction by element types of the left and the right matrix: mma.sync m16n8k16, m16n8k8 for float32 rounded to TF32, and
+m16n8k32 for bytes, with int32 sums."""
 
 
 def sums_of(left: Element) -> Element:
-    """The element type of the sums of products by numbers of this type."""
+    """The element type of sums, by that of the left matrix."""
     return int32 if left.bits == 8 else float32
 
 
@@ -138,11 +138,11 @@ def _load(name: str, form: str) -> Intrinsic:
 
 
 load_matrices = _load("load_matrices", "")
-"""Reads four matrices of 8 rows of 16 bytes from shared memory. Thread 8 i + r says where row r of matrix i begins, and thread
-4 g + t gets the four bytes t of row g of each: two numbers of two bytes, or one of four."""
+"""Loads four matrices of 8 rows of 16 bytes from shared memory. Thread 8 i + r passes the address of row r of matrix i, and
+thread 4 g + t gets word t of row g of each: two two-byte elements, or one of four bytes."""
 
 load_turned_matrices = _load("load_turned_matrices", ".trans")
-"""The same for 8 x 8 numbers of two bytes, but thread 4 g + t gets those of rows 2 t and 2 t + 1 in column g of each."""
+"""The same, transposed, for 8 x 8 two-byte elements: thread 4 g + t gets rows 2 t and 2 t + 1 of column g of each."""
 
 
 def _copying(types: Sequence[Type]) -> Type | None:
@@ -151,7 +151,7 @@ def _copying(types: Sequence[Type]) -> Type | None:
 
 
 def _copy(size: int) -> Intrinsic:
-    how = "cg" if size == 16 else "ca"  # Only copies of 16 bytes can pass by the first cache.
+    how = "cg" if size == 16 else "ca"  # Only copies of 16 bytes can bypass L1.
     return Intrinsic(
         f"copy_{size}", _copying, "a number's bits in shared memory, one of as many bits in memory, and a count of bytes",
         _cuda(
@@ -165,14 +165,14 @@ def _copy(size: int) -> Intrinsic:
 
 
 COPIES = {size: _copy(size) for size in (16, 8, 4)}
-"""Copies of so many bytes from memory to shared memory, which go on while the thread does: cp.async. So many bytes are read, all
-or none, and zeros fill up the rest."""
+"""Asynchronous copies from global to shared memory by number of bytes: cp.async. The last argument is the number of bytes to
+read, all or 0; zeros fill the rest."""
 
 close_copies = Intrinsic(
     "close_copies", lambda types: None if types else type_of(uint32), "nothing",
     _cuda("partita_close_copies", "", '  asm volatile("cp.async.commit_group;" ::: "memory");\n', ()),
 )
-"""The thread's copies since the last such call are a group."""
+"""Closes a group of the thread's copies since the last such call."""
 
 
 def _waiting(count: int) -> Intrinsic:
@@ -183,7 +183,7 @@ def _waiting(count: int) -> Intrinsic:
 
 
 WAITS = tuple([_waiting(count) for count in range(4)])
-"""The thread waits until all groups of its copies but the last so many are done."""
+"""WAITS[n] waits until all groups of the thread's copies but the last n are done."""
 
 
 def _one_float(types: Sequence[Type]) -> Type | None:
@@ -201,8 +201,8 @@ def _exchanging(distance: int) -> Intrinsic:
 
 
 BESIDE = _exchanging(1), _exchanging(2)
-"""A thread of each four beside each other gets the number of its neighbour, and that of the thread two beside it: shfl.sync.bfly.
-One after the other they bring together what the four have, as the sums of a row of a product."""
+"""Exchanges among four neighbouring threads: each gets the value of the thread 1 or 2 away (shfl.sync.bfly). One after the other
+they reduce over the four, for instance the sums of a row of a product."""
 
 power_of_two = Intrinsic(
     "power_of_two", _one_float, "one float32",
@@ -211,7 +211,7 @@ power_of_two = Intrinsic(
         '  float power;\n  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(number));\n  return power;\n', (False,), "float",
     ),
 )
-"""Two to the power of a number, to some 22 bits: ex2.approx."""
+"""2 ** x, accurate to about 22 bits: ex2.approx."""
 
 
 def _two_floats(types: Sequence[Type]) -> Type | None:
@@ -240,7 +240,7 @@ round_to_tf32 = Intrinsic(
         (False,), "unsigned",
     ),
 )
-"""A float32 rounded to the ten bits behind the point that the instruction for it looks at: cvt.rna."""
+"""A float32 rounded to TF32, which has a mantissa of ten bits: cvt.rna."""
 
 PACK = {element: _packing(element) for element in (float16, bfloat16)}
-"""Two numbers rounded to two bytes each, the first in the low ones: cvt.rn."""
+"""Rounds two float32 to two bytes each, the first in the low ones: cvt.rn."""

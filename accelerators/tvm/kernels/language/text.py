@@ -1,4 +1,4 @@
-"""A kernel as text that reads like the loops that it is."""
+"""A kernel as readable text."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _STRENGTH = {
     "|": 1, "&": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "^": 5, "<<": 6, ">>": 6, "+": 7, "-": 7, "*": 8, "/": 8,
     "//": 8, "%": 8,
 }
-"""How tightly an operator binds; equally strong ones join from the left."""
+"""The precedence of operators; those of equal precedence associate from the left."""
 
 _WORDS = {"&": "and", "|": "or"}
-"""How operators of truth values are written."""
+"""The spelling of operators on booleans."""
 
 Names = Mapping[values.Variable, str]
-"""How the values are called that expressions around this one have named."""
+"""The names of the values that enclosing `Named` expressions bind."""
 
 _LOOPS = {"serial": "for", "unroll": "unrolled", "vectorized": "lanes", "parallel": "parallel", "threads": "threads"}
 
@@ -30,14 +30,14 @@ _ROLES = {"stack": "on the stack", "memory": "in memory", "shared": "shared"}
 
 
 def kernel_text(kernel: Kernel) -> str:
-    """The whole kernel."""
+    """The text of a kernel."""
     roles = {role: [argument for argument in kernel.arguments if argument.role == role] for role in ("input", "output")}
     given, outputs = (", ".join(map(_declared, roles[role])) for role in ("input", "output"))
     return "\n".join([f"kernel {kernel.name}({given}) -> ({outputs})", *_block(kernel.statements, 1)])
 
 
 def value_text(value: values.Value) -> str:
-    """An expression, with parentheses where it needs them."""
+    """An expression with the necessary parentheses."""
     return _value(value, 0, {})
 
 
@@ -86,7 +86,7 @@ def _at(buffer: Buffer, position: Sequence[values.Value], type: Type, names: Nam
 
 
 def _value(value: values.Value, strength: int, names: Names) -> str:
-    """The text, in parentheses if the operator around it binds more tightly than `strength` allows."""
+    """The text, in parentheses if the value binds less tightly than `strength`."""
     if isinstance(value, values.Binary) and value.operator in _STRENGTH:
         own = _STRENGTH[value.operator]
         sign = _WORDS.get(value.operator, "") if value.type.element.kind == "bool" else ""
@@ -112,7 +112,7 @@ def _value(value: values.Value, strength: int, names: Names) -> str:
 
 
 def _function(value: values.Value) -> str:
-    """What stands before the parentheses."""
+    """The function's name in a call."""
     if isinstance(value, values.Binary):
         return value.operator
     if isinstance(value, values.Spread):

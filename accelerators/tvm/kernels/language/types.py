@@ -1,4 +1,4 @@
-"""What a number of a kernel is: its element type, and how many of them a vector holds."""
+"""The types of a kernel's values: an element type, and the number of lanes."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Kind = Literal["float", "int", "uint", "bool", "index"]
 
 @attrs.frozen(slots=True, eq=False)
 class Element:
-    """The type of a single number."""
+    """The type of a single element."""
 
     name: str
-    """As TVM and numpy call it; an index is TVM's int32."""
+    """Its name in TVM and numpy; an index is TVM's int32."""
     short: str
-    """As the text of a kernel calls it."""
+    """Its name in the text of a kernel."""
     kind: Kind
-    """The kind of arithmetic that the type has."""
+    """Its kind of arithmetic."""
     bits: int
-    """How many bits one number takes."""
+    """Number of bits of an element."""
 
     @property
     def is_whole(self) -> bool:
-        """Is it an integer, signed or not, or an index?"""
+        """True for an integer, signed or not, and for an index."""
         return self.kind in ("int", "uint", "index")
 
     def __str__(self) -> str:
@@ -36,19 +36,19 @@ class Element:
 
 @attrs.frozen(slots=True, eq=False)
 class Type:
-    """An element type, once or in the lanes of a vector. `type_of` makes them, each once, so that equal ones are one object."""
+    """An element type and a number of lanes. `type_of` interns types, so that equal ones are the same object."""
 
     element: Element
     """The element type of each lane."""
     lanes: int
-    """How many there are; 1 for a single number."""
+    """Number of lanes; 1 for a scalar."""
 
     def __str__(self) -> str:
         return self.element.short if self.lanes == 1 else f"{self.element.short}x{self.lanes}"
 
 
 def type_of(element: Element, lanes: int = 1) -> Type:
-    """The type of so many numbers."""
+    """The type of `lanes` elements."""
     return _interned(element, lanes)
 
 
@@ -71,8 +71,8 @@ uint16 = Element("uint16", "u16", "uint", 16)
 uint8 = Element("uint8", "u8", "uint", 8)
 boolean = Element("bool", "bool", "bool", 8)
 index = Element("int32", "index", "index", 32)
-"""Where something stands, and how often something is done. It never overflows, so that TVM may reason about it as about whole
-numbers; the numbers of a tensor are of the other types."""
+"""The type of positions and counts. It never overflows, so that TVM may reason about it as about integers of any size; elements
+of a tensor have the other types."""
 
 ELEMENTS = {
     element.name: element
@@ -80,7 +80,7 @@ ELEMENTS = {
         float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, boolean,
     )
 }
-"""The element types of tensors, by the name that graphs use."""
+"""The element types of tensors, by their names in graphs."""
 
 
 def element_named(dtype: str) -> Element:

@@ -1,6 +1,6 @@
-"""Values of a kernel and the operators that join them. Each knows its type; a wrong one is an error where it is written.
+"""Values of a kernel and the operators on them. Types are checked where an expression is written.
 
-`expressions.py` has those that take more than an operator."""
+`expressions.py` has the other expressions."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from partita.accelerators.tvm.sizes.extent import Extent
 
 
 class Value:
-    """An expression. Operators of Python make larger ones; a plain number takes the other side's type."""
+    """An expression. Python's operators build larger ones; a plain number gets the type of the other operand."""
 
     __slots__ = ()
     type: Type
 
     @property
     def parts(self) -> tuple[Value, ...]:
-        """The expressions that it is made of."""
+        """The operands of the expression."""
         return ()
 
     def cast(self, element: Element) -> Value:
-        """The nearest number of another element type, lane by lane."""
+        """The value converted to another element type, lane by lane."""
         return self if self.type.element is element else Cast(type_of(element, self.type.lanes), self)
 
     def as_index(self) -> Value:
-        """A whole number of a tensor as a position; the kernel answers for its being one."""
+        """An integer of a tensor as an index; the kernel has to make sure that it fits."""
         if not self.type.element.is_whole:
             raise CompileError(f"{self} is {self.type}: only a whole number can be a position")
         return self.cast(index)
 
     def bits_as(self, element: Element) -> Value:
-        """The same bits read as another element type of as many bits."""
+        """The same bits as another element type of the same width."""
         if element.bits != self.type.element.bits:
             raise CompileError(f"the bits of {self.type} cannot be read as {element}: they are not as many")
         return Bits(type_of(element, self.type.lanes), self)
 
     def regrouped(self, element: Element) -> Value:
-        """The same bits read as wider numbers, fewer of them, or as narrower ones, more of them: the first has the low bits."""
+        """The same bits as fewer, wider elements, or as more, narrower ones; the first one has the low bits."""
         bits = self.type.element.bits * self.type.lanes
         if bits % element.bits:
             raise CompileError(f"the {bits} bits of {self.type} cannot be read as numbers of type {element}")
         return Bits(type_of(element, bits // element.bits), self)
 
     def spread(self, lanes: int) -> Value:
-        """A vector with this number in every lane."""
+        """A vector with this value in every lane."""
         if self.type.lanes != 1:
             raise CompileError(f"{self.type} is a vector already: only a single number can be spread over lanes")
         return self if lanes == 1 else Spread(type_of(self.type.element, lanes), self)
 
     def equals(self, other: Operand) -> Value:
-        """Lane by lane, whether both are the same number."""
+        """Lane by lane, true if both are equal."""
         return compare("==", self, other)
 
     def differs(self, other: Operand) -> Value:
-        """Lane by lane, whether they are not the same number."""
+        """Lane by lane, true if they differ."""
         return compare("!=", self, other)
 
     def __add__(self, other: Operand) -> Value:
@@ -153,12 +153,12 @@ class Value:
 
 
 Operand = Value | int | float
-"""What may stand beside an operator. An extent may too, which counts as a number to the checker of types."""
+"""The operands of an operator. An extent is allowed too; for the type checker it counts as a number."""
 
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
 class Constant(Value):
-    """A number that is known when the kernel is written, in every lane."""
+    """A constant, in every lane."""
 
     type: Type
     number: int | float
@@ -166,33 +166,33 @@ class Constant(Value):
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
 class Variable(Value):
-    """A loop's counter, or a value that has a name."""
+    """A loop's counter, or a named value."""
 
     type: Type
     name: str
 
 
 class Symbol(Variable):
-    """A size that the kernel is given when it is called."""
+    """A size that is passed to the kernel."""
 
     __slots__ = ()
 
 
 @cache
 def symbol_of(name: str) -> Symbol:
-    """The symbol of this name: one object, whichever kernel asks for it."""
+    """The symbol of this name: one object for all kernels."""
     return Symbol(type_of(index), name)
 
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
 class Polynomial(Value):
-    """A size that follows from symbols. It is computed once, before all else that the kernel does: TVM would write it out
-    wherever it is used, and what is divided by it would grow with each use."""
+    """A size that is computed from symbols. It is computed once, at the start of the kernel: TVM would inline it wherever it is
+    used, and quotients by it would grow with each use."""
 
     type: Type
     extent: Extent
     value: Value
-    """The extent written out."""
+    """The extent as an expression."""
 
     @property
     def parts(self) -> tuple[Value, ...]:
@@ -206,7 +206,7 @@ def value_of_extent(extent: Extent) -> Value:
 
 
 def _written_out(extent: Extent) -> Value:
-    """The extent computed from its symbols while the kernel runs."""
+    """The extent as an expression of its symbols."""
     total: Value | None = None
     for monomial, count in extent.terms.items():
         term: Value = constant(count, index)
@@ -219,7 +219,7 @@ def _written_out(extent: Extent) -> Value:
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
 class Binary(Value):
-    """Two operands and what joins them: arithmetic, a comparison, `and`, `or`, `min`, `max`."""
+    """A binary operation: arithmetic, a comparison, `and`, `or`, `min`, `max`."""
 
     type: Type
     operator: str
@@ -233,7 +233,7 @@ class Binary(Value):
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
 class Changed(Value):
-    """Another value, changed; the class says how."""
+    """A unary operation; the class is the operator."""
 
     type: Type
     value: Value
@@ -244,25 +244,25 @@ class Changed(Value):
 
 
 class Not(Changed):
-    """A truth value turned round."""
+    """The negation of a boolean."""
 
     __slots__ = ()
 
 
 class Cast(Changed):
-    """A number as another element type."""
+    """A conversion to another element type."""
 
     __slots__ = ()
 
 
 class Bits(Changed):
-    """The same bits as another element type."""
+    """A reinterpretation of bits as another element type."""
 
     __slots__ = ()
 
 
 class Spread(Changed):
-    """A number in every lane."""
+    """A value broadcast to all lanes."""
 
     __slots__ = ()
 
@@ -287,11 +287,11 @@ _TAKES: Mapping[str, Callable[[Element], bool]] = {
     **dict.fromkeys(("+", "-", "*"), _is_number), "/": _is_float,
     **dict.fromkeys(("//", "%", "<<", ">>", "^"), _is_whole), **dict.fromkeys(("&", "|"), _has_bits),
 }
-"""A test for each operator: does an element type have it?"""
+"""For each operator, the condition that it sets on element types."""
 
 
 def constant(number: float, element: Element, lanes: int = 1) -> Value:
-    """A number of this type."""
+    """A constant of this type."""
     if isinstance(number, (Value, Extent)):
         raise CompileError(f"{number} is no number that is known now")
     if element.kind != "float" and number != int(number):
@@ -300,17 +300,17 @@ def constant(number: float, element: Element, lanes: int = 1) -> Value:
 
 
 def as_index(value: Operand) -> Value:
-    """The number as an index: a position or a count."""
+    """The operand as an index: a position or a count."""
     return typed(value, type_of(index))
 
 
 def parts_of(size: Operand, each: int) -> Operand:
-    """How many parts of so many a size has, the last of which may be smaller."""
+    """Number of parts of `each` that cover a size; the last part may be smaller."""
     return -(-size // each) if isinstance(size, int) else (as_index(size) + (each - 1)) // each
 
 
 def arithmetic(operator: str, left: Operand, right: Operand) -> Value:
-    """Both sides joined; they have one type."""
+    """An arithmetic operation; both operands have the same type."""
     a, b = same_type(operator, left, right)
     element = a.type.element
     if not _TAKES[operator](element):
@@ -319,13 +319,13 @@ def arithmetic(operator: str, left: Operand, right: Operand) -> Value:
 
 
 def compare(operator: str, left: Operand, right: Operand) -> Value:
-    """Truth values, lane by lane."""
+    """A comparison, lane by lane."""
     a, b = same_type(operator, left, right)
     return Binary(type_of(boolean, a.type.lanes), operator, a, b)
 
 
 def typed(value: Operand, wanted: Type) -> Value:
-    """A plain number or an extent as this type; a value has to have it."""
+    """The operand as a value of this type; an error if it is a value of another type."""
     if isinstance(value, Extent):
         return value_of_extent(value).cast(wanted.element).spread(wanted.lanes)
     if isinstance(value, Value):
@@ -336,7 +336,7 @@ def typed(value: Operand, wanted: Type) -> Value:
 
 
 def same_type(operator: str, left: Operand, right: Operand) -> tuple[Value, Value]:
-    """Both operands as values of one type; a plain number takes the type of the other."""
+    """Both operands as values of the same type; a plain number gets the type of the other."""
     if not isinstance(left, Value):
         if not isinstance(right, Value):
             raise CompileError(f"{left!r} {operator} {right!r}: one of both has to be a value of a kernel")

@@ -1,8 +1,8 @@
-"""Matrix product with a constant matrix, and what follows it.
+"""Product with a constant matrix, and its epilogue.
 
-The matrix is laid out in panels at compile time (`panels.py`). Pairs of a panel and a tile of rows are numbered panel by panel,
-and each task takes an equal range of them: so each weight is read by one core, and any number of rows is shared out evenly.
-Only where the rows are more than a cache holds are they cut into blocks, each of which meets all panels."""
+The matrix is packed into panels at compile time (`panels.py`). Pairs of a panel and a tile of rows are numbered panel by panel,
+and each task takes an equal range of them, so that each weight is read by one core and any number of rows is balanced. Only if
+the rows exceed a cache are they split into blocks, each of which runs over all panels."""
 
 from __future__ import annotations
 
@@ -65,49 +65,50 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.work import MATRIX_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import Array
 
 CACHED = 1 << 20
-"""Numbers of the left matrix that a cache holds while one panel after another meets them."""
+"""Elements of the left matrix that a cache holds while panel after panel is multiplied."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Product:
-    """A product by a constant matrix, and what follows."""
+    """A product by a constant matrix, and its epilogue."""
 
     root: Node
     """MatMul or Gemm."""
     left: int
-    """The number of the body's input that is the left matrix."""
+    """Index of the body's input that is the left matrix."""
     right: int
-    """The number of the body's input that is the constant matrix."""
+    """Index of the body's input that is the constant matrix."""
     rows: int
-    """The rows of the left matrix."""
+    """Number of rows of the left matrix."""
     columns: int
-    """The columns of the right matrix."""
+    """Number of columns of the right matrix."""
     turned: bool
-    """Is the constant given with its columns first?"""
+    """True if the constant is stored transposed: (columns, depth)."""
     depth: int
-    """Products in each sum."""
+    """Number of products in each sum."""
     after: Epilogue
     """The ops after it."""
 
     @property
     def dtype(self) -> str:
-        """How the numbers of both matrices are stored."""
+        """The element type of both matrices and of the result."""
         return element_of(self.root[0])
 
     def matrix(self, array: Array) -> Array:
-        """The constant matrix, depth by columns."""
+        """The constant as a (depth, columns) matrix."""
         return array.T if self.turned else array
 
     def scaled(self, packed: Array) -> Array:
-        """The packed matrix times the Gemm's factor, flat. One that is stored narrow stays what it is."""
+        """The packed matrix, flat, times the Gemm's alpha. A matrix of two-byte elements is not scaled."""
         alpha = np.float32(self.root.attrs.get("alpha", 1.0))
         return (packed * alpha if self.dtype == "float32" and alpha != 1.0 else packed).reshape(-1)
 
     def kernel(self, body: Body, size: int) -> _Writing:
-        """A kernel with the inputs, the packed matrix of so many numbers among them, and the outputs."""
+        """A kernel with the body's arguments, the constant as a packed matrix of `size` elements."""
         problem = Problem.of(body)
         whole = (self.rows, self.columns)
         shapes: dict[int, tuple[int, ...]] = dict.fromkeys(range(len(problem.inputs)), (1,))
@@ -116,25 +117,25 @@ class Product:
         return _Writing(problem, kernel, inputs[self.left], inputs[self.right], Writer(self.after, inputs, outputs))
 
     def layout(self, cut: Cut, dtype: str) -> PanelLayout:
-        """How the constant matrix stands in memory, in this element type."""
+        """The packed layout of the constant matrix, in this element type."""
         factor = 1.0 if self.dtype != "float32" else float(np.float32(self.root.attrs.get("alpha", 1.0)))
         return PanelLayout(self.depth, self.columns, cut.tile.width, cut.instruction.group, self.turned, dtype, factor)
 
 
 @attrs.frozen(slots=True)
 class Cut:
-    """How a product is cut into tiles, and what sums them up."""
+    """The tiling of a product, and the instruction that accumulates it."""
 
     tile: PanelTile
     instruction: Instruction
     unit: TileUnit | None = None
-    """The processor's own tiles, if they are used."""
+    """The processor's matrix unit (AMX), if it is used."""
 
     @classmethod
     def of(cls, dtype: str, rows: int, columns: int, depth: int, machine: Machine) -> Cut | None:
-        """The best for a product of these sizes by a matrix of this element type; None for fewer columns than a vector has.
+        """The best cut for a product of these sizes and element type; None for fewer columns than a vector has.
 
-        For any number of rows it is the best for some numbers of them together."""
+        For a dynamic number of rows, the best over several typical numbers."""
         apart = depth * element_named(dtype).bits // 8
         is_open = isinstance(rows, Extent)
         unit = unit_for(dtype, MANY if is_open else rows, columns, depth, machine)
@@ -149,11 +150,11 @@ class Cut:
 
     @classmethod
     def _of_unit(cls, unit: TileUnit, lanes: int) -> Cut:
-        """The cut by the processor's own tiles."""
+        """The cut for the processor's matrix unit."""
         return cls(PanelTile(unit.high * unit.rows, unit.wide, lanes), DOT_BFLOAT16, unit)
 
     def heights(self) -> dict[int, Cut]:
-        """Cuts into lower tiles of the same width and this one, by their rows: enough for any number of rows."""
+        """Cuts into tiles of the same width and at most this height, by height: enough for any number of rows."""
         if self.unit is None:
             return {tile.rows: attrs.evolve(self, tile=tile) for tile in self.tile.heights(is_fetched=True)}
         cuts = [self._of_unit(unit, self.tile.lanes) for unit in self.unit.heights()]
@@ -161,7 +162,7 @@ class Cut:
 
     @property
     def half_cycles(self) -> int:
-        """About what a step of a tile takes, counted in halves of cycles."""
+        """Estimated half cycles of a step of a tile."""
         return self.tile.half_cycles if self.unit is None else self.unit.half_cycles
 
 
@@ -176,13 +177,13 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     layout = match.layout(cut, element_of(body.graph.inputs[match.right][0]))
     writing = match.kernel(body, layout.size)
     if isinstance(match.rows, Extent):
-        # Tiles of equal height cover any number of rows, and that height is chosen once they are known. There is code for some
-        # heights up to that of the best tile, enough for the last one to overlap the one before by little.
+        # Tiles of equal height cover any number of rows; the height is chosen at run time. There is code for some heights up to
+        # that of the best tile, enough for the last tile to overlap the one before by little.
         cuts = cut.heights()
         cycles_of = {height: lower.half_cycles for height, lower in cuts.items()}
         by_size(writing.kernel, match.rows, cycles_of, lambda height: _write(match, writing, cuts[height], layout, machine))
     else:
-        # At its second level LLVM holds the numbers of a long epilogue in registers meanwhile, and a large tile's sums in memory.
+        # At opt-level 2 LLVM keeps the values of a long epilogue in registers and spills the sums of a large tile.
         writing.kernel.is_thorough = match.after.is_long
         _write(match, writing, cut, layout, machine)
     return writing.problem.draft(writing.kernel, "gemm", {match.right: GradualPack(layout)})
@@ -198,10 +199,10 @@ class _Writing:
 
 
 def find_product(body: Body) -> Product | None:
-    """The body's product; None unless its second matrix is a constant of two dimensions, and all the rest can be worked in.
+    """The body's product; None unless its second matrix is a 2-D constant and all other ops can be fused.
 
-    The constant may be transposed first."""
-    roots = [node for node in body.ops if node.op in ("MatMul", "Gemm")]
+    The constant may be transposed by an op."""
+    roots = [node for node in body.ops if node.op in ops("matmul")]
     if len(roots) != 1 or roots[0].attrs.get("transA", 0):
         return None
     root = roots[0]
@@ -227,14 +228,14 @@ def find_product(body: Body) -> Product | None:
 
 
 def before_turn(node: Node) -> NodeEntry | None:
-    """The matrix whose transpose the node is."""
+    """The matrix that the node transposes; None if it is no matrix Transpose."""
     given = node.inputs[0] if node.op == "Transpose" and not node.domain else None
     is_matrix = given is not None and len(real_shape(given) or ()) == 2
     return given if is_matrix and tuple(node.attrs.get("perm", (1, 0))) == (1, 0) else None
 
 
 def _start(node: Node, x: Numbers) -> Value:
-    """The product's number: of float32, alpha is in the packed matrix already."""
+    """The product's element from its sum. For float32, alpha is already in the packed matrix."""
     alpha = 1.0 if element_of(node[0]) == "float32" else float(node.attrs.get("alpha", 1.0))
     total: Value = x[0] if alpha == 1.0 else x[0] * alpha
     if len(x) < 4 or x[3] is None:
@@ -244,7 +245,7 @@ def _start(node: Node, x: Numbers) -> Value:
 
 
 def _write(match: Product, writing: _Writing, cut: Cut, layout: PanelLayout, machine: Machine) -> None:
-    """Tasks, then pairs of a block of rows and a panel, then tiles."""
+    """Writes the loops: over tasks, then pairs of a block of rows and a panel, then tiles."""
     tile, instruction, unit = cut.tile, cut.instruction, cut.unit
     kernel, rows, columns, depth = writing.kernel, match.rows, match.columns, match.depth
     is_open = isinstance(rows, Extent)
@@ -280,7 +281,7 @@ def _write(match: Product, writing: _Writing, cut: Cut, layout: PanelLayout, mac
 
 
 def _blocks(kernel: Kernel, rows: int, depth: int, heights: Operand) -> tuple[Operand, Operand]:
-    """Into how many blocks the rows are cut, and how many tiles each has."""
+    """Number of blocks of rows, and number of tiles per block."""
     if isinstance(rows, int) and isinstance(heights, int):
         guess = max(1, round(rows * depth / CACHED))
         counts = sorted({1, guess // 2 or 1, guess, min(2 * guess, heights)})
@@ -293,7 +294,7 @@ def _blocks(kernel: Kernel, rows: int, depth: int, heights: Operand) -> tuple[Op
 def _by_tiles(
     unit: TileUnit, kernel: Kernel, writing: _Writing, depth: int, row: Operand, panel: Operand, width: int
 ) -> Registers:
-    """The sums of a tile by the processor's own tiles: rows of the left matrix as they stand, columns of a packed panel."""
+    """The sums of a tile, computed by the matrix unit from unpacked rows of the left matrix and a packed panel."""
 
     def step(k: Value) -> tuple[list[Left], list[Right]]:
         first = k * unit.depth
@@ -305,5 +306,5 @@ def _by_tiles(
 
 
 def task_count(match: Product, machine: Machine) -> int:
-    """Into how many tasks the product is cut."""
+    """Number of tasks of the product."""
     return machine.tasks_for(match.rows * match.columns * match.depth, MATRIX_PRODUCTS)

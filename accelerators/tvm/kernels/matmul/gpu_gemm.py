@@ -1,4 +1,4 @@
-"""Products by a constant matrix on a GPU, with what follows them: a block for each tile, the constant as blocks read it."""
+"""Products by a constant matrix on a GPU, with their epilogue: one block per tile, the constant packed tile by tile."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 from partita.graph.types import Array, numpy_dtype
 
 MANY = 512
-"""The rows for which a product of any number of them is cut."""
+"""Number of rows that the cut assumes if it is dynamic."""
 
 FEW = 8
-"""Fewer rows than this fill less than half of the sums of an instruction of tensor cores."""
+"""Fewer rows than this use less than half of the sums of a tensor core instruction."""
 
 
 def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
@@ -81,8 +81,8 @@ def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
 
 
 def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
-    """The product as it is cut, for tensor cores where both matrices are of a type that they multiply. Of few rows most of their
-    sums are unused, so that threads by themselves are a choice there."""
+    """The product and its cut, for tensor cores if they support the element types. With few rows most of their sums are unused,
+    so that plain threads are a candidate too."""
     elements = [element_named(element_of(body.graph.inputs[i][0])) for i in (match.left, match.right)]
     rows, size, gpu = MANY if isinstance(match.rows, Extent) else match.rows, elements[0].bits // 8, machine.gpu
     work, listed = Work(rows, match.columns, match.depth, bytes=size), list[BlockTile | TensorTile]()
@@ -99,29 +99,29 @@ def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
 
 @attrs.frozen(slots=True, eq=False)
 class _Layer:
-    """One product and its cut."""
+    """A product and its cut."""
 
     match: Match
     tile: BlockTile | TensorTile
 
     @property
     def steps(self) -> int:
-        """The steps of all slices together."""
+        """Number of steps of all slices together."""
         return self.tile.steps(self.match.depth) * self.tile.slices
 
     @property
     def blocks(self) -> tuple[int, Operand]:
-        """The tiles along the columns and along the rows."""
+        """Number of tiles along the columns, and along the rows."""
         return -(-self.match.columns // self.tile.columns), parts_of(self.match.rows, self.tile.rows)
 
     @property
     def numbers(self) -> int:
-        """How many numbers the packed matrix is."""
+        """Number of elements of the packed matrix."""
         return self.blocks[0] * self.steps * self.tile.depth * self.tile.columns
 
     def pack(self, array: Array, dtype: str) -> Array:
-        """The constant matrix [tile, step, depth, column], with zeros where a tile reaches beyond; for tensor cores each step has
-        its columns first."""
+        """The constant matrix [tile, step, depth, column], zero-padded to whole tiles; for tensor cores [tile, step, column,
+        depth]."""
         matrix, width, deep = self.match.matrix(array), self.tile.columns, self.tile.depth
         is_turned = isinstance(self.tile, TensorTile)
         packed = new_weight((self.blocks[0], self.steps, *((width, deep) if is_turned else (deep, width))), numpy_dtype(dtype))
@@ -134,7 +134,7 @@ class _Layer:
         return round_to_tf32(scaled) if is_turned and scaled.dtype == np.float32 else scaled
 
     def rows_side(self, left: Buffer, own: Value, band: Value) -> Side:
-        """The side of the values: neighbouring threads read along the depth, as the numbers stand."""
+        """The left side, for plain threads: neighbouring threads read along the depth, which is contiguous."""
         match, tile = self.match, self.tile
         lanes = WIDTH if match.depth % WIDTH == 0 else 1
         inside = self._inside()
@@ -148,7 +148,7 @@ class _Layer:
         return Side(tile.rows, spots(tile, own, tile.rows, lanes, turned=True), lanes, number, turned=True)
 
     def copied_side(self, left: Buffer, own: Value, band: Value) -> TensorSide:
-        """The same for tensor cores."""
+        """The left side for tensor cores."""
         tile, lanes = self.tile, widest_copy(left.element.bits // 8, self.match.depth)
         inside = self._inside()
 
@@ -162,7 +162,7 @@ class _Layer:
         )
 
     def _inside(self) -> Callable[[Value, Value], list[Value]]:
-        """The tests of whether a place of the left matrix is in it."""
+        """The function that returns the conditions under which (k, row) lies inside the left matrix."""
         match, tile = self.match, self.tile
         is_whole = self.steps * tile.depth == match.depth
 

@@ -1,6 +1,6 @@
-"""Products of two values on the tensor cores of a GPU, many at once or one, with what follows them: a block for each tile.
+"""Products of two values on the tensor cores of a GPU, single or batched, with their epilogue: one block per tile.
 
-Reshapes, transposes and scalings before and after are ways to read and write, as in `product.py`."""
+Reshapes, transposes and scalings around the product become strides and a factor, as in `product.py`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from partita.accelerators.tvm.sizes.extent import is_multiple
 
 
 def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a body of one product of numbers that tensor cores multiply; None for any other body."""
+    """The kernel for a body that is one product of an element type for tensor cores; None for any other body."""
     match = found_in(body, "MatMul", find_value_product)
     elements = [element_named(element_of(side.source)) for side in match.operands] if match is not None else []
     if match is None or not has_tensor_cores(machine, *elements):
@@ -41,7 +41,7 @@ def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
 
 
 def _write(match: TwoSided, heads: Heads, tile: TensorTile, sizes: tuple[int, int, int]) -> None:
-    """A block for each tile of each head. Of rows, of columns and of the depth there may be any number."""
+    """Launches a block for each tile of each head. Rows, columns and depth may be dynamic."""
     kernel, (rows, columns, depth) = heads.kernel, sizes
     blocks, bands, steps = parts_of(columns, tile.columns), parts_of(rows, tile.rows), parts_of(depth, tile.slices * tile.depth)
     result, wanted = heads.written(match.result, match.after), (match.chain or (match.root,))[-1][0]

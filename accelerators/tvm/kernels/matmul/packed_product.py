@@ -1,8 +1,8 @@
-"""Matrix products with a constant matrix that stays packed, as bytes or half bytes, and what follows.
+"""Products with a constant matrix that stays packed as 8-bit or 4-bit integers, and their epilogue.
 
-For a few rows the numbers are made in registers: the kernel reads each byte of the matrix once, and does little more. Sums of one
-block of scales are kept apart, and scaled when the block is done. For many rows a panel is made float32 once, and then multiplied
-as any other. Sums are those of float32 numbers in both."""
+For few rows the elements are decoded in registers: the kernel is bound by reading each byte of the matrix once. The products of a
+block of scales are summed separately and scaled at the end of the block. For many rows a panel is decoded to float32 once, then
+multiplied like any other. Both sum in float32."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 
 FEW = 8
-"""For up to so many rows the matrix is made numbers in registers."""
+"""Maximum number of rows for which the matrix is decoded in registers."""
 
 LOW = (1, 2, 3, 4)
-"""The heights of lower tiles of few rows, where any number of them may come."""
+"""Heights of lower tiles for few rows if their number is dynamic."""
 
 MAKING = 4
-"""What making the numbers of a panel takes, beside what a row of a tile does."""
+"""Cost of decoding a panel in a tile, in units of a row's cost."""
 
 CHAINS = 8
-"""The least number of sums that are under way at once, so that no addition waits for the one before."""
+"""Minimum number of independent sums at a time, so that no addition waits for the one before."""
 
 
 def packed_product(body: Body, machine: Machine) -> Draft | None:
@@ -77,7 +77,7 @@ def packed_product(body: Body, machine: Machine) -> Draft | None:
 
 
 def packed_root(body: Body) -> tuple[Node, Epilogue] | None:
-    """The product by a packed matrix in a body, and what follows it; None if there is none, or the rest is more than that."""
+    """The body's product by a packed matrix, and its epilogue; None unless it has just one, and all else is epilogue."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == PRODUCT]
     after = make_following(body, roots[0], _start) if len(roots) == 1 else None
     if after is None:
@@ -89,37 +89,37 @@ def packed_root(body: Body) -> tuple[Node, Epilogue] | None:
 
 
 def _start(node: Node, x: Numbers) -> Value:
-    """The product's number is the sum."""
+    """The product's element is the sum."""
     total: Value = x[0]
     return total
 
 
 @attrs.frozen(slots=True, eq=False)
 class Operands:
-    """What a product reads."""
+    """The buffers that a product reads."""
 
     left: Buffer
     matrix: Buffer
     scales: Buffer
-    """A row for each block of the depth."""
+    """One row per block of the depth."""
     points: Buffer | None
-    """The zero points; None: they are zero."""
+    """The zero points; None if all are 0."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Writing:
-    """Writes the kernel of one product."""
+    """Writes the kernel of a product."""
 
     packing: Packing
     block: int
-    """How many numbers of the depth have one scale."""
+    """Number of elements along the depth that share a scale."""
     rows: int
     kernel: Kernel
     operands: Operands
     writer: Writer
 
     def write(self, machine: Machine) -> None:
-        """Code for few rows or for many; where any number of them may come for both, and for tiles of several heights."""
+        """Writes code for few rows or for many; for a dynamic number of rows, code for both, and for tiles of several heights."""
         kernel, rows, most = self.kernel, self.rows, self._most_rows(machine)
         if not isinstance(rows, Extent):
             self._write(math.ceil(rows / math.ceil(rows / most)), rows <= FEW, machine)
@@ -132,7 +132,7 @@ class Writing:
             by_height(kernel, rows, tall[1:], lambda tile: self._write(tile.rows, False, machine))
 
     def _write(self, height: int, few: bool, machine: Machine) -> None:
-        """Tasks, then panels, then tiles of so many rows."""
+        """Writes the loops over tasks, panels, and tiles of `height` rows."""
         packing, kernel, rows = self.packing, self.kernel, self.rows
         is_open = isinstance(rows, Extent)
         tiles = kept(kernel, "tiles", pieces(rows, height)) if is_open else math.ceil(rows / height)
@@ -158,11 +158,11 @@ class Writing:
         share_out(kernel, packing.panels, tiles, tasks, work)
 
     def _most_rows(self, machine: Machine) -> int:
-        """Rows of a tile whose sums fit the registers beside a panel's vectors."""
+        """Maximum number of rows of a tile whose sums fit the registers beside a panel's vectors."""
         return max(tile.rows for tile in panel_tiles(machine) if tile.vectors == PANEL)
 
     def _for_width(self, panel: Value, write: Callable[[int], None]) -> None:
-        """For a whole panel, or the last, which may be narrower."""
+        """Calls `write` with the width of the panel: a full one, or the last, which may be narrower."""
         full, rest = divmod(self.packing.blocks, PANEL)
         if full and rest:
             with self.kernel.when(panel < full):
@@ -173,14 +173,14 @@ class Writing:
             write(rest or PANEL)
 
     def _columns(self, panel: Value, across: int) -> list[Value]:
-        """Where the blocks of a panel begin."""
+        """The first column of each block of a panel."""
         first = [self.packing.start(panel * PANEL + v) for v in range(across)]
         return [self.kernel.name_value(f"column{v}", column) for v, column in enumerate(first)]
 
     # -- few rows ------------------------------------------------------------------------------------------
 
     def _thin(self, panel: Value, first: Value, across: int, row: Operand, height: int, half: Half) -> None:
-        """A few rows times a panel, whose numbers are made in registers."""
+        """Multiplies a few rows by a panel whose elements are decoded in registers."""
         kernel, lanes = self.kernel, self.packing.lanes
         columns = self._columns(panel, across)
         total = kernel.registers("total", float32, (height, across), lanes)
@@ -197,7 +197,7 @@ class Writing:
     def _block(
         self, number: Operand, size: int, first: Value, columns: list[Value], row: Operand, total: Registers, half: Half
     ) -> None:
-        """The sums of one block of scales, scaled."""
+        """Adds the products of one block of scales, scaled, to `total`."""
         kernel, lanes = self.kernel, self.packing.lanes
         height, across = total.shape
         chains = 1 if height * across >= CHAINS else CHAINS // (height * across)
@@ -227,7 +227,7 @@ class Writing:
                 total[r, v] = total[r, v] + summed * read(self.operands.scales, (number, column), lanes)
 
     def _each_step(self, number: Operand, size: int, step: Callable[[Value, int], None]) -> None:
-        """The steps through a block: where each begins in the depth, and how many numbers it takes."""
+        """Calls `step` for each step of a block, with its first depth index and its number of elements."""
         if self.packing.bits == 4 and self.block % STEP and self.block < self.packing.depth:
             self._each_part(number, size, step)
             return
@@ -237,7 +237,7 @@ class Writing:
             step(self.kernel.name_value("depth", number * self.block + size // STEP * STEP), size % STEP)
 
     def _each_part(self, number: Operand, size: int, step: Callable[[Value, int], None]) -> None:
-        """The steps through a block of half bytes that begins or ends within a word: to the next word, by words, to its end."""
+        """The same for a 4-bit block that begins or ends inside a word: up to the next word, then whole words, then the rest."""
         kernel, few = self.kernel, math.gcd(self.block, size, STEP)
         first = kernel.name_value("first_of_block", as_index(number * self.block))
         inner = kernel.name_value("inner", minimum((first + (STEP - 1)) // STEP * STEP, first + size))
@@ -249,7 +249,7 @@ class Writing:
                 step(kernel.name_value("depth", beginning + k * length), length)
 
     def _points(self, number: Operand, columns: list[Value]) -> list[Value] | None:
-        """The zero points of a block, if there are any."""
+        """The zero points of a block; None if all are 0."""
         points, lanes = self.operands.points, self.packing.lanes
         if points is None:
             return None
@@ -259,7 +259,7 @@ class Writing:
     # -- many rows -----------------------------------------------------------------------------------------
 
     def _make_numbers(self, panel: Value, first: Value, across: int, into: Buffer, half: Half) -> None:
-        """A panel as float32."""
+        """Decodes a panel to float32."""
         kernel, packing = self.kernel, self.packing
         columns, lanes = self._columns(panel, across), packing.lanes
         whole, rest = divmod(packing.depth, self.block)
@@ -286,7 +286,7 @@ class Writing:
             block(whole, rest)
 
     def _tall(self, panel: Value, tile: PanelTile, row: Operand, numbers: Buffer) -> None:
-        """Some rows times a panel that is float32."""
+        """Multiplies some rows by a panel that was decoded to float32."""
         packing, kernel = self.packing, self.kernel
         columns = self._columns(panel, tile.vectors)
         left = self.operands.left
@@ -295,7 +295,7 @@ class Writing:
         self._store(sums, tile.rows, row, columns)
 
     def _store(self, sums: Registers, rows: int, row: Operand, columns: list[Value]) -> None:
-        """Write what the sums come to."""
+        """Writes the sums through the epilogue."""
         with self.kernel.loop(rows, "r") as r:
             for v, column in enumerate(columns):
                 with self.kernel.lanes(self.packing.stored) as lane:

@@ -1,9 +1,8 @@
-"""Products of two matrices that are both values, or many such products at once, and what follows them.
+"""Products of two values, single or batched, and their epilogue.
 
-As for a constant matrix (`gemm.py`), but a task lays each panel out itself before it meets the rows; a panel that only one tile
-of rows meets is read where it stands. Reshapes, transposes and scalings before and after are ways to read and write
-(`strides.py`). Where rows, columns or the depth are known only when a model is called, there is code for tiles of several widths
-and heights, and the sizes of the call decide which runs."""
+As for a constant matrix (`gemm.py`), but a task packs each panel itself before the product; a panel that only one tile of rows
+uses is read in place. Reshapes, transposes and scalings around the product become strides (`strides.py`) and a factor. If rows,
+columns or the depth are dynamic, there is code for tiles of several widths and heights, chosen at run time."""
 
 from __future__ import annotations
 
@@ -45,11 +44,11 @@ from partita.graph.node import Node
 from partita.graph.ops.traits import ops
 
 LOW = 4
-"""The height of tiles that are narrower than the best, for products of few columns."""
+"""Height of the narrower tiles for products of few columns."""
 
 
 def find_value_product(root: Node, readers: Readers, version: int) -> TwoSided | None:
-    """The product around a MatMul, with all that is worked into it; None if the kernel does not take it."""
+    """The product around a MatMul, with the ops that are fused into it; None if the kernel does not support it."""
     shape = real_shape(root[0]) if root.op == "MatMul" and not root.domain else None
     sides = [None if entry is None else real_shape(entry) for entry in root.inputs]
     if shape is None or 0 in shape or any(side is None or len(side) < 2 or 0 in side for side in sides):
@@ -70,7 +69,7 @@ def find_value_product(root: Node, readers: Readers, version: int) -> TwoSided |
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a body of one product; None for any other body."""
+    """The kernel for a body that is one product; None for any other body."""
     match = found_in(body, "MatMul", find_value_product)
     if match is None:
         return None
@@ -88,17 +87,17 @@ def product(body: Body, machine: Machine) -> Draft | None:
 
 
 def _example(size: Size) -> int:
-    """The size, or many where it is not known."""
+    """The size, or MANY if it is dynamic."""
     return MANY if isinstance(size, Extent) else size
 
 
 def _narrow(rows: Size, columns: int) -> PanelTile:
-    """A tile of one vector that is narrower than the processor's, for fewer columns than that has lanes."""
+    """A tile of one vector that is narrower than the processor's, for fewer columns than lanes."""
     return PanelTile(min(LOW, _example(rows)), 1, 1 << (columns.bit_length() - 1))
 
 
 def _write_any(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
-    """Code for tiles of each width, and of each height that any number of rows needs."""
+    """Writes code for tiles of each width, and of the heights that a dynamic number of rows needs."""
     kernel, wider = heads.kernel, list[int]()
     for candidate in _widths(tile, columns):
         fits = as_index(columns) >= candidate.width
@@ -109,7 +108,7 @@ def _write_any(match: TwoSided, heads: Heads, rows: int, columns: int, tile: Pan
 
 
 def _widths(tile: PanelTile, columns: Size) -> Iterator[PanelTile]:
-    """The tile, and narrower ones down to what is the least number of columns."""
+    """The tile, and narrower ones down to the lower bound of the columns."""
     yield tile
     least = tile.width
     for lanes in (tile.lanes, 1):
@@ -119,12 +118,12 @@ def _widths(tile: PanelTile, columns: Size) -> Iterator[PanelTile]:
 
 
 def _low(tile: PanelTile) -> list[PanelTile]:
-    """Few heights of a narrow tile."""
+    """A narrow tile at a few heights."""
     return [attrs.evolve(tile, rows=rows) for rows in sorted({1, min(LOW, tile.rows)})]
 
 
 def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
-    """Tasks, then pairs of a head and a panel, then tiles."""
+    """Writes the loops: over tasks, then pairs of a head and a panel, then tiles."""
     kernel, depth, dtype = heads.kernel, shape_of(match.left.value)[-1], element_of(match.root[0])
     name = partial(kept, kernel, is_kept=isinstance(rows, Extent) or isinstance(columns, Extent))
     panels, tiles = pieces(columns, tile.width), pieces(rows, tile.rows)
@@ -138,7 +137,7 @@ def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTi
     stands = isinstance(tiles, int) and tiles == 1 and right.strides.steps[-1] == 1 and instruction is FMA
 
     def panel_of(head: Head, column: Operand) -> Panel:
-        """The panel where it stands, or laid out as the instruction takes it."""
+        """The panel in place, or packed for the instruction."""
         if stands:
             return Panel(right.buffer, right.at(head, 0, column), right.strides.steps[-2])
         group = instruction.group

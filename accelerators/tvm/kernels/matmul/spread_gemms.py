@@ -1,4 +1,4 @@
-"""A Gemm that the kernel for constant matrices does not take, as the ops that it stands for: these have kernels."""
+"""Decomposes each Gemm that the kernel for constant matrices does not support into ops that have kernels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.constants import Namer
+from partita.passes.registry import REQUESTS, register_pass
 
 
+@register_pass("SpreadGemms", keeps=REQUESTS, family="tvm")
 def spread_gemms(graph: Graph) -> Graph:
-    """Each Gemm of two values, or of a transposed first matrix, as MatMul and what goes with it."""
+    """Gemm of two computed matrices, or of a transposed first one, as MatMul, Transpose, Mul and Add."""
 
     if all(node.op != "Gemm" for node in graph.nodes):
         return graph

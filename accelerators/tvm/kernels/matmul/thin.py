@@ -1,7 +1,7 @@
 """Products whose result is narrower than a vector: a classifier of few classes, a single neuron.
 
-Here the vectors run along the depth. The constant matrix stands column by column; for some rows and columns at a time, sums of
-products are kept for each lane, and joined at the end."""
+Vectors run along the depth. The constant matrix is stored column by column. For some rows and columns at a time, each lane
+accumulates its own sum, and the lanes are added at the end."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class ThinTile:
     rows: int
     columns: int
     lanes: int
-    """How many numbers a vector holds."""
+    """Number of elements of a vector."""
 
     def product(
         self, kernel: Kernel, depth: int, left: Callable[[Value, Operand], Value], right: Callable[[Value, Operand], Value]
     ) -> Registers:
-        """The sums, each in the first lane of its vector; left(r, k) and right(c, k) are the numbers of row r and column c."""
+        """The sums, each in the first lane of its vector; left(r, k) and right(c, k) are the elements of row r and column c."""
         steps, rest = divmod(depth, self.lanes)
         acc = kernel.registers("acc", float32, (self.rows, self.columns), self.lanes)
         with self.each(kernel) as (r, c), kernel.lanes(self.lanes) as lane:
@@ -52,13 +52,13 @@ class ThinTile:
 
     @contextmanager
     def each(self, kernel: Kernel) -> Iterator[tuple[Value, Value]]:
-        """A block for each row and column, written out."""
+        """A block for each row and column, unrolled."""
         with kernel.unroll(self.rows, "r") as r, kernel.unroll(self.columns, "c") as c:
             yield r, c
 
 
 def thin_tile(rows: int, columns: int, machine: Machine) -> ThinTile:
-    """Up to four columns, and as many rows as the registers allow: one of any number of rows, of which there may be no more."""
+    """The tile: up to four columns, and as many rows as the registers allow; one row if their number is dynamic."""
     wide = min(columns, 4)
     if isinstance(rows, Extent):
         return ThinTile(1, wide, machine.lanes)
@@ -66,7 +66,7 @@ def thin_tile(rows: int, columns: int, machine: Machine) -> ThinTile:
 
 
 def thin(body: Body, machine: Machine) -> Draft | None:
-    """Values times a constant matrix of few columns."""
+    """The kernel for values times a constant matrix of few columns; None for any other body."""
     match = find_product(body)
     if match is None or match.columns >= machine.lanes:
         return None

@@ -31,7 +31,7 @@ LARGEST = 2**31
 SQUARE = 16
 """Rows of a square as wide as a vector."""
 
-COPIES = ops("copying") - {"DepthToSpace", "SpaceToDepth"}
+COPIES = ops("copying") - ops("shuffle")
 """The ops that this kernel supports."""
 
 

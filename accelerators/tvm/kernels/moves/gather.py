@@ -1,4 +1,4 @@
-"""Elements read at indices: Gather, GatherElements and GatherND.
+"""Elements read at indices: Gather, GatherElements and GatherND, and rows of packed tables.
 
 Indices out of range were found before (`bodies/indices.py`); negative ones count from the end."""
 
@@ -8,11 +8,15 @@ import math
 
 import attrs
 
-from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.bodies.packed import DOMAIN, PANEL_ROWS, ROWS
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, select
 from partita.accelerators.tvm.kernels.moves.addresses import index_read, steps_of, summed
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
 from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
+from partita.accelerators.tvm.kernels.shared.numbers import read, write
+from partita.accelerators.tvm.kernels.shared.packing import Packing
+from partita.accelerators.tvm.kernels.shared.panel_layout import PanelLayout
 from partita.accelerators.tvm.kernels.shared.problem import Problem
 from partita.accelerators.tvm.kernels.shared.shapes import FARTHEST, Shape
 from partita.accelerators.tvm.machine.machine import Machine
@@ -106,3 +110,47 @@ class _Reading:
         with kernel.loop(count - vectors * self.lanes, "e") as e:
             rest = vectors * self.lanes + e
             self.result[target + rest] = self.data[source + rest]
+
+
+def packed_rows(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for the op that gathers rows of a packed table, of which only those are unpacked; None for any other body. The
+    rows are the columns of the packed matrix."""
+    node, problem = body.ops[0], Problem.of(body)
+    if len(body.ops) != 1 or node.domain != DOMAIN or node.op != ROWS:
+        return None
+    indices, matrix, scales, *points = (problem.positions[entry] for entry in node.reads)
+    packing, block = Packing.of(node.attrs), int(node.attrs["block"])
+    count = math.prod(shape_of(node[0])) // packing.depth
+    shapes = {indices: (count,), matrix: (packing.size,)}
+    kernel, inputs, (y,) = problem.kernel("packed_rows", shapes, [(count, packing.depth)])
+    with kernel.tasks(count, "i", machine.threads_for(count * packing.depth) > 1) as i:
+        given = inputs[indices][i]
+        row = kernel.name_value("row", select(given < 0, given + packing.columns, given).as_index())
+        with kernel.loop(packing.depth, "k") as k:
+            number = packing.number(inputs[matrix], row, k)
+            if points:
+                number = number - inputs[points[0]][k // block, row].cast(float32)
+            write(y, (i, k), number * read(inputs[scales], (k // block, row)))
+    return problem.draft(kernel, "packed rows")
+
+
+def panel_rows(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for the op that gathers rows of a table stored in the panels of a product; None for any other body. The rows are
+    the table's columns."""
+    node, problem = body.ops[0], Problem.of(body)
+    if len(body.ops) != 1 or node.domain != DOMAIN or node.op != PANEL_ROWS:
+        return None
+    table, indices = (problem.positions[entry] for entry in node.reads)
+    width, group, turned = (int(node.attrs[key]) for key in ("width", "group", "turned"))
+    words, depth = shape_of(problem.inputs[table])[:: 1 if turned else -1]
+    layout = PanelLayout(depth, words, width, group, bool(turned), element_of(problem.inputs[table]))
+    count = math.prod(shape_of(problem.inputs[indices]))
+    kernel, inputs, (y,) = problem.kernel("panel_rows", {indices: (count,), table: (layout.size,)}, [(count, depth)])
+    with nest(kernel, (count,), is_shared_out(count * depth, machine, MOVES)) as (i,):
+        row = index_read(kernel, inputs[indices], "row", i, words)
+        first = kernel.name_value("first", layout.column(row))
+        with kernel.loop(depth // group, "k") as k, kernel.unroll(group, "g") as g:
+            y[i, k * group + g] = inputs[table][first + k * (width * group) + g]
+        with kernel.loop(depth % group, "e") as e:
+            y[i, depth // group * group + e] = inputs[table][first + depth // group * (width * group) + e]
+    return problem.draft(kernel, "panel rows", {table: GradualPack(layout)})

@@ -21,9 +21,15 @@ from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of_images
 from partita.accelerators.tvm.kernels.quantized.cut import FRAME, Shape
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, plain_dot
-from partita.accelerators.tvm.kernels.quantized.following import make_following
+from partita.accelerators.tvm.kernels.quantized.epilogue import (
+    BEGINNING,
+    IMAGE,
+    SCALE,
+    WEIGHT,
+    make_following,
+    scaled,
+)
 from partita.accelerators.tvm.kernels.quantized.frame import Frame
-from partita.accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer

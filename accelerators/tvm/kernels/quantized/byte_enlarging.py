@@ -12,7 +12,7 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int32
-from partita.accelerators.tvm.kernels.quantized.following import make_following
+from partita.accelerators.tvm.kernels.quantized.epilogue import make_following
 from partita.accelerators.tvm.kernels.quantized.frame import each_piece
 from partita.accelerators.tvm.kernels.shared.between import between
 from partita.accelerators.tvm.kernels.shared.draft import Draft

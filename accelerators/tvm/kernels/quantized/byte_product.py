@@ -23,17 +23,23 @@ from partita.accelerators.tvm.kernels.language import (
     Value,
     int32,
     minimum,
+    select,
     uint8,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.quantized.byte_addresses import byte_addresses
 from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
 from partita.accelerators.tvm.kernels.quantized.crossed import STEP, Crossed, Own
 from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, Tile, make_cut
-from partita.accelerators.tvm.kernels.quantized.following import make_following
+from partita.accelerators.tvm.kernels.quantized.epilogue import (
+    BEGINNING,
+    IMAGE,
+    SCALE,
+    WEIGHT,
+    make_following,
+    scaled,
+)
 from partita.accelerators.tvm.kernels.quantized.frame import Frame, each_chunk
-from partita.accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
 from partita.accelerators.tvm.kernels.quantized.winograd import Squares
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
@@ -41,6 +47,7 @@ from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each
 from partita.accelerators.tvm.kernels.shared.problem import Problem
 from partita.accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
@@ -267,8 +274,8 @@ class _Writing:
         """For each of `count` pixels, the address of the first tap of the group's first channel, in the copy or in the image."""
         shape = self.cut.shape
         if image is None:
-            return byte_addresses(self.kernel, shape, group, top, base, shape.window.sizes[1], count)
-        return byte_addresses(self.kernel, shape, group, None, base, self.frame.wide, count)
+            return _byte_addresses(self.kernel, shape, group, top, base, shape.window.sizes[1], count)
+        return _byte_addresses(self.kernel, shape, group, None, base, self.frame.wide, count)
 
     def _in_vectors(
         self, n: Value, columns: list[Value], addresses: list[Value], weights: _Weights, image: Buffer | None
@@ -384,3 +391,42 @@ class _Writing:
             for v, column in enumerate(columns):
                 with kernel.lanes(cut.stored) as lane:
                     self.writer.store(sums.lane((row, v), lane), (first + row, column + lane))
+
+
+def _byte_addresses(
+    kernel: Kernel, shape: Shape, group: Value, top: Value | None, base: Value, wide: Operand, count: int
+) -> list[Value]:
+    """For each of `count` pixels from `base` on, the address of the first tap of the group's first channel, in rows of `wide`
+    pixels. The band begins at row `top`; None for a copy, which holds the band alone."""
+    window, across = shape.window, shape.across
+    if isinstance(window.out[1], Extent):
+        pixel = base if top is None else top * window.out[1] + base
+        return _of_any(kernel, shape, group, pixel, wide, count)
+    addresses = []
+    for r in range(count):
+        row, column = (base + r) // window.out[1], (base + r) % window.out[1]
+        if window.out[1] == 1:
+            row, column = base + r, base * 0
+        row = row if top is None else top + row
+        position = row * (window.strides[0] * wide) + column * window.strides[1]
+        addresses.append(kernel.name_value(f"at{r}", position * across + group * (across // shape.groups)))
+    return addresses
+
+
+def _of_any(kernel: Kernel, shape: Shape, group: Value, pixel: Value, wide: Operand, count: int) -> list[Value]:
+    """The same for images of dynamic width, from a pixel of the result on. Only the first address needs a division: each other
+    pixel follows the one before, or begins the next row."""
+    window, across = shape.window, shape.across
+    out = as_index(window.out[1])
+    row, column = kept(kernel, "row", pixel // out), kept(kernel, "column", pixel % out)
+    step, line = window.strides[1] * across, as_index(wide) * (window.strides[0] * across)
+    back = kept(kernel, "back", line - out * step)
+    at = kept(kernel, "at0", row * line + column * step + group * (across // shape.groups))
+    addresses = [at]
+    for r in range(1, count):
+        column = kept(kernel, f"column{r}", column + 1)
+        is_next = column >= out
+        at = kept(kernel, f"at{r}", at + step + select(is_next, back, 0))
+        column = kept(kernel, f"column{r}", select(is_next, 0, column))
+        addresses.append(at)
+    return addresses

@@ -10,8 +10,14 @@ from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel
 from partita.accelerators.tvm.kernels.quantized.cut import Shape
-from partita.accelerators.tvm.kernels.quantized.following import make_following
-from partita.accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
+from partita.accelerators.tvm.kernels.quantized.epilogue import (
+    BEGINNING,
+    IMAGE,
+    SCALE,
+    WEIGHT,
+    make_following,
+    scaled,
+)
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.problem import Problem

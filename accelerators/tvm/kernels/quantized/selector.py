@@ -1,14 +1,23 @@
 """Products and pools of quantized values, each with all element-wise ops after it: bias, activation, rounding, residual add, and
-rounding again."""
+rounding again; products of two quantized values, with ops around them that only reorder elements."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.bodies.labels import LabelProperty
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
+from partita.accelerators.tvm.kernels.quantized.pairs import find_pair_product
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
+from partita.accelerators.tvm.kernels.shared.heads import found_in
+from partita.accelerators.tvm.kernels.shared.operands import readers_of
 from partita.accelerators.tvm.kernels.shared.shapes import any_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.partition.property import SubgraphProperty
 from partita.partition.selector import SubgraphSelector
 
@@ -19,7 +28,7 @@ LONGEST = 24
 """Most ops after a product in its kernel."""
 
 
-OF_OPERANDS = frozenset("Add Cast Mul Sub".split())
+OF_OPERANDS = ops("ring") | {"Cast"}
 """Ops on per-channel values that a kernel recomputes for each result: scales and zero points, multiplied and added."""
 
 
@@ -105,3 +114,24 @@ class QuantizedSelector(SubgraphSelector):
         groups = [(0, len(self.whole) - 1), (len(self.whole) - 1, len(self.whole))]
         shape = any_shape(entry)
         return shape is not None and folded(shape, self.whole, groups) is not None
+
+
+class PairProperty(LabelProperty):
+    """Each MatMul of two quantized values."""
+
+    name = "quantized_pair"
+
+    def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
+        self.labels = {}
+        roots = [(i, node) for i, node in enumerate(graph.nodes) if node.op == "MatMul" and node.domain == DOMAIN]
+        if not roots:
+            return
+        readers, version = readers_of(graph), graph.opsets.get("", 1)
+        for i, root in roots:
+            match = find_pair_product(root, readers, version)
+            for node in () if match is None else match.nodes - self.labels.keys():
+                self.labels[node] = i
+
+    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
+        """Accepts only subgraphs that the kernel supports."""
+        return found_in(make_body(subgraph), "MatMul", find_pair_product) is not None

@@ -1,1 +1,1 @@
-"""Recurrent layers: the steps through time, after one product has made what every step takes of its input."""
+"""Recurrent layers: the steps through time, after one product has projected the inputs of all steps."""

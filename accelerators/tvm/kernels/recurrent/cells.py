@@ -1,61 +1,62 @@
-"""What a step of each recurrent layer computes: its products with a state, and what becomes of their sums.
+"""The step of each recurrent layer: its products with a state, and the cell's formulas and activations.
 
-A step has one part, or two: a GRU that resets the state before the product needs all of the reset state first."""
+A step has one part, or two: a GRU that resets the state before the product first needs the whole reset state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import attrs
 
 from partita.accelerators.tvm.bodies.recurrent import Activation, Layer, resets_later
-from partita.accelerators.tvm.kernels.language import Value
-from partita.accelerators.tvm.kernels.recurrent.activations import activated
+from partita.accelerators.tvm.kernels.language import Value, named, select
+from partita.accelerators.tvm.kernels.shared import functions
+from partita.accelerators.tvm.kernels.shared.functions import at_least, at_most, magnitude
 
 
 class Numbers(Protocol):
-    """Vectors of neighbouring numbers of one row, at one step."""
+    """Vectors of neighbouring elements of one row, at one step."""
 
     def sums(self, gate: int) -> Value:
-        """The sums of products with the state, for a gate of the part."""
+        """The product with the state, for a gate of the part."""
 
     def given(self, gate: int) -> Value:
-        """What the input gives a gate of the layer, biases added."""
+        """The input's projection for a gate of the layer, with biases."""
 
     def state(self, name: str) -> Value:
-        """The numbers that are kept under this name, as the step before left them, or an earlier part of this one."""
+        """The elements of the state of this name, from the step before or an earlier part of this one."""
 
     def keep(self, name: str, value: Value) -> None:
-        """Keep the numbers under this name."""
+        """Stores the elements of the state of this name."""
 
     def peephole(self, gate: int) -> Value | None:
-        """The weights by which a gate sees the cells; None if it sees none."""
+        """The peephole weights of a gate from the cells; None if it has none."""
 
     def late_bias(self) -> Value | None:
-        """The bias that is added to the last gate's sums before they are reset."""
+        """The bias that is added to the last gate's product before the reset."""
 
     def named(self, name: str, value: Value) -> Value:
-        """The value under a name, computed once."""
+        """The value under a name; it is computed once."""
 
 
 Finish = Callable[[Numbers, tuple[Activation, ...]], None]
-"""What becomes of the sums, with the activations of the direction."""
+"""Computes the states from the products, with the activations of the direction."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Part:
-    """Products of gates with a state, and what follows them."""
+    """Products of gates with a state, and the formulas that follow."""
 
     gates: tuple[int, ...]
-    """The gates of the layer whose weights are multiplied."""
+    """The gates of the layer whose weights are used."""
     source: str
     """The name of the state that they are multiplied by."""
     finish: Finish
 
 
 HIDDEN, CELLS, RESET, UPDATE = "hidden", "cells", "reset", "update"
-"""The names of what is kept: the results of the step, the cells of a LSTM, and a GRU's reset state and update gate."""
+"""The names of the states: the results of the step, the cells of an LSTM, and a GRU's reset state and update gate."""
 
 
 def parts_of(layer: Layer) -> tuple[Part, ...]:
@@ -73,7 +74,7 @@ def parts_of(layer: Layer) -> tuple[Part, ...]:
 
 
 def kept_by(layer: Layer) -> tuple[str, ...]:
-    """The names of what a step keeps for the next."""
+    """The names of the states that a step passes to the next."""
     return (HIDDEN, CELLS) if layer.node.op == "LSTM" else (HIDDEN,)
 
 
@@ -82,7 +83,7 @@ def _rnn(layer: Layer, x: Numbers, functions: tuple[Activation, ...]) -> None:
 
 
 def _lstm(layer: Layer, x: Numbers, functions: tuple[Activation, ...]) -> None:
-    """The gates are input, output, forget and cell; peepholes see the cells, the output's the new ones."""
+    """The gates are input, output, forget and cell. Peepholes read the cells; the output gate's reads the new ones."""
     f, g, squash = functions
     cells = x.named("cells", x.state(CELLS))
 
@@ -101,7 +102,7 @@ def _lstm(layer: Layer, x: Numbers, functions: tuple[Activation, ...]) -> None:
 
 
 def _gru(layer: Layer, x: Numbers, functions: tuple[Activation, ...]) -> None:
-    """The gates are update, reset and candidate; what comes of the state is reset after the product."""
+    """The gates are update, reset and candidate; the product with the state is reset."""
     f, g = functions
     update = x.named("update", activated(f, x.given(0) + x.sums(0), layer.clip))
     reset = x.named("reset", activated(f, x.given(1) + x.sums(1), layer.clip))
@@ -123,3 +124,29 @@ def _gru_candidate(layer: Layer, x: Numbers, functions: tuple[Activation, ...]) 
 
 def _mixed(update: Value, candidate: Value, before: Value) -> Value:
     return (1.0 - update) * candidate + update * before
+
+
+ACTIVATIONS: Mapping[str, Callable[..., Value]] = {
+    "relu": lambda x: at_least(x, 0.0),
+    "tanh": functions.tanh,
+    "sigmoid": functions.sigmoid,
+    "softsign": lambda x: x / (magnitude(x) + 1.0),
+    "softplus": functions.softplus,
+    "affine": lambda x, alpha, beta: x * alpha + beta,
+    "scaledtanh": lambda x, alpha, beta: functions.tanh(x * beta) * alpha,
+    "leakyrelu": lambda x, alpha: select(x < 0.0, x * alpha, x),
+    "thresholdedrelu": lambda x, alpha: select(x > alpha, x, 0.0),
+    "hardsigmoid": lambda x, alpha, beta: _within(x * alpha + beta, 0.0, 1.0),
+    "elu": lambda x, alpha: select(x > 0.0, x, (functions.exp_of_negative(at_most(x, 0.0)) - 1.0) * alpha),
+}
+"""The functions of a vector of float32 and the activation's parameters, by name."""
+
+
+def _within(x: Value, low: float, high: float) -> Value:
+    return named(x, lambda x: named(at_most(x, high), lambda x: at_least(x, low)))
+
+
+def activated(activation: Activation, x: Value, clip: float | None) -> Value:
+    """The activation of x, which is clipped first."""
+    name, parameters = activation
+    return named(x if clip is None else _within(x, -clip, clip), lambda x: ACTIVATIONS[name](x, **parameters))

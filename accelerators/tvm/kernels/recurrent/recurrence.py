@@ -1,11 +1,11 @@
-"""The kernel of a recurrent layer: one step after another, each a product by the weights of the state and what follows it.
+"""The kernel of a recurrent layer: a loop over steps, each a product with the state's weights and the cell's formulas.
 
-Sums of products with the state are made in tiles (`shared/panels.py`); what follows finds all gates of a number in one tile. What
-the layer keeps from step to step has two copies: a step reads the one and writes the other. Where a size is no multiple of the
-tile's, the last tile overlaps the one before.
+Products with the state are computed in tiles (`shared/panels.py`); a tile holds all gates of an element. States that pass from
+step to step have two copies: a step reads one and writes the other. If the tile does not divide a size, the last tile overlaps
+the one before.
 
-Directions and sequences do not depend on one another, so threads share them, each for all steps. Where there are too few of them
-and the state is large, threads share the panels of each step instead."""
+Directions and sequences are independent, so threads share them, each for all steps. If there are too few of them and the state is
+large, threads share the panels of each step instead."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import NodeEntry
 
 OPEN_BATCH = 8
-"""The sequences that the tile is chosen for where any number of them comes."""
+"""Number of sequences that the tile is chosen for if it is dynamic."""
 
 LATE = 2
-"""The gate of a GRU whose bias of the state may be added before the reset."""
+"""The gate of a GRU whose state bias may be added before the reset."""
 
 
 def recurrence(body: Body, machine: Machine) -> Draft | None:
-    """The kernel of one layer without the product of its inputs; None for any other body."""
+    """The kernel of one layer without its input projection; None for any other body."""
     node = body.ops[0]
     if len(body.ops) != 1 or node.domain != DOMAIN or node.op not in GATES:
         return None
@@ -70,18 +70,18 @@ def recurrence(body: Body, machine: Machine) -> Draft | None:
 
 @attrs.frozen(slots=True)
 class Shared:
-    """What threads share."""
+    """The work that threads share."""
 
     blocks: int = 1
-    """The batch is cut into so many blocks."""
+    """Number of blocks of the batch."""
     sequences: bool = False
-    """Are directions and blocks tasks, each for all steps?"""
+    """True if directions and blocks are tasks, each for all steps."""
     panels: bool = False
-    """Are the panels of each step tasks?"""
+    """True if the panels of each step are tasks."""
 
 
 def _shared_out(layer: Layer, sizes: Sizes, machine: Machine) -> tuple[list[PartPanels], Shared]:
-    """The panels, and what threads share. Sequences are cut into several blocks for each thread, as far as tiles go."""
+    """The panels, and the work that threads share. The batch is split into several blocks per thread, as far as tiles allow."""
     if isinstance(sizes.batch, Extent):
         panels = panels_of(layer, sizes, OPEN_BATCH, machine)
         return panels, Shared(math.ceil(machine.threads / sizes.directions), sequences=machine.threads > 1)
@@ -106,7 +106,7 @@ class Span:
     first: Operand
     """The first sequence."""
     count: Operand
-    """How many sequences."""
+    """Number of sequences."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -119,14 +119,14 @@ class _Writing:
     panels: list[PartPanels]
     given: Mapping[NodeEntry, Buffer]
     results: Mapping[int, Buffer]
-    """The outputs that are wanted, by number."""
+    """The outputs that are used, by index."""
     kept: dict[str, Buffer] = attrs.field(factory=dict)
-    """Where the states stand, by name; those that the next step reads have two copies."""
+    """The buffers of the states, by name; those that the next step reads have two copies."""
     origin: tuple[Operand, Operand] | None = None
-    """The direction and the sequence that the memory for the states begins with; None: the first ones."""
+    """The direction and the sequence at which the memory for states begins; None: the first ones."""
 
     def write(self, shared: Shared, packed: int | None) -> None:
-        """All steps; weights that are values are packed first, as so many numbers."""
+        """Writes the whole kernel. Weights that are values are packed first, into `packed` elements."""
         kernel, sizes, blocks = self.kernel, self.sizes, shared.blocks
         self._check_lengths()
         weights = self.given[self.layer.state_weights] if packed is None else self._pack(packed)
@@ -143,8 +143,8 @@ class _Writing:
             self._steps(Span(task // blocks, 1, first, last - first), weights, parallel=False)
 
     def _any_batch(self, most: int, weights: Buffer) -> None:
-        """All steps of any number of sequences, cut into so many blocks at most. Memory whose size is computed while the kernel
-        runs is had by a task of its own alone, even where one thread runs them all."""
+        """Writes all steps for a dynamic batch, in at most `most` blocks. Memory of dynamic size is private only to a parallel
+        task, so the tasks are parallel even if one thread runs them all."""
         kernel, batch = self.kernel, as_index(self.sizes.batch)
         blocks = kept(kernel, "blocks", minimum(batch, most))
         longest = kept(kernel, "longest", (batch + blocks - 1) // blocks)
@@ -157,18 +157,18 @@ class _Writing:
             self._steps(span, weights, parallel=False)
 
     def _keep(self, span: Span) -> None:
-        """Memory for the states of these directions and sequences."""
+        """Allocates the states of these directions and sequences."""
         whole = (span.directions, counted(span.count), self.sizes.hidden)
         self.kept.update({name: self.kernel.memory(name, float32, (2, *whole)) for name in kept_by(self.layer)})
         if len(self.panels) > 1:
             self.kept.update({name: self.kernel.memory(name, float32, whole) for name in (UPDATE, RESET)})
 
     def kept_at(self, d: Operand, b: Operand) -> tuple[Operand, Operand]:
-        """Where the states of a sequence in a direction are kept."""
+        """The indices of a sequence and direction in the states."""
         return (d, b) if self.origin is None else (d - self.origin[0], b - self.origin[1])
 
     def _check_lengths(self) -> None:
-        """The run fails where a sequence is longer than the steps."""
+        """Makes the run fail if a sequence is longer than the steps."""
         if self.layer.lengths is None:
             return
         lengths, steps = self.given[self.layer.lengths], self.sizes.steps
@@ -178,7 +178,7 @@ class _Writing:
             self.kernel.require(inside, f"the length of a sequence is not between 0 and {most}")
 
     def _pack(self, size: int) -> Buffer:
-        """Weights that are values, in panels."""
+        """Packs weights that are values into panels."""
         kernel, hidden, weights = self.kernel, self.sizes.hidden, self.given[self.layer.state_weights]
         packed = kernel.memory("packed", float32, (size,))
         for panels in self.panels:
@@ -193,7 +193,7 @@ class _Writing:
     # -- all steps of some sequences -----------------------------------------------------------------------
 
     def _steps(self, span: Span, weights: Buffer, parallel: bool) -> None:
-        """Step after step, between the state at the beginning and that at the end."""
+        """Loads the initial states, runs all steps, and stores the final states."""
         for name, entry in zip((HIDDEN, CELLS), self.layer.states, strict=False):
             initial = None if entry is None else self.given[entry]
             with self._each_number(span) as (d, b, h):
@@ -209,19 +209,19 @@ class _Writing:
 
     @contextmanager
     def _each_number(self, span: Span) -> Iterator[tuple[Operand, Operand, Operand]]:
-        """A block for each number of a state: its direction, its sequence, and its position."""
+        """A block for each element of a state: its direction, its sequence, and its position."""
         kernel = self.kernel
         with kernel.loop(span.directions, "d") as d, kernel.loop(span.count, "b") as b, kernel.loop(self.sizes.hidden, "h") as h:
             yield span.direction + d, span.first + b, h
 
     def _state(self, d: Operand, b: Operand, h: Operand) -> tuple[Operand, Operand, Operand]:
-        """Where a number of a state stands among inputs and outputs."""
+        """The index of an element of a state in the inputs and outputs."""
         return (b, d, h) if self.layer.batch_first else (d, b, h)
 
     # -- a part of one step --------------------------------------------------------------------------------
 
     def _part(self, panels: PartPanels, t: Value, span: Span, weights: Buffer, parallel: bool) -> None:
-        """Panel after panel, each for one tile of sequences after another."""
+        """Writes a loop over panels, each of which goes through all tiles of sequences."""
         kernel, tile, hidden = self.kernel, panels.tile, self.sizes.hidden
         with kernel.tasks(span.directions * panels.count, "pair", parallel) as pair:
             d = kernel.name_value("d", span.direction + pair // panels.count)
@@ -239,7 +239,7 @@ class _Writing:
     def _tiles(
         self, panels: PartPanels, tile: PanelTile, t: Value, d: Value, column: Value, span: Span, panel: Panel
     ) -> None:
-        """A panel for one tile of sequences after another."""
+        """Multiplies the tiles of sequences by a panel, and computes their states."""
         kernel, hidden = self.kernel, self.sizes.hidden
         with kernel.loop((span.count + (tile.rows - 1)) // tile.rows, "i") as i:
             row = kernel.name_value("row", span.first + minimum(i * tile.rows, span.count - tile.rows))
@@ -250,12 +250,12 @@ class _Writing:
                 self._finish(Numbers(self, panels, sums, t, d, b, h, r, v))
 
     def _reader(self, name: str, t: Value, d: Value, row: Value) -> Number:
-        """Reads a number of a state that the step is given, by sequence of the tile and position."""
+        """The function that reads an element of the input state, by sequence of the tile and position."""
         source, (direction, first) = self.kept[name], self.kept_at(d, row)
         return lambda r, k: source[(t % 2, direction, first + r, k) if len(source.shape) == 4 else (direction, first + r, k)]
 
     def _finish(self, x: Numbers) -> None:
-        """What follows the products; a sequence that is over keeps its state, and its results are zeros."""
+        """Computes the states from the products; a sequence that has ended keeps its state, and its results are zeros."""
         if self.layer.lengths is None:
             self._compute(x, self.sizes.steps)
             return
@@ -269,7 +269,7 @@ class _Writing:
                 x.write_result(x.t, constant(0.0, float32, x.lanes))
 
     def _compute(self, x: Numbers, length: Operand) -> None:
-        """The numbers of a step, which reads the input and writes the result at a position that depends on its direction."""
+        """Applies the part's formulas. The position of the inputs and results depends on the direction."""
         backwards, activations = self.layer.backwards, self.layer.activations
         turned = length - 1 - x.t
         position = select(x.d.equals(0), x.t, turned) if len(backwards) > 1 else turned if backwards[0] else x.t
@@ -284,7 +284,7 @@ class _Writing:
 
 @attrs.frozen(slots=True, eq=False)
 class Numbers:
-    """A vector of neighbouring numbers of the state of one sequence, at one step, in one direction."""
+    """A vector of neighbouring elements of the state of one sequence, at one step, in one direction."""
 
     writing: _Writing
     panels: PartPanels
@@ -294,25 +294,25 @@ class Numbers:
     b: Value
     """The sequence."""
     h: Value
-    """The first of the numbers."""
+    """The index of the first element."""
     r: Value
-    """The sequence in the tile."""
+    """The row of the sequence in the tile."""
     v: Value
-    """The vector in the panel."""
+    """The index of the vector in the panel."""
     position: Value | None = None
-    """Where the step stands in the sequence."""
+    """The position of the step in the sequence."""
 
     @property
     def lanes(self) -> int:
-        """How many numbers there are."""
+        """Number of elements."""
         return self.panels.tile.lanes
 
     def sums(self, gate: int) -> Value:
-        """The sums of products with the state, for a gate of the part."""
+        """The product with the state, for a gate of the part."""
         return self.tile_sums[self.r, gate * self.panels.vectors + self.v]
 
     def given(self, gate: int) -> Value:
-        """What the input gives a gate of the layer, with all biases that do not wait for the reset."""
+        """The input's projection for a gate of the layer, with all biases except one that is added before the reset."""
         layer, sizes = self.writing.layer, self.writing.sizes
         assert self.position is not None
         step = (self.b, self.position) if layer.batch_first else (self.position, self.b)
@@ -324,20 +324,20 @@ class Numbers:
         return reduce(add, [bias for bias in biases if bias is not None], total)
 
     def _bias(self, number: int) -> Value | None:
-        """The inputs' bias of a gate, or, numbered after those, the state's."""
+        """The bias of a gate: the inputs' biases come first, then those of the state."""
         entry = self.writing.layer.biases
         if entry is None:
             return None
         return self.writing.given[entry].vector(self.lanes, self.d, number * self.writing.sizes.hidden + self.h)
 
     def state(self, name: str) -> Value:
-        """The numbers that are kept under this name: those that the step before left, or an earlier part of this one."""
+        """The elements of the state of this name, from the step before or an earlier part of this one."""
         kept = self.writing.kept[name]
         copy = (self.t % 2,) if len(kept.shape) == 4 else ()
         return kept.vector(self.lanes, *copy, *self.writing.kept_at(self.d, self.b), self.h)
 
     def keep(self, name: str, value: Value) -> None:
-        """Keep the numbers under this name; those of the hidden state are a result too."""
+        """Stores the elements of the state of this name; the hidden state is a result too."""
         value = self.named(name, value)
         self.store(name, value)
         if name == HIDDEN:
@@ -345,31 +345,31 @@ class Numbers:
             self.write_result(self.position, value)
 
     def store(self, name: str, value: Value) -> None:
-        """Write the numbers where the next step, or a later part of this one, reads them."""
+        """Writes the elements to the copy that the next step, or a later part of this one, reads."""
         kept = self.writing.kept[name]
         copy = (1 - self.t % 2,) if len(kept.shape) == 4 else ()
         kept[(*copy, *self.writing.kept_at(self.d, self.b), self.h)] = value
 
     def write_result(self, position: Value, value: Value) -> None:
-        """Write the numbers of the sequence of results, if it is wanted."""
+        """Writes the elements of the output sequence, if that is used."""
         result = self.writing.results.get(0)
         if result is not None:
             batch_first = self.writing.layer.batch_first
             result[(self.b, position, self.d, self.h) if batch_first else (position, self.d, self.b, self.h)] = value
 
     def peephole(self, gate: int) -> Value | None:
-        """The weights by which a gate sees the cells; None if it sees none."""
+        """The peephole weights of a gate from the cells; None if it has none."""
         entry = self.writing.layer.peepholes
         if entry is None:
             return None
         return self.writing.given[entry].vector(self.lanes, self.d, gate * self.writing.sizes.hidden + self.h)
 
     def late_bias(self) -> Value | None:
-        """The bias that is added to the candidate's sums before they are reset."""
+        """The bias that is added to the candidate's product before the reset."""
         return self._bias(self.writing.sizes.gates + LATE)
 
     def named(self, name: str, value: Value) -> Value:
-        """The value in a register of its own, computed once. TVM allows no value with a name inside of another one's."""
+        """The value in a register of its own; it is computed once. TVM does not allow nested let-bound values."""
         register = self.writing.kernel.registers(name, float32, (1,), self.lanes)
         register[0] = value
         return register[0]

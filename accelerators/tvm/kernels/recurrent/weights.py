@@ -1,4 +1,4 @@
-"""The weights of a recurrent layer's state, in panels: neighbouring numbers of the state with all gates of each side by side."""
+"""The state weights of a recurrent layer, packed into panels that hold all gates of neighbouring state elements."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.types import Array
 
 BYTES = 4
-"""Bytes of a number."""
+"""Bytes of an element."""
 
 LINE = 64
-"""Bytes of a line of the caches."""
+"""Bytes of a cache line."""
 
 L1, L2 = 24 << 10, 1 << 20
-"""Bytes of weights that the inner caches hold beside other things."""
+"""Bytes of weights that the L1 and L2 caches hold beside other data."""
 
 L2_CYCLES, L3_CYCLES = 2.0, 5.0
-"""Cycles until a line of the outer caches is there, when many are read in a row."""
+"""Cycles per line of the L2 and L3 caches in a sequential read."""
 
 
 @attrs.frozen(slots=True)
 class Sizes:
-    """How large a layer is."""
+    """The sizes of a layer."""
 
     steps: int
     batch: int
@@ -44,7 +44,7 @@ class Sizes:
 
     @classmethod
     def of(cls, layer: Layer) -> Sizes:
-        """The sizes of a layer of this domain."""
+        """The sizes of a layer, from its shapes."""
         first, second, _ = shape_of(layer.projected)
         steps, batch = (second, first) if layer.batch_first else (first, second)
         directions, _, hidden = shape_of(layer.state_weights)
@@ -52,47 +52,47 @@ class Sizes:
 
     @property
     def products(self) -> int:
-        """Multiplications of one step of one sequence in one direction."""
+        """Number of multiplications of one step of one sequence in one direction."""
         return self.gates * self.hidden * self.hidden
 
 
 @attrs.frozen(slots=True)
 class PartPanels:
-    """How the weights of a part's gates are laid out, and multiplied."""
+    """The layout of the weights of a part's gates, and the tile that multiplies them."""
 
     part: Part
     tile: PanelTile
-    """As many rows of the batch, and the panel: the vectors of each gate one after another."""
+    """Rows of the batch times a panel, in which the vectors of each gate follow one another."""
     first: int
-    """Where its panels begin among the packed weights."""
+    """The offset of its panels in the packed weights."""
     hidden: int
 
     @property
     def vectors(self) -> int:
-        """The vectors of each gate in a panel."""
+        """Number of vectors of each gate in a panel."""
         return self.tile.vectors // len(self.part.gates)
 
     @property
     def width(self) -> int:
-        """Numbers of the state in a panel."""
+        """Number of state elements in a panel."""
         return self.vectors * self.tile.lanes
 
     @property
     def count(self) -> int:
-        """The panels of one direction."""
+        """Number of panels of one direction."""
         return math.ceil(self.hidden / self.width)
 
     @property
     def size(self) -> int:
-        """Numbers of one direction's panels."""
+        """Number of elements of one direction's panels."""
         return self.count * self.hidden * self.tile.width
 
     def start(self, direction: Operand, panel: Operand) -> Operand:
-        """Where a panel begins among the packed weights."""
+        """The offset of a panel in the packed weights."""
         return self.first + direction * self.size + panel * (self.hidden * self.tile.width)
 
     def pack(self, weights: Array) -> Array:
-        """[directions, gates * hidden, hidden] in panels [direction, panel, hidden, gate, number]."""
+        """Packs [directions, gates * hidden, hidden] to [direction, panel, hidden, gate, state element]."""
         directions, _, hidden = weights.shape
         by_gate = weights.reshape(directions, -1, hidden, hidden)[:, list(self.part.gates)]
         columns = [by_gate[:, :, at : at + self.width] for at in starts(hidden, self.width)]
@@ -100,7 +100,7 @@ class PartPanels:
 
 
 def panels_of(layer: Layer, sizes: Sizes, rows: int, machine: Machine) -> list[PartPanels]:
-    """The panels of each part, for tiles of so many rows at most."""
+    """The panels of each part, for tiles of at most `rows` rows."""
     lanes = min(machine.lanes, 1 << (sizes.hidden.bit_length() - 1))
     panels: list[PartPanels] = []
     for number, part in enumerate(parts_of(layer)):
@@ -117,9 +117,9 @@ def panels_of(layer: Layer, sizes: Sizes, rows: int, machine: Machine) -> list[P
 
 
 def _cost(hidden: int, gates: int, rows: int, tile: PanelTile) -> tuple[float, int]:
-    """About how many cycles the products of a step take by this tile.
+    """Estimated cycles of a step's products with this tile.
 
-    The first tile of rows that meets a panel has it from the outer caches, the others from an inner one if it fits there."""
+    The first tile of rows loads a panel from the outer caches, later ones from an inner one if it fits there."""
     panels, panel = math.ceil(hidden / (tile.width // gates)), hidden * tile.width * BYTES
     line = tile.lanes * BYTES / LINE
     far = tile.vectors * line * (L3_CYCLES if panels * panel > L2 else L2_CYCLES)
@@ -128,7 +128,7 @@ def _cost(hidden: int, gates: int, rows: int, tile: PanelTile) -> tuple[float, i
 
 
 def packed_weights(weights: Array, panels: list[PartPanels]) -> Array:
-    """The weights of all parts' panels, flat."""
+    """The packed weights of all parts, flat."""
     pieces = [part.pack(weights) for part in panels]
     packed = new_weight((sum(piece.size for piece in pieces),), weights.dtype)
     for part, piece in zip(panels, pieces, strict=True):

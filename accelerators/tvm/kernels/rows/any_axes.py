@@ -26,16 +26,13 @@ from partita.accelerators.tvm.machine.machine import Machine
 STRIP = 4
 """Vectors that are reduced side by side: independent sums hide the latency of an addition."""
 
-OF_INTEGERS = frozenset("ReduceSum ReduceMax ReduceMin ReduceProd ReduceSumSquare".split())
-"""The reductions that this kernel supports for integers."""
-
 
 def reduction(body: Body, machine: Machine) -> Draft | None:
     """The kernel for one reduction with constant axes; None for any other body."""
     node, problem = body.ops[0], Problem.of(body)
     if len(body.ops) != 1 or node.op not in REDUCERS or len(problem.inputs) != 1:
         return None
-    if element_of(node[0]) not in (FLOATS | INTEGERS if node.op in OF_INTEGERS else FLOATS):
+    if element_of(node[0]) not in (FLOATS | INTEGERS if REDUCERS[str(node.op)].takes_integers else FLOATS):
         return None
     shape = shape_of(problem.inputs[0])
     axes = axes_of(node, len(shape))

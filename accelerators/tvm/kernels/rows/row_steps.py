@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.bodies.quantized import DOMAIN, ROUNDING
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.language import Operand, Value, float32, log, select, sqrt
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula
@@ -29,7 +29,6 @@ ALONE = {
 }
 """The reductions above, and those that only make a kernel by themselves."""
 
-NORMS = frozenset(("LayerNormalization", "RMSNormalization"))
 SOFTMAXES = ops("softmax") - {"Hardmax"}
 OF_CHANNELS = "InstanceNormalization"
 """The norm of each channel of each image, which only makes a kernel by itself."""
@@ -94,7 +93,7 @@ def row_kind(node: Node, version: int) -> str | None:
     first = None if not node.inputs or node.inputs[0] is None else real_shape(node.inputs[0])
     if not shape or not first or 0 in shape or any(name for name in node.output_names[1:]):
         return None
-    if node.op in (*NORMS, *SOFTMAXES, *REDUCTIONS):
+    if node.op in ops("row_norm") | SOFTMAXES | REDUCTIONS.keys():
         return _kind(node) if _trailing(node, first, version) == 1 and first[-1] != 1 and _is_kept(node) else None
     if formula(node, version) is None or any(read_size(real_shape(entry), shape) is None for entry in node.reads):
         return None
@@ -107,11 +106,11 @@ def _is_rounding(node: Node) -> bool:
     scaling = [number_shape(entry) for entry in node.reads[1:]]
     if not shape or shape != given or 0 in shape:
         return False
-    return node.op in ROUNDING and all(sizes is not None and math.prod(sizes) == 1 for sizes in scaling)
+    return node.op in ops("quantizing") and all(sizes is not None and math.prod(sizes) == 1 for sizes in scaling)
 
 
 def _kind(node: Node) -> str:
-    if node.op in NORMS or node.op == OF_CHANNELS:
+    if node.op in ops("row_norm") or node.op == OF_CHANNELS:
         return "norm"
     return "softmax" if node.op in SOFTMAXES else ALONE[str(node.op)]
 
@@ -124,7 +123,7 @@ def _is_kept(node: Node) -> bool:
 def _trailing(node: Node, shape: Shape, version: int) -> int | None:
     """The number of trailing dimensions that make a row of the op; None if it is no such op."""
     rank = len(shape)
-    if node.op in NORMS:
+    if node.op in ops("row_norm"):
         axis = node.attrs.get("axis", -1) % rank
         beside = [real_shape(entry) for entry in node.inputs[1:] if entry is not None]
         return rank - axis if beside and all(own == shape[axis:] for own in beside) else None
@@ -301,7 +300,7 @@ class _Making:
     def _norm(self, node: Node, read: Sequence[Step], columns: int) -> Step:
         x, scale, *bias = read
         centred = x
-        if node.op != "RMSNormalization":
+        if node.op in ("LayerNormalization", OF_CHANNELS):
             mean = self._each([self._reduced("sum", x)], lambda total: _share(total, columns))
             centred = self._each([x, mean], lambda x, mean: x - mean)
         square = self._squares(centred)

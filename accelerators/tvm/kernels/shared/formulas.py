@@ -76,7 +76,7 @@ def formula(node: Node, version: int) -> Formula | None:
         return None
     if node.op == "BitCast" and (_element(node.reads[0]).bits != _element(node[0]).bits or _dtype(node[0]) in HALVES):
         return None
-    taken = next((dtypes for ops, dtypes in _DTYPES if node.op in ops), REALS)
+    taken = _DTYPES.get(str(node.op), REALS)
     if any(_dtype(entry) not in taken for entry in node.reads) or _dtype(node[0]) not in ANY:
         return None
     return compute
@@ -372,15 +372,13 @@ FORMULAS: dict[str, Formula] = {
     **{name.capitalize(): _called(intrinsic) for name, intrinsic in CIRCULAR.items()},
 }
 
-_DTYPES = (
-    (frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal Cast".split()), ANY),
-    (frozenset(("Xor",)), frozenset(("bool",))),
-    (frozenset("BitwiseAnd BitwiseOr BitwiseXor BitwiseNot".split()), INTEGERS),
-    (frozenset(("Log", "Mean", "Shrink", "Floor", "Ceil", "Round", *map(str.capitalize, CIRCULAR))), FLOATS),
-    (frozenset("Add Sub Mul Div Mod Neg Sum Pow Max Min".split()), NUMBERS),
-    (frozenset("Abs Sqrt Reciprocal Relu LeakyRelu PRelu ThresholdedRelu Clip Sign Softsign IsInf IsNaN".split()), FLOATS),
-    (frozenset("HardSigmoid HardSwish".split()), FLOATS),
-    (frozenset(("BitCast",)), NUMBERS - HALVES),
-    (frozenset(("BitShift",)), INTEGERS),
-)
-"""The element types of the inputs that ops accept, for ops that do not take exactly `REALS`."""
+_DTYPES = {
+    **dict.fromkeys([*ops("comparison"), "Where", "And", "Or", "Not", "Cast"], ANY),
+    "Xor": frozenset(("bool",)),
+    **dict.fromkeys("BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor".split(), INTEGERS),
+    **dict.fromkeys([*ops("ring"), "Div", "Max", "Min", "Mod", "Pow"], NUMBERS),
+    "BitCast": NUMBERS - HALVES,
+    **dict.fromkeys([*ops("circular", "classifying"), "Abs", "Ceil", "Clip", "Floor", "HardSigmoid", "HardSwish"], FLOATS),
+    **dict.fromkeys("LeakyRelu Log Mean PRelu Reciprocal Relu Round Shrink Sign Softsign Sqrt ThresholdedRelu".split(), FLOATS),
+}
+"""The element types that an op reads here, if they are others than those that are computed as float32."""

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
-from partita.accelerators.tvm.kernels.shared.strides import MOVES, VIEWS, followed, ghost, undone
+from partita.accelerators.tvm.kernels.shared.strides import VIEWS, followed, ghost, undone
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 
 Readers = Mapping[NodeEntry, Sequence["Node | None"]]
 """The nodes that read each value; None is an output of the graph."""
@@ -111,7 +112,7 @@ def _back(value: NodeEntry) -> list[Node]:
     """The ops before the value that reorder or scale, in order."""
     path: list[Node] = []
     node = value.node
-    while node.is_op and not node.domain and len(path) < LONGEST and (node.op in MOVES or _scaling(node) is not None):
+    while node.is_op and not node.domain and len(path) < LONGEST and (node.op in ops("view") or _scaling(node) is not None):
         path.append(node)
         first = _moved_input(node)
         node = first.node

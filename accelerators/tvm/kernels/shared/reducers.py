@@ -23,6 +23,8 @@ class Reducer:
     """Transforms each element before it is combined."""
     finished: Callable[[Value, Value | float], Value] = lambda total, count: total
     """Computes the result from the combined elements and their count."""
+    takes_integers: bool = True
+    """True if a reduction of integers has a kernel."""
 
     def start_of(self, element: Element) -> float:
         """The initial value for an element type: integers have a largest and a smallest value instead of infinities."""
@@ -37,11 +39,11 @@ def _sum(total: Value, x: Value) -> Value:
 
 
 SUM = Reducer(0.0, _sum)
-MEAN = Reducer(0.0, _sum, finished=lambda total, count: total / count)
+MEAN = Reducer(0.0, _sum, finished=lambda total, count: total / count, takes_integers=False)
 LARGEST = Reducer(-math.inf, larger)
 SMALLEST = Reducer(math.inf, smaller)
-SUM_OF_SIZES = Reducer(0.0, _sum, magnitude)
-LENGTH = Reducer(0.0, _sum, lambda x: x * x, lambda total, count: sqrt(total))
+SUM_OF_SIZES = Reducer(0.0, _sum, magnitude, takes_integers=False)
+LENGTH = Reducer(0.0, _sum, lambda x: x * x, lambda total, count: sqrt(total), takes_integers=False)
 
 REDUCERS: Mapping[str, Reducer] = {
     "ReduceSum": SUM,

@@ -24,9 +24,6 @@ Ghost = np.ndarray[Any, np.dtype[np.uint8]] | SizedView
 VIEWS = ops("reshape") | {"Identity"}
 """Ops that move nothing."""
 
-MOVES = ops("copying") - {"Concat", "DepthToSpace", "SpaceToDepth", "Tile"}
-"""Ops that may be views of their first input."""
-
 
 @attrs.frozen(slots=True)
 class Strides:

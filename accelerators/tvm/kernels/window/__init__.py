@@ -1,1 +1,1 @@
-"""Kernels for windows that see each channel by itself: pools, depthwise convolution, local response normalisation."""
+"""Kernels for windows over each channel separately: pools, depthwise convolution, local response normalisation."""

@@ -1,4 +1,4 @@
-"""Pools of float32 in the blocked layout: the largest or the mean of what a window sees (`sliding.py`), or of all pixels."""
+"""Pools of float32 in the blocked layout: maximum or mean of a window (`sliding.py`), or of all pixels."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 
 SUMS = 8
-"""So many sums of a mean are under way at once, at most."""
+"""Maximum number of independent sums of a mean at a time."""
 
 
 def blocked_pool(body: Body, machine: Machine) -> Draft | None:
-    """A pool and what follows it number by number."""
+    """The kernel for a pool and its element-wise epilogue; None for any other body."""
     roots = [node for node in body.ops if node.domain == DOMAIN]
     root, problem = roots[0], Problem.of(body)
     source, given = problem.position(root.inputs[0]), real_shape(root.inputs[0])
@@ -53,7 +53,7 @@ def blocked_pool(body: Body, machine: Machine) -> Draft | None:
 
 
 def _largest(root: Node, writer: Writer) -> Slide:
-    """Maxima. They pass over NaN. The sum of squares is NaN only where one of the numbers is, and is the result there."""
+    """Maxima. These ignore NaN; the sum of squares is NaN only if an element is, and is then the result."""
 
     def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: Operand) -> None:
         writer.store(total, (spot.n, spot.block, pixel, lane))
@@ -66,7 +66,7 @@ def _larger(total: Value, image: Value, spot: Spot, kh: Value, kw: Operand) -> V
 
 
 def _average(root: Node, writer: Writer) -> Slide:
-    """Sums, divided by how many pixels of the window count."""
+    """Sums, divided by the number of pixels of the window that count."""
     window, padded = window_of(root), bool(root.attrs.get("count_include_pad", 0))
 
     def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: Operand) -> None:
@@ -81,7 +81,7 @@ def _average(root: Node, writer: Writer) -> Slide:
 
 
 def _mean(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: int, pixels: int, machine: Machine) -> None:
-    """The mean of all pixels, in a few sums at a time."""
+    """Writes the mean of all pixels, from a few sums that are accumulated in parallel."""
     lanes = machine.lanes
     several = SUMS if isinstance(pixels, Extent) else max(k for k in range(1, SUMS + 1) if k <= pixels)
     full, rest = counted(pixels) // several, counted(pixels) % several

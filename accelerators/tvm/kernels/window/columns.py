@@ -1,8 +1,8 @@
-"""Col2Im: columns of blocks added up to the image that they were cut from.
+"""Col2Im: adds up blocks, stored as columns, to the image that they were cut from.
 
-A row of pixels is written at a time, so no two tasks write one pixel. Each pixel adds what the blocks hold for it in the order
-of the positions in a block, as ONNX's reference does. Of a row, pixels that are a stride apart stand beside each other while
-they are summed: the columns are then read, and added, in whole vectors."""
+A row of pixels is written at a time, so no two tasks write one pixel. Each pixel adds its contributions in the order of the
+positions in a block, as ONNX's reference does. During the sums the pixels of a row that are a stride apart are contiguous, so
+that columns are read and added in whole vectors."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 
 UNROLLED = 8
-"""Blocks of so many positions along a row at most are written out."""
+"""Maximum number of positions along a row of a block that are unrolled."""
 
 
 def columns_to_image(body: Body, machine: Machine) -> Draft | None:
-    """Col2Im to an image and of blocks of constant sizes, by itself; None for any other body."""
+    """The kernel for a single Col2Im with constant image and block sizes; None for any other body."""
     node, problem = body.ops[0], Problem.of(body)
     if len(body.ops) != 1 or not has_constant_blocks(node):
         return None
@@ -58,12 +58,12 @@ def columns_to_image(body: Body, machine: Machine) -> Draft | None:
 
 
 def has_constant_blocks(node: Node) -> bool:
-    """True for Col2Im of numbers, to an image and of blocks whose sizes are constants."""
+    """True for Col2Im of a numeric type with constant image and block sizes."""
     return node.op == "Col2Im" and not node.domain and element_of(node[0]) in NUMBERS and blocks(node) is not None
 
 
 def blocks(node: Node) -> tuple[Sliding, ...] | None:
-    """The blocks of a Col2Im, dimension by dimension; None where their sizes are values, or no sizes of blocks."""
+    """The blocks of a Col2Im per dimension; None if their sizes are not constant, or invalid."""
     given = [entry.node.value for entry in node.reads[1:3]]
     if len(given) != 2 or given[0] is None or given[1] is None:
         return None
@@ -85,13 +85,13 @@ class _Summing:
 
     kernel: Kernel
     x: Buffer
-    """The columns: channels, the positions in a block, the blocks."""
+    """The columns: [channel, position in a block..., block...]."""
     y: Buffer
     """The images."""
     windows: tuple[Sliding, ...]
 
     def write(self, channels: int, is_shared: bool | Value) -> None:
-        """A row of pixels after the other."""
+        """Writes the loops: row of pixels after row."""
         kernel, (*outer, last) = self.kernel, self.windows
         element = computed_as(self.y.element)
         phases, apart = min(last.step, last.own), -(-last.own // last.step)
@@ -107,7 +107,7 @@ class _Summing:
                 write(self.y, (channel, *rows, i), sums[i % last.step, i // last.step])
 
     def _block(self, inside: ExitStack, d: Sliding, pixel: Operand, tap: Operand) -> Value:
-        """The block that holds a pixel at this position along a dimension; what follows is done only where there is one."""
+        """The block that has a pixel at this position along a dimension; the code that follows runs only if one exists."""
         distance = as_index(pixel) + d.before - as_index(tap) * d.gap
         inside.enter_context(self.kernel.when(distance >= 0))
         inside.enter_context(self.kernel.when(distance < d.out * d.step))
@@ -116,7 +116,7 @@ class _Summing:
         return distance // d.step
 
     def _add(self, at: Sequence[Operand], k: Value, sums: Buffer) -> None:
-        """Add what all blocks along a row hold at one of their positions."""
+        """Adds the elements of all blocks along a row at one of their positions."""
         kernel, d = self.kernel, self.windows[-1]
         offset = k * d.gap - d.before
         first = kernel.name_value("first", maximum((d.step - 1 - offset) // d.step, 0))

@@ -1,4 +1,4 @@
-"""Depthwise convolution on blocked values: each channel by itself, a block of them in a vector (`sliding.py`)."""
+"""Depthwise convolution on blocked values: a vector is a block of channels, each convolved by itself (`sliding.py`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from partita.graph.types import Array
 
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:
-    """A convolution with one filter for each channel."""
+    """The kernel for a convolution with one filter per channel; None for any other body."""
     roots = [node for node in body.ops if node.domain == DOMAIN]
     root, lanes, problem = roots[0], machine.lanes, Problem.of(body)
     source, weight = (problem.position(entry) for entry in root.inputs[:2])
@@ -36,7 +36,7 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
         return None
 
     def filled(array: Array) -> Array:
-        """[block, tap, lane]; what fills up the last block is zero."""
+        """[block, tap, lane]; the last block is padded with zeros."""
         whole = np.zeros((blocks * lanes, math.prod(array.shape[1:])), array.dtype)
         whole[: array.shape[0]] = array.reshape(array.shape[0], -1)
         return whole.reshape(blocks, lanes, -1).transpose(0, 2, 1).reshape(-1)

@@ -1,5 +1,5 @@
-"""Pools of floats on a GPU: a thread for each result, which joins the numbers of its window; `plain_pool.py` is the kernel for
-processors. Numbers of two bytes are read and written as they are, and joined in float32."""
+"""Pools of floats on a GPU: one thread per result, which reduces its window; `plain_pool.py` is the CPU kernel. Two-byte elements
+are loaded and stored as they are, and reduced in float32."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 
 THREADS = 128
-"""The threads of a block, where a GPU has as many."""
+"""Number of threads of a block, if the GPU allows as many."""
 
 
 def gpu_pool(body: Body, machine: Machine) -> Draft | None:
-    """MaxPool, AveragePool or LpPool of floats by itself, which does not return positions; None for any other body."""
+    """The kernel for a single MaxPool, AveragePool or LpPool of floats without indices; None for any other body."""
     node = body.ops[0]
     reducer = reducer_of(node)
     if len(body.ops) != 1 or reducer is None or len(node.output_names) != 1 or element_of(node[0]) not in FLOATS:
@@ -44,7 +44,7 @@ def gpu_pool(body: Body, machine: Machine) -> Draft | None:
 
 @attrs.frozen(slots=True, eq=False)
 class _Pool:
-    """The window of a pool, and the image that it slides over."""
+    """The window of a pool, and its buffers."""
 
     kernel: Kernel
     x: Buffer
@@ -52,10 +52,10 @@ class _Pool:
     windows: tuple[Sliding, ...]
     reducer: Reducer
     is_padding_counted: bool
-    """Is a mean that of the padding too?"""
+    """True if a mean includes the padding."""
 
     def write(self, channels: int, threads: int) -> None:
-        """A thread for each result."""
+        """Launches one thread per result."""
         kernel, sizes = self.kernel, [d.out for d in self.windows]
         count = channels * math.prod(sizes)
         is_any = any(isinstance(size, Extent) for size in (count, *(d.own for d in self.windows)))
@@ -69,7 +69,7 @@ class _Pool:
                 self._result(channel, at)
 
     def _result(self, channel: Value, at: Sequence[Value]) -> None:
-        """The numbers of a window joined."""
+        """Reduces a window and writes its result."""
         kernel, element, reducer = self.kernel, computed_as(self.x.element), self.reducer
         firsts = [
             kernel.name_value(f"first{d}", i * window.step - window.before)

@@ -1,21 +1,38 @@
-"""Local response normalisation of blocked values: a pixel's squares are laid side by side, so that sums over
-neighbouring channels are sums of shifted vectors."""
+"""Local response normalisation.
+
+On a processor values are blocked: the squares of a pixel's channels are stored contiguously, so that sums over neighbouring
+channels are sums of shifted vectors. On a GPU each thread computes one result and reads the neighbouring channels; two-byte
+elements are loaded and stored as they are."""
 
 from __future__ import annotations
 
+import math
+
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, float32, power, sqrt
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Value,
+    constant,
+    float32,
+    if_inside,
+    power,
+    sqrt,
+)
+from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.numbers import read, write
 from partita.accelerators.tvm.kernels.shared.problem import Problem
 from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.tile import kept
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.work import POWERS
+from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 
 
 def lrn(body: Body, machine: Machine) -> Draft | None:
-    """The square window of each channel's neighbours."""
+    """The kernel for LRN, a window over each channel's neighbours; None if the shape is unknown."""
     root, problem = body.ops[0], Problem.of(body)
     shape = real_shape(root[0])
     if shape is None:
@@ -32,7 +49,7 @@ def lrn(body: Body, machine: Machine) -> Draft | None:
 
 
 def _pixel(root: Node, kernel: Kernel, x: Buffer, y: Buffer, n: Value, p: Value) -> None:
-    """All channels of one pixel."""
+    """Normalizes all channels of one pixel."""
     _, blocks, _, lanes = real_shape(root[0]) or ()
     size, channels = int(root.attrs["size"]), int(root.attrs["channels"])
     before, after = (size - 1) // 2, size // 2
@@ -50,9 +67,42 @@ def _pixel(root: Node, kernel: Kernel, x: Buffer, y: Buffer, n: Value, p: Value)
 
 
 def normalized(root: Node, x: Value, total: Value) -> Value:
-    """x over a power of the mean square; the usual power is made of square roots."""
+    """x / (bias + alpha * mean square) ** beta; the usual beta of 0.75 is computed by square roots."""
     alpha, beta, bias = (float(root.attrs.get(*pair)) for pair in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
     base = total * (alpha / int(root.attrs["size"])) + bias
     if beta == 0.75:
         return x / (sqrt(base) * sqrt(sqrt(base)))
     return x / power(base, constant(beta, float32, x.type.lanes))
+
+
+_THREADS = 128
+"""Number of threads of a block, if the GPU allows as many."""
+
+
+def gpu_lrn(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a single LRN that is computed in float32; None for any other body."""
+    node = body.ops[0]
+    shape = real_shape(node[0])
+    if len(body.ops) != 1 or node.domain or shape is None or len(shape) < 3 or 0 in shape:
+        return None
+    problem, size, threads = Problem.of(body), int(node.attrs["size"]), min(_THREADS, machine.gpu.threads)
+    flat = shape[0], shape[1], math.prod(shape[2:])
+    kernel, (x,), (y,) = problem.kernel("lrn", {0: flat}, [flat])
+    channels, pixels, count = flat[1], flat[2], math.prod(flat)
+    is_any = isinstance(count, Extent)
+    with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
+        item = kernel.name_value("item", block * threads + thread)
+        with kernel.when(item < count):
+            pixel = kept(kernel, "pixel", item % pixels, is_any)
+            channel = kept(kernel, "channel", item // pixels % channels, is_any)
+            picture = kept(kernel, "picture", item // (pixels * channels), is_any)
+            total = kernel.stack("total", float32, (1,))
+            total[0] = 0.0
+            with kernel.loop(size, "tap") as tap:
+                other = kernel.name_value("other", channel + tap - (size - 1) // 2)
+                number = read(x, (picture, other, pixel))
+                squared = total[0] + number * number
+                total[0] = if_inside((other >= 0) & (other < channels), squared, total[0])
+            at = picture, channel, pixel
+            write(y, at, normalized(node, read(x, at), total[0]))
+    return problem.draft(kernel, "gpu_lrn")

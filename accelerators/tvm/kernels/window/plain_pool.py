@@ -1,7 +1,7 @@
-"""Pools of plain tensors of any rank: the largest number, the mean, or the norm of what a window sees.
+"""Pools of plain tensors of any rank: the maximum, mean or norm of a window.
 
-A window is a box. So the rows that a row of results sees are joined first, column by column, which fills the vectors; then each
-result joins the columns that it sees. Outside of the input nothing is read."""
+A window is a box. So the rows that a row of results covers are reduced first, column by column, which fills the vectors; then
+each result reduces the columns of its window. Nothing outside of the input is read."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from partita.accelerators.tvm.sizes.same_padding import same_padding
 from partita.graph.node import Node
 
 NORMS = {1: SUM_OF_SIZES, 2: LENGTH}
-"""The reducers of LpPool, by the powers that this kernel takes."""
+"""The reducers of LpPool by `p`."""
 
 
 @attrs.frozen(slots=True)
 class Sliding:
-    """Where windows lie along one dimension."""
+    """The positions of windows along one dimension."""
 
     own: int
     """The size of the input."""
@@ -50,27 +50,27 @@ class Sliding:
     size: int
     """The size of the window."""
     step: int
-    """The distance from window to window."""
+    """The stride."""
     gap: int
-    """The distance from one number of a window to the next."""
+    """The dilation."""
     before: int
-    """How far the first window begins before the input."""
+    """The padding before the input."""
     after: int
-    """How far the stated padding reaches behind the input."""
+    """The declared padding after the input."""
 
     @property
     def span(self) -> int:
-        """How many positions one window covers."""
+        """Number of positions that one window spans."""
         return (self.size - 1) * self.gap + 1
 
     @property
     def reach(self) -> int:
-        """How many positions all windows see together."""
+        """Number of positions that all windows together span."""
         return (self.out - 1) * self.step + self.span
 
     @property
     def columns(self) -> int:
-        """Room for the positions that windows see and for the input; for sizes that are not known some more may be needed."""
+        """Room for the positions of all windows and of the input: an upper bound for dynamic sizes."""
         reach, whole = self.reach, self.before + self.own
         if known_least(reach - whole) >= 0:
             return reach
@@ -78,12 +78,12 @@ class Sliding:
 
     @property
     def is_inside(self) -> bool:
-        """Does no window see anything outside of the input?"""
+        """True if every window lies inside the input."""
         return self.before == 0 and known_least(self.own - self.reach) >= 0
 
 
 def slidings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> tuple[Sliding, ...]:
-    """The windows of a pool, dimension by dimension, automatic padding worked out."""
+    """The windows of a pool per dimension, with automatic padding resolved."""
     dims = len(shape) - 2
 
     def stated(name: str, default: int, count: int = dims) -> list[int]:
@@ -103,7 +103,7 @@ def slidings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> tuple[S
 
 
 def plain_pool(body: Body, machine: Machine) -> Draft | None:
-    """MaxPool, AveragePool or LpPool by itself; None for any other body."""
+    """The kernel for a single MaxPool, AveragePool or LpPool; None for any other body."""
     node = body.ops[0]
     reducer = reducer_of(node)
     if len(body.ops) != 1 or reducer is None or len(node.output_names) != 1:
@@ -121,7 +121,7 @@ def plain_pool(body: Body, machine: Machine) -> Draft | None:
 
 
 def reducer_of(node: Node) -> Reducer | None:
-    """How the op joins the numbers of a window; None for other ops, and for other powers than 1 and 2."""
+    """The reduction of a pool op; None for other ops, and for powers other than 1 and 2."""
     if node.op == "LpPool":
         return NORMS.get(node.attrs.get("p", 2))
     return {"MaxPool": LARGEST, "AveragePool": MEAN}.get(str(node.op))
@@ -135,15 +135,15 @@ class _Writing:
     windows: tuple[Sliding, ...]
     reducer: Reducer
     is_padding_counted: bool
-    """Is a mean that of the padding too?"""
+    """True if a mean includes the padding."""
 
     @property
     def element(self) -> Element:
-        """The element type of the numbers that are computed."""
+        """The element type of the computation."""
         return computed_as(self.x.element)
 
     def write(self, channels: int, is_shared: bool | Value) -> None:
-        """A row of results after the other."""
+        """Writes the loops: row of results after row."""
         kernel, (*outer, last) = self.kernel, self.windows
         with nest(kernel, (channels, *[d.out for d in outer]), is_shared) as (channel, *rows):
             firsts = [self._first(d, row) for d, row in zip(outer, rows, strict=True)]
@@ -161,11 +161,11 @@ class _Writing:
                 self._result((channel, *rows, i), columns, along)
 
     def _first(self, d: Sliding, window: Operand) -> Value:
-        """Where a window begins; before the input it is negative."""
+        """The first position of a window, negative in the padding before the input."""
         return as_index(window) * d.step - d.before
 
     def _inside(self, at: Sequence[Value], outer: Sequence[Sliding]) -> ExitStack:
-        """A block for positions inside of the input alone."""
+        """A block that runs only for positions inside the input."""
         blocks = ExitStack()
         for position, d in zip(at, outer, strict=True):
             if not d.is_inside:
@@ -174,7 +174,7 @@ class _Writing:
         return blocks
 
     def _result(self, position: tuple[Operand, ...], columns: Buffer, along: list[Value]) -> None:
-        """Join the columns that a window sees."""
+        """Reduces the columns of a window to its result."""
         last, i = self.windows[-1], position[-1]
         total = self.kernel.stack("total", self.element, (1,))
         total[0] = columns[i * last.step]
@@ -185,7 +185,7 @@ class _Writing:
 
 
 def counted(d: Sliding, first: Value, reducer: Reducer, is_padding_counted: bool) -> Value:
-    """How many positions of a window that begins here count along a dimension."""
+    """Number of positions that count along a dimension of a window that begins at `first`."""
     if reducer is not MEAN or d.is_inside or (is_padding_counted and known_least(d.before + d.own + d.after - d.reach) >= 0):
         return as_index(d.size)
     low, high = (-d.before, d.own + d.after) if is_padding_counted else (0, d.own)

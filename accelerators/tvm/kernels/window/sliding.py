@@ -1,9 +1,9 @@
-"""A small window that slides over each channel by itself: depthwise convolution and pools, on blocked values.
+"""A small window that slides over each channel separately: depthwise convolution and pools, on blocked values.
 
-A vector is a block of channels, so that no pixel needs another's. Each row of the result is walked in three parts: the columns
-that see padding to the left, those that see none, in tiles, and those that see padding to the right. Where columns are known when
-the text is made, taps outside of the image are left out of it; of images of any width, columns that see padding are computed one
-at a time. Rows outside are left out of the loop over the window's rows."""
+A vector is a block of channels, so no pixel depends on another channel. Each row of the result is computed in three parts: the
+columns that see padding on the left, those that see none, in tiles, and those that see padding on the right. For a static width,
+taps outside the image are omitted from the code; for a dynamic width, columns that see padding are computed one at a time. Rows
+outside the image are excluded from the loop over the window's rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from partita.accelerators.tvm.machine.work import TAPS
 from partita.accelerators.tvm.sizes.extent import Extent
 
 LONG = 16
-"""The taps that could be read while the result of a window goes through many instructions."""
+"""Cost of a long epilogue, in taps."""
 
 
 @attrs.frozen(slots=True)
@@ -46,9 +46,9 @@ class Spot:
     block: Value
     """The block of channels."""
     low: Value
-    """The first of the window's rows that lies in the image."""
+    """The first row of the window inside the image."""
     high: Value
-    """The first one after it that does not."""
+    """The end of the window's rows inside the image."""
 
 
 @attrs.frozen(slots=True)
@@ -56,22 +56,22 @@ class Slide:
     """The work of a window at each position."""
 
     window: Window
-    """The geometry."""
+    """The geometry of the window."""
     start: float
-    """The number that the sums begin with."""
+    """The initial value of the sums."""
     tap: Callable[[Value, Value, Spot, Value, Operand], Value]
-    """The sum after a tap: from the sum, the image's vector, where the window is, and the tap's row and column."""
+    """The sum after a tap, from the sum, the image's vector, the window's position, and the tap's row and column."""
     write: Callable[[Value, Spot, Value, Value, Operand], None]
-    """Writes one lane of a sum: the sum, where the window is, the pixel of the result, the lane, and how many taps across were
-    inside; 0 where that is not told apart."""
+    """Writes one lane of a sum: takes the sum, the position of the window, the pixel of the result, the lane, and the number of
+    taps across inside the image; 0 if that is not tracked."""
     is_long: bool = False
-    """Does writing take many instructions? They are written once then, in a loop; taps inside are not told apart."""
+    """True if writing takes many instructions: it is then emitted once, in a loop, and taps inside are not tracked."""
     has_squares: bool = False
-    """Is a sum of squares kept beside each sum, which replaces it where it is NaN?"""
+    """True if a sum of squares is kept with each sum, and replaces it if it is NaN."""
 
 
 def slide_over(slide: Slide, kernel: Kernel, source: Buffer, batch: int, blocks: int, machine: Machine) -> None:
-    """The whole kernel: tasks over images, bands of rows and blocks."""
+    """Writes the whole kernel: tasks over images, bands of rows, and ranges of blocks."""
     window = slide.window
     taps = window.count + (LONG if slide.is_long else 0)
     threads = machine.threads_for(batch * blocks * machine.lanes * window.pixels * taps, TAPS)
@@ -90,7 +90,7 @@ def slide_over(slide: Slide, kernel: Kernel, source: Buffer, batch: int, blocks:
 
 
 def _shares(kernel: Kernel, rows: int, blocks: int, threads: int) -> tuple[Operand, Operand]:
-    """Into how many bands the rows are cut, and the blocks into how many ranges."""
+    """Number of bands of rows, and number of ranges of blocks."""
     if not isinstance(rows, Extent):
         bands = min(threads, rows) if rows >= 2 * threads else 1
         return bands, min(blocks, math.ceil(threads / bands)) if bands < threads else 1
@@ -114,7 +114,7 @@ class _Row:
         self.machine = machine
         self.row = row
         self.name = partial(kept, kernel, is_kept=window.is_any)
-        """Names a count."""
+        """Names a value that is computed once."""
         self.down = self.name("down", row * window.strides[0] - window.before[0])
         dilation = window.dilations[0]
         low = self.name("low", maximum(0, (dilation - 1 - self.down) // dilation))
@@ -122,7 +122,7 @@ class _Row:
         self.spot = Spot(n, block, low, self.name("high", high))
 
     def write(self) -> None:
-        """Columns that see padding to the left, those that see none, in tiles, and those that see padding to the right."""
+        """Writes the columns that see padding on the left, those that see none, in tiles, and those with padding on the right."""
         window, most = self.slide.window, self.machine.registers // (4 if self.slide.has_squares else 2)
         if isinstance(window.out[1], Extent):
             self._write_any(window.out[1], most)
@@ -136,7 +136,7 @@ class _Row:
             self._tile(range(start, min(start + most, wide)), None)
 
     def _write_any(self, wide: int, most: int) -> None:
-        """The same for any width."""
+        """The same for a dynamic width."""
         window, kernel = self.slide.window, self.kernel
         low, high = self._unpadded(wide)
         if not isinstance(low, int) or low > 0:
@@ -151,7 +151,7 @@ class _Row:
                 self._column(high + column)
 
     def _unpadded(self, wide: int) -> tuple[Operand, Value]:
-        """The first column that sees no padding to the left, and the first one from there on that sees some to the right."""
+        """The first column that sees no padding on the left, and the first one from there on that sees padding on the right."""
         window = self.slide.window
         first = parts_of(window.before[1], window.strides[1])
         low = 0 if isinstance(first, int) and first == 0 else self.name("unpadded", smaller(first, wide))
@@ -159,7 +159,7 @@ class _Row:
         return low, self.name("padded", maximum(minimum(last, as_index(wide)), low))
 
     def _column(self, column: Value) -> None:
-        """One column of the row; of the window the taps that lie in the image."""
+        """Writes one column of the row, from the taps of the window that lie inside the image."""
         window, slide, kernel, lanes, spot = self.slide.window, self.slide, self.kernel, self.machine.lanes, self.spot
         across = kept(kernel, "across", column * window.strides[1] - window.before[1])
         gap = window.dilations[1]
@@ -191,7 +191,7 @@ class _Row:
             self._tile(range(pixels), minimum(column, high - pixels) if width % pixels else column)
 
     def _tile(self, columns: range, first: Operand | None) -> None:
-        """Some columns of the row; `first` is where they begin, if they see no padding."""
+        """Writes some columns of the row; `first` is the first of them if they see no padding, else None."""
         kernel, lanes = self.kernel, self.machine.lanes
         name = "acc" if first is not None else f"acc{columns[0]}"
         acc = kernel.registers(name, float32, (len(columns),), lanes)
@@ -216,7 +216,7 @@ class _Row:
                 self.slide.write(acc.lane(i, lane), self.spot, base + offset, lane, inside[i])
 
     def _taps(self, acc: Registers, squares: Registers | None, columns: range, first: Value | None) -> list[int]:
-        """Each tap added to each sum that it belongs to; -> for each sum, how many taps across were inside of the image."""
+        """Adds each tap to the sums that it belongs to; returns, per sum, the number of taps across inside the image."""
         window, kernel, lanes, spot = self.slide.window, self.kernel, self.machine.lanes, self.spot
         step, dilation, before = window.strides[1], window.dilations[1], window.before[1]
         taps = [

@@ -1,4 +1,4 @@
-"""How each MXNet op is written in ONNX's ops: one file for each family of ops, and one table for all."""
+"""Converters of MXNet ops to ONNX's ops: one file per family of ops, and one table for all."""
 
 from partita.graph.readers.mxnet.conversion import Conversion
 from partita.graph.readers.mxnet.ops import (

@@ -34,18 +34,18 @@ def leaky_relu(c: Conversion) -> NodeEntry:
         return c.result("Elu", data, alpha=slope)
     if kind in ("selu", "gelu"):
         return c.result(kind.capitalize(), data)
-    if kind == "rrelu":  # in use the mean of the slopes that training draws
+    if kind == "rrelu":  # in inference the mean of the slopes that training draws
         slope = (params.number("lower_bound", 0.125) + params.number("upper_bound", 0.334)) / 2
     return c.result("LeakyRelu", data, alpha=slope)
 
 
 def _slopes(c: Conversion) -> NodeEntry:
-    """The slopes, one for each channel, so shaped that they meet axis 1."""
+    """The slopes, one per channel, reshaped to broadcast along axis 1."""
     data, gamma = c.inputs
     if c.volume(gamma) == 1 or c.rank(gamma) != 1 or c.rank(data) <= 2:
         return gamma
     shape = c.integers("slopes_shape", [-1] + [1] * (c.rank(data) - 2))
-    return c.helper("slopes", "Reshape", gamma, shape)
+    return c.Reshape(gamma, shape, name="slopes")
 
 
 @converter("hard_sigmoid", "alpha beta", onnx="HardSigmoid")
@@ -66,9 +66,9 @@ def softmax(c: Conversion) -> NodeEntry:
     if params.boolean("use_length") != (len(c.inputs) == 2):
         c.fail(f"use_length is {params.boolean('use_length')}, and the op has {len(c.inputs)} inputs")
     if c.kind == "softmin":
-        data = c.helper("negated", "Neg", data)
+        data = c.Neg(data, name="negated")
     if "temperature" in params:
-        data = c.helper("cooled", "Div", data, c.like("temperature", params.number("temperature"), data))
+        data = c.Div(data, c.like("temperature", params.number("temperature"), data), name="cooled")
     if "dtype" in params:
         data = c.cast("cast", data, params.dtype("dtype", "float32"))
     op = SOFTMAXES[c.kind]
@@ -76,18 +76,18 @@ def softmax(c: Conversion) -> NodeEntry:
         return c.result(op, data, axis=axis)
     mask = _within_length(c, data, c.inputs[1], c.axis(axis, c.rank(data)))
     lowest = c.like("lowest", float("-inf"), data)
-    probabilities = c.helper("softmax", op, c.helper("masked", "Where", mask, data, lowest), axis=axis)
+    probabilities = c.op(op, c.Where(mask, data, lowest, name="masked"), axis=axis, name="softmax")
     return c.result("Where", mask, probabilities, c.like("zero", 0.0, data))
 
 
 def _within_length(c: Conversion, data: NodeEntry, length: NodeEntry, axis: int) -> NodeEntry:
-    """Which positions along the axis lie before the length."""
+    """Mask of the positions along the axis that are below the length."""
     (size,) = c.sizes(data, (axis,))
     count = c.constant("size", size, "int64")
-    steps = c.helper("steps", "Range", c.constant("start", 0, "int64"), count, c.constant("step", 1, "int64"))
+    steps = c.Range(c.constant("start", 0, "int64"), count, c.constant("step", 1, "int64"), name="steps")
     shape = c.integers("steps_shape", [-1] + [1] * (c.rank(data) - axis - 1))
-    column = c.helper("column", "Unsqueeze", c.cast("length", length, "int64"), c.integers("axis", [axis]))
-    return c.helper("mask", "Less", c.helper("positions", "Reshape", steps, shape), column)
+    column = c.Unsqueeze(c.cast("length", length, "int64"), c.integers("axis", [axis]), name="column")
+    return c.Less(c.Reshape(steps, shape, name="positions"), column, name="mask")
 
 
 @converter("SoftmaxActivation", "mode", onnx="Softmax")
@@ -98,8 +98,8 @@ def softmax_activation(c: Conversion) -> NodeEntry:
 
 
 def over_all_but_first(c: Conversion, data: NodeEntry) -> NodeEntry:
-    """The softmax over everything that belongs to one element of the batch."""
+    """The softmax over all axes but the first."""
     if c.rank(data) <= 2:
         return c.result("Softmax", data, axis=-1)
-    flat = c.helper("softmax", "Softmax", c.helper("flat", "Flatten", data), axis=-1)
+    flat = c.Softmax(c.Flatten(data, name="flat"), axis=-1, name="softmax")
     return c.result("Reshape", flat, shape_of(c, "shape", data))

@@ -1,6 +1,6 @@
 """Element-wise ops of two inputs, with and without broadcasting.
 
-MXNet's comparisons and logical ops give ones and zeros in the dtype of their inputs, not truth values."""
+MXNet's comparisons and logical ops return ones and zeros in the dtype of their inputs instead of booleans."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ COMPARISONS = {
     "equal": ("Equal", False), "not_equal": ("Equal", True), "greater": ("Greater", False), "lesser": ("Less", False),
     "greater_equal": ("GreaterOrEqual", False), "lesser_equal": ("LessOrEqual", False),
 }
-"""ONNX's comparison, and whether its answer is turned round."""
+"""ONNX's comparison, and whether its result is negated."""
 LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 EXTREMES = {"maximum": "Max", "minimum": "Min"}
 ONNX = {
     **ARITHMETIC, **LOGICAL, **EXTREMES, "power": "Pow", **{what: op for what, (op, turned) in COMPARISONS.items() if not turned},
 }
-"""ONNX's op, by the name that all spellings of MXNet's op share."""
+"""ONNX's op by the common name of all spellings of MXNet's op."""
 
 
 def onnx_of(shared: Mapping[str, str]) -> dict[str, str]:
-    """ONNX's op for each spelling, where one op does what MXNet's does; `shared` is the name that all spellings have
-    in common.
-    """
+    """ONNX's op for each spelling, if a single op is equivalent; `shared` maps spellings to the common name."""
     return {spelling: ONNX[what] for spelling, what in shared.items() if what in ONNX}
 
 
 def arithmetic(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntry:
-    """One of MXNet's binary ops by the name that all its spellings share."""
+    """Converts one of MXNet's binary ops, given by the common name of its spellings."""
     if what in ARITHMETIC:
         return c.result(ARITHMETIC[what], a, b)
     if what in EXTREMES:
@@ -40,7 +38,7 @@ def arithmetic(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntr
     if what == "power":
         return c.result("Pow", a, b)
     if what == "hypot":
-        squares = c.helper("squares", "Add", c.helper("left", "Mul", a, a), c.helper("right", "Mul", b, b))
+        squares = c.Add(c.Mul(a, a, name="left"), c.Mul(b, b, name="right"), name="squares")
         return c.result("Sqrt", squares)
     if what == "mod":
         return _mod(c, a, b)
@@ -50,25 +48,23 @@ def arithmetic(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntr
 def _mod(c: Conversion, a: NodeEntry, b: NodeEntry) -> NodeEntry:
     """The remainder of a divided by b, with the sign of b; zero where b is zero."""
     if c.is_float(a):
-        times = c.helper("times", "Floor", c.helper("quotient", "Div", a, b))
-        rest = c.helper("rest", "Sub", a, c.helper("whole", "Mul", times, b))
+        times = c.Floor(c.Div(a, b, name="quotient"), name="times")
+        rest = c.Sub(a, c.Mul(times, b, name="whole"), name="rest")
     else:
         one = c.like("one", 1, b)
-        divisor = c.helper(
-            "divisor", "Where", c.helper("no_divisor", "Equal", b, c.like("none", 0, b)), one, b
-        )
-        rest = c.helper("rest", "Mod", a, divisor)
+        divisor = c.Where(c.Equal(b, c.like("none", 0, b), name="no_divisor"), one, b, name="divisor")
+        rest = c.Mod(a, divisor, name="rest")
     zero = c.like("zero", 0, a)
-    return c.result("Where", c.helper("by_zero", "Equal", b, zero), zero, rest)
+    return c.result("Where", c.Equal(b, zero, name="by_zero"), zero, rest)
 
 
 def _truth(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntry:
     if what in LOGICAL:
-        truth = c.helper("truth", LOGICAL[what], c.cast("left", a, "bool"), c.cast("right", b, "bool"))
+        truth = c.op(LOGICAL[what], c.cast("left", a, "bool"), c.cast("right", b, "bool"), name="truth")
     else:
         op, turned = COMPARISONS[what]
-        truth = c.helper("truth", op, a, b)
-        truth = c.helper("otherwise", "Not", truth) if turned else truth
+        truth = c.op(op, a, b, name="truth")
+        truth = c.Not(truth, name="otherwise") if turned else truth
     return c.result("Cast", truth, to=c.dtype(a))
 
 

@@ -11,7 +11,7 @@ WINDOW = "kernel stride dilate pad num_filter num_group no_bias layout"
 
 
 def bias_of(c: Conversion, default: bool = False) -> NodeEntry | None:
-    """The third input, which must be there exactly if no_bias does not forbid it."""
+    """The third input, which must be present exactly if no_bias is not set."""
     without = c.params.boolean("no_bias", default)
     if without != (len(c.inputs) == 2):
         c.fail(f"no_bias is {without}, and the op has {len(c.inputs)} inputs")
@@ -36,7 +36,7 @@ def convolution(c: Conversion) -> NodeEntry:
         "group": c.params.integer("num_group", 1, least=1),
     }
     if last:
-        return channels_last(c, c.helper("conv", "Conv", data, weight, bias, **window), space + 2)
+        return channels_last(c, c.Conv(data, weight, bias, **window, name="conv"), space + 2)
     shape = (None, c.params.integer("num_filter", least=1), *(None for _ in kernel))
     return c.result("Conv", data, weight, bias, shape=shape, **window)
 
@@ -69,7 +69,7 @@ def deconvolution(c: Conversion) -> NodeEntry:
 
 
 def kernel_of(c: Conversion) -> list[int]:
-    """The window, of one to three dimensions."""
+    """The kernel, of one to three dimensions."""
     kernel = c.params.integers("kernel")
     if not 1 <= len(kernel) <= 3 or min(kernel) < 1:
         c.params.fail("kernel", "one to three sizes")
@@ -79,7 +79,7 @@ def kernel_of(c: Conversion) -> list[int]:
 def _pads_for(
     c: Conversion, target: tuple[int, ...], kernel: list[int], strides: list[int], dilations: list[int]
 ) -> tuple[list[int], list[int]]:
-    """The padding, and the excess at the end, with which the output gets the size that target_shape asks for."""
+    """The padding, and the output padding, for which the output has the size target_shape."""
     space = len(kernel)
     if len(target) != space or min(target) < 1:
         c.params.fail("target_shape", f"{space} sizes")

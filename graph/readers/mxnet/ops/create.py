@@ -1,4 +1,4 @@
-"""Values made from nothing, or from a shape alone."""
+"""Values made without inputs, or from a shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partita.graph.types import numpy_dtype
 
 
 def filled(c: Conversion, shape: NodeEntry, value: float, dtype: str) -> NodeEntry:
-    """The MXNet node's value: this number everywhere. It is made when the network runs: a shape in a file may be huge."""
+    """The MXNet node's value: filled with this number. It is computed at run time: a shape in a file may be huge."""
     return c.result("ConstantOfShape", shape, value=np.asarray([value], numpy_dtype(dtype)))
 
 
@@ -52,15 +52,15 @@ def arange(c: Conversion) -> NodeEntry:
 def _steps(c: Conversion, start: float, step: float, count: NodeEntry, dtype: str) -> NodeEntry:
     """start, start + step, ...: `count` numbers, each `repeat` times.
 
-    The number of steps is counted before, so that rounding cannot add one.
+    The number of steps is computed first, so that rounding cannot add one.
     """
     repeat = c.params.integer("repeat", 1, least=1)
     if repeat > 1:
-        count = c.helper("count_repeated", "Mul", count, c.constant("repeats", repeat, "int64"))
-    whole = c.helper("steps", "Range", c.constant("zero", 0, "int64"), count, c.constant("one", 1, "int64"))
+        count = c.Mul(count, c.constant("repeats", repeat, "int64"), name="count_repeated")
+    whole = c.Range(c.constant("zero", 0, "int64"), count, c.constant("one", 1, "int64"), name="steps")
     if repeat > 1:
-        whole = c.helper("index", "Div", whole, c.constant("repeat", repeat, "int64"))
-    scaled = c.helper("scaled", "Mul", c.cast("number", whole, dtype), c.constant("step", step, dtype))
+        whole = c.Div(whole, c.constant("repeat", repeat, "int64"), name="index")
+    scaled = c.Mul(c.cast("number", whole, dtype), c.constant("step", step, dtype), name="scaled")
     return c.result("Add", scaled, c.constant("start", start, dtype))
 
 
@@ -71,12 +71,12 @@ def arange_like(c: Conversion) -> NodeEntry:
     axes = range(rank) if axis is None else [c.axis(axis, rank)]
     repeat = c.params.integer("repeat", 1, least=1)
     shape = shape_value(c, "shape", [size_at(c, data, i) for i in axes])
-    count = c.helper("count", "ReduceProd", shape, keepdims=0)
-    whole = c.helper("steps", "Range", c.constant("zero", 0, "int64"), count, c.constant("one", 1, "int64"))
-    index = whole if repeat == 1 else c.helper("index", "Div", whole, c.constant("repeat", repeat, "int64"))
+    count = c.ReduceProd(shape, keepdims=0, name="count")
+    whole = c.Range(c.constant("zero", 0, "int64"), count, c.constant("one", 1, "int64"), name="steps")
+    index = whole if repeat == 1 else c.Div(whole, c.constant("repeat", repeat, "int64"), name="index")
     step = c.constant("step", c.params.scalar("step", 1.0), dtype)
-    scaled = c.helper("scaled", "Mul", c.cast("number", index, dtype), step)
-    shifted = c.helper("shifted", "Add", scaled, c.constant("start", c.params.scalar("start", 0.0), dtype))
+    scaled = c.Mul(c.cast("number", index, dtype), step, name="scaled")
+    shifted = c.Add(scaled, c.constant("start", c.params.scalar("start", 0.0), dtype), name="shifted")
     return c.result("Reshape", shifted, shape)
 
 
@@ -86,7 +86,7 @@ def eye(c: Conversion) -> NodeEntry:
     columns = c.params.integer("M", 0, least=0) or rows
     dtype = c.params.dtype("dtype", "float32")
     shape = c.integers("shape", [rows, columns])
-    zeros = c.helper("zeros", "ConstantOfShape", shape, value=np.zeros(1, numpy_dtype(dtype)))
+    zeros = c.ConstantOfShape(shape, value=np.zeros(1, numpy_dtype(dtype)), name="zeros")
     return c.result("EyeLike", zeros, k=c.params.integer("k", 0))
 
 
@@ -97,4 +97,4 @@ def shape_array(c: Conversion) -> NodeEntry:
 
 @converter("size_array", onnx="Size")
 def size_array(c: Conversion) -> NodeEntry:
-    return c.result("Reshape", c.helper("size", "Size", c.inputs[0]), c.integers("one", [1]))
+    return c.result("Reshape", c.Size(c.inputs[0], name="size"), c.integers("one", [1]))

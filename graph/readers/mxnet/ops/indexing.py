@@ -1,7 +1,7 @@
-"""Looking up by index.
+"""Look-ups by index.
 
-MXNet brings an index that lies outside to the border ("clip") or counts it around ("wrap"); ONNX counts negative ones from
-the end and leaves others undefined."""
+MXNet clips an index out of range ("clip") or takes it modulo the size ("wrap"); in ONNX negative ones count from
+the end and others are undefined."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.readers.mxnet.ops.registry import converter
 
 
 def bounded(c: Conversion, index: NodeEntry, data: NodeEntry, axis: int, mode: str) -> NodeEntry:
-    """The index as whole numbers within the data's axis."""
+    """The index as integers within the data's axis."""
     index = c.cast("index", index, "int64")
     if mode == "raise":
         return index
@@ -20,13 +20,11 @@ def bounded(c: Conversion, index: NodeEntry, data: NodeEntry, axis: int, mode: s
     if isinstance(size, int):
         count, last = (c.constant(what, n, "int64") for what, n in (("size", size), ("last", size - 1)))
     else:
-        count = c.helper(
-            "size", "Gather", c.helper("sizes", "Shape", data), c.constant("axis", axis, "int64")
-        )
-        last = c.helper("last", "Sub", count, c.constant("one", 1, "int64"))
+        count = c.Gather(c.Shape(data, name="sizes"), c.constant("axis", axis, "int64"), name="size")
+        last = c.Sub(count, c.constant("one", 1, "int64"), name="last")
     if mode == "wrap":
-        return c.helper("wrapped", "Mod", index, count)
-    return c.helper("clipped", "Clip", index, c.constant("first", 0, "int64"), last)
+        return c.Mod(index, count, name="wrapped")
+    return c.Clip(index, c.constant("first", 0, "int64"), last, name="clipped")
 
 
 @converter("Embedding _contrib_SparseEmbedding", "input_dim output_dim dtype deterministic", inputs=2, onnx="Gather")
@@ -47,42 +45,42 @@ def take(c: Conversion) -> NodeEntry:
 
 @converter("pick choose_element_0index", "axis keepdims mode", inputs=2, onnx="GatherElements")
 def pick(c: Conversion) -> NodeEntry:
-    """One element along an axis, for each position of the others."""
+    """One element along an axis per position of the others."""
     data, index = c.inputs
     rank = c.rank(data)
     axis = c.axis(c.params.integer("axis", -1), rank)
     chosen = bounded(c, index, data, axis, c.params.choice("mode", ("clip", "wrap"), "clip"))
     axes = c.integers("axes", [axis])
     if c.rank(index) < rank:
-        chosen = c.helper("apart", "Unsqueeze", chosen, axes)
+        chosen = c.Unsqueeze(chosen, axes, name="apart")
     if c.params.boolean("keepdims") or rank == 1:
         return c.result("GatherElements", data, chosen, axis=axis)
-    picked = c.helper("found", "GatherElements", data, chosen, axis=axis)
+    picked = c.GatherElements(data, chosen, axis=axis, name="found")
     return c.result("Squeeze", picked, axes)
 
 
 @converter("gather_nd", inputs=2, onnx="GatherND")
 def gather_nd(c: Conversion) -> NodeEntry:
-    """MXNet has the coordinates along the first axis of the index, ONNX along the last."""
+    """MXNet's coordinates are along the first axis of the index, ONNX's along the last."""
     data, index = c.inputs
     rank = c.rank(index)
-    last = c.permuted("coordinates_last", c.cast("index", index, "int64"), [*range(1, rank), 0])
+    last = c.transposed(c.cast("index", index, "int64"), [*range(1, rank), 0], name="coordinates_last")
     return c.result("GatherND", data, last)
 
 
 @converter("one_hot", "depth on_value off_value dtype", onnx="OneHot")
 def one_hot(c: Conversion) -> NodeEntry:
-    """An index that lies outside gives a row without a one, as with ONNX only those beyond the end do."""
+    """An index out of range gives a row of zeros; in ONNX negative ones count from the end."""
     depth = c.constant("depth", c.params.integer("depth", least=1), "int64")
     index = c.cast("index", c.inputs[0], "int64")
-    negative = c.helper("negative", "Less", index, c.constant("first", 0, "int64"))
-    index = c.helper("outside", "Where", negative, depth, index)
+    negative = c.Less(index, c.constant("first", 0, "int64"), name="negative")
+    index = c.Where(negative, depth, index, name="outside")
     values = [c.params.number("off_value", 0.0), c.params.number("on_value", 1.0)]
     dtype = c.params.dtype("dtype", "float32")
     if dtype == "float32":
         return c.result("OneHot", index, depth, c.constant("values", values, dtype), axis=-1)
-    # Engines know OneHot for few dtypes.
-    hot = c.helper("hot", "OneHot", index, depth, c.constant("values", values, "float32"), axis=-1)
+    # Engines implement OneHot for few dtypes.
+    hot = c.OneHot(index, depth, c.constant("values", values, "float32"), axis=-1, name="hot")
     return c.result("Cast", hot, to=dtype)
 
 
@@ -99,8 +97,8 @@ def roi_align(c: Conversion) -> NodeEntry:
         c.params.fail("position_sensitive", "False")
     height, width = c.params.sizes("pooled_size", 2, None)
     columns = c.integers("columns", [1, 4])
-    image, boxes = c.helpers("roi", "Split", rois, columns, count=2, axis=1)
-    flat = c.helper("image_flat", "Squeeze", image, c.integers("axis", [1]))
+    image, boxes = c.ops("Split", 2, rois, columns, axis=1, name="roi")
+    flat = c.Squeeze(image, c.integers("axis", [1]), name="image_flat")
     return c.result(
         "RoiAlign",
         data,

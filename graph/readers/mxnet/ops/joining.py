@@ -1,4 +1,4 @@
-"""Putting values together, and repeating them."""
+"""Concatenation and repetition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def concat(c: Conversion) -> NodeEntry:
 def stack(c: Conversion) -> NodeEntry:
     axis = c.params.integer("axis", 0)
     axes = c.integers("axis", [axis])
-    parts = [c.helper(f"part{i}", "Unsqueeze", entry, axes) for i, entry in enumerate(c.inputs)]
+    parts = [c.Unsqueeze(entry, axes, name=f"part{i}") for i, entry in enumerate(c.inputs)]
     return c.result("Concat", *parts, axis=axis)
 
 
@@ -33,13 +33,13 @@ def where(c: Conversion) -> NodeEntry:
     condition, yes, no = c.inputs
     truth = c.cast("truth", condition, "bool")
     if c.rank(condition) == 1 and c.rank(yes) > 1:  # a condition for each row
-        truth = c.helper("rows", "Unsqueeze", truth, c.integers("row_axes", range(1, c.rank(yes))))
+        truth = c.Unsqueeze(truth, c.integers("row_axes", range(1, c.rank(yes))), name="rows")
     return c.result("Where", truth, yes, no)
 
 
 @converter("amp_multicast", "num_outputs cast_narrow", inputs=(1, None), onnx="Cast")
 def amp_multicast(c: Conversion) -> tuple[NodeEntry, ...]:
-    """All inputs in the widest of their dtypes, or the narrowest."""
+    """All inputs cast to the widest of their dtypes, or the narrowest."""
     order = ["float16", "float32", "float64"]
     dtypes = [c.dtype(entry) for entry in c.inputs]
     if not set(dtypes) <= set(order) or c.params.integer("num_outputs") != len(dtypes):
@@ -57,23 +57,23 @@ def tile(c: Conversion) -> NodeEntry:
     if not reps or min(reps) < 1:
         c.params.fail("reps", "one or more numbers, each 1 or more")
     if len(reps) > rank:
-        data = c.helper("wider", "Unsqueeze", data, c.integers("new_axes", range(len(reps) - rank)))
+        data = c.Unsqueeze(data, c.integers("new_axes", range(len(reps) - rank)), name="wider")
     full = [1] * (rank - len(reps)) + list(reps)
     return c.result("Tile", data, c.integers("reps", full))
 
 
 @converter("repeat", "repeats axis")
 def repeat(c: Conversion) -> NodeEntry:
-    """Each element, or each slice along an axis, so many times in a row."""
+    """Repeats each element, or each slice along an axis."""
     data, count = c.inputs[0], c.params.integer("repeats", least=1)
     axis = c.params.optional_integer("axis")
     if axis is None:
-        data, axis = c.helper("flat", "Reshape", data, c.integers("all", [-1])), 0
+        data, axis = c.Reshape(data, c.integers("all", [-1]), name="flat"), 0
     rank = c.rank(data)
     axis = c.axis(axis, rank)
-    apart = c.helper("apart", "Unsqueeze", data, c.integers("after", [axis + 1]))
+    apart = c.Unsqueeze(data, c.integers("after", [axis + 1]), name="apart")
     reps = [count if i == axis + 1 else 1 for i in range(rank + 1)]
-    tiled = c.helper("tiled", "Tile", apart, c.integers("reps", reps))
+    tiled = c.Tile(apart, c.integers("reps", reps), name="tiled")
     parts: list[Part] = [size_at(c, data, i) for i in range(rank)]
     long = parts[axis]
     parts[axis] = (
@@ -114,5 +114,5 @@ def broadcast_like(c: Conversion) -> NodeEntry:
 
 
 def _expanded(c: Conversion, parts: Sequence[Part]) -> NodeEntry:
-    """Expand takes 1 for a dimension that stays."""
+    """Expand with 1 for a dimension that stays."""
     return c.result("Expand", c.inputs[0], shape_value(c, "shape", parts))

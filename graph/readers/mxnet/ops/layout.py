@@ -1,4 +1,4 @@
-"""Channels-last layouts: ONNX knows only channels first, so transposes go around the op."""
+"""Channels-last layouts: ONNX is channels-first, so transposes are put around the op."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAYOUTS = ("NCW", "NCHW", "NCDHW", "NWC", "NHWC", "NDHWC")
 
 
 def is_channels_last(c: Conversion, rank: int) -> bool:
-    """Does the parameter `layout` put the channels last? It must fit the number of dimensions."""
+    """True if the parameter `layout` puts the channels last; it must fit the rank."""
     if "layout" not in c.params:
         return False
     layout = c.params.choice("layout", LAYOUTS)
@@ -23,15 +23,15 @@ def is_channels_last(c: Conversion, rank: int) -> bool:
 
 def channels_first(c: Conversion, what: str, entry: NodeEntry, rank: int) -> NodeEntry:
     """The value with its last axis moved to position 1."""
-    return c.permuted(what, entry, [0, rank - 1, *range(1, rank - 1)])
+    return c.transposed(entry, [0, rank - 1, *range(1, rank - 1)], name=what)
 
 
 def channels_last(c: Conversion, entry: NodeEntry, rank: int) -> NodeEntry:
-    """The MXNet node's value: axis 1 moved to the end."""
+    """The MXNet node's value, with axis 1 moved to the end."""
     return c.result("Transpose", entry, perm=[0, *range(2, rank), 1])
 
 
 def moved(rank: int, source: int, target: int) -> list[int]:
-    """The permutation that takes one axis from `source` to `target` and keeps the order of the others."""
+    """The permutation that moves one axis from `source` to `target` and keeps the order of the others."""
     order = [axis for axis in range(rank) if axis != source]
     return [*order[:target], source, *order[target:]]

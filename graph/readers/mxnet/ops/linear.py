@@ -14,27 +14,27 @@ def fully_connected(c: Conversion) -> NodeEntry:
     bias, hidden = bias_of(c), c.params.integer("num_hidden", least=1)
     shape = c.shape(data)
     if not c.params.boolean("flatten", True) and (shape is None or len(shape) != 2):
-        columns = c.helper("columns", "Transpose", weight, perm=[1, 0])
+        columns = c.Transpose(weight, perm=[1, 0], name="columns")
         if bias is None:
             return c.result("MatMul", data, columns)
-        return c.result("Add", c.helper("product", "MatMul", data, columns), bias)
+        return c.result("Add", c.MatMul(data, columns, name="product"), bias)
     if shape is None or len(shape) != 2:
-        data = c.helper("flat", "Flatten", data)
+        data = c.Flatten(data, name="flat")
     return c.result("Gemm", data, weight, bias, transB=1, shape=(None, hidden))
 
 
 @converter("dot", "transpose_a transpose_b", inputs=2, onnx="MatMul")
 def dot(c: Conversion) -> NodeEntry:
-    """The last axis of the left side with the first one of the right side; vectors and matrices."""
+    """Contracts the last axis of the left operand with the first of the right one; vectors and matrices."""
     left, right = c.inputs
     ranks = c.rank(left), c.rank(right)
     if c.params.boolean("transpose_a") and ranks[0] > 1:
         # Where the first operand has more than two axes, MXNet moves its first axis to the end.
-        left = c.helper("left", "Transpose", left, perm=[*range(1, ranks[0]), 0])
+        left = c.Transpose(left, perm=[*range(1, ranks[0]), 0], name="left")
     if c.params.boolean("transpose_b") and ranks[1] > 1:
-        right = c.helper("right", "Transpose", right, perm=[ranks[1] - 1, *range(ranks[1] - 1)])
+        right = c.Transpose(right, perm=[ranks[1] - 1, *range(ranks[1] - 1)], name="right")
     if ranks == (1, 1):
-        row = c.helper("row", "Unsqueeze", left, c.integers("front", [0]))
+        row = c.Unsqueeze(left, c.integers("front", [0]), name="row")
         return c.result("MatMul", row, right)
     if ranks[1] > 2 or 0 in ranks:
         c.fail(f"only vectors and matrices can stand on the right of dot, not {ranks[1]} dimensions")
@@ -47,14 +47,14 @@ def batch_dot(c: Conversion) -> NodeEntry:
 
 
 def _sides(c: Conversion) -> list[NodeEntry]:
-    """Both sides with their last two axes swapped where that is asked for."""
+    """Both operands, with their last two axes swapped if requested."""
     sides = list(c.inputs[:2])
     for i, (name, what) in enumerate((("transpose_a", "left"), ("transpose_b", "right"))):
         if c.params.boolean(name):
             rank = c.rank(sides[i])
             if rank < 2:
                 c.fail(f"a matrix product of {rank} dimensions")
-            sides[i] = c.helper(what, "Transpose", sides[i], perm=[*range(rank - 2), rank - 1, rank - 2])
+            sides[i] = c.Transpose(sides[i], perm=[*range(rank - 2), rank - 1, rank - 2], name=what)
     return sides
 
 
@@ -63,15 +63,15 @@ def gemm2(c: Conversion) -> NodeEntry:
     alpha = _alpha(c)
     if alpha == 1:
         return c.result("MatMul", *_sides(c))
-    product = c.helper("product", "MatMul", *_sides(c))
+    product = c.MatMul(*_sides(c), name="product")
     return c.result("Mul", product, c.like("alpha", alpha, product))
 
 
 @converter("linalg_gemm _linalg_gemm", "transpose_a transpose_b alpha beta axis", inputs=3, onnx="MatMul")
 def gemm(c: Conversion) -> NodeEntry:
-    product = c.helper("product", "MatMul", *_sides(c))
-    scaled = c.helper("scaled", "Mul", product, c.like("alpha", _alpha(c), product))
-    added = c.helper("added", "Mul", c.inputs[2], c.like("beta", c.params.number("beta", 1.0), product))
+    product = c.MatMul(*_sides(c), name="product")
+    scaled = c.Mul(product, c.like("alpha", _alpha(c), product), name="scaled")
+    added = c.Mul(c.inputs[2], c.like("beta", c.params.number("beta", 1.0), product), name="added")
     return c.result("Add", scaled, added)
 
 

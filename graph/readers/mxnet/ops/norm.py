@@ -1,4 +1,4 @@
-"""Normalizations, with the statistics that a network in use has."""
+"""Normalizations in inference mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.readers.mxnet.ops.registry import converter
 from partita.graph.readers.mxnet.ops.sizes import shape_of
 
 MOST_GROUPS = 65_536
-"""More groups than this GroupNorm cannot mean."""
+"""Maximum plausible number of groups of a GroupNorm."""
 
 BATCH_NORM = "eps fix_gamma use_global_stats output_mean_var axis"
 
@@ -30,26 +30,26 @@ def batch_norm(c: Conversion) -> tuple[NodeEntry, ...]:
         normalized = c.result("BatchNormalization", data, *statistics, epsilon=eps)
     else:
         there, back = moved(c.rank(data), axis, 1), moved(c.rank(data), 1, axis)
-        inner = c.helper(
-            "norm", "BatchNormalization", c.permuted("axis_to_1", data, there), *statistics, epsilon=eps
+        inner = c.BatchNormalization(
+            c.transposed(data, there, name="axis_to_1"), *statistics, epsilon=eps, name="norm"
         )
         normalized = c.result("Transpose", inner, perm=back)
     if not c.params.boolean("output_mean_var"):
         return (normalized,)
-    shifted = c.helper("shifted", "Add", variance, c.like("eps", eps, variance))
-    inverse = c.extra(2, "Reciprocal", c.helper("deviation", "Sqrt", shifted))
+    shifted = c.Add(variance, c.like("eps", eps, variance), name="shifted")
+    inverse = c.extra(2, "Reciprocal", c.Sqrt(shifted, name="deviation"))
     return normalized, c.extra(1, "Identity", mean), inverse
 
 
 def _ones(c: Conversion, gamma: NodeEntry, mean: NodeEntry) -> NodeEntry:
-    """fix_gamma: a scale of one whatever the file holds."""
+    """A scale of one, for fix_gamma."""
     for entry in (gamma, mean):
         size = c.volume(entry)
-        # The size of an array that is there; a size that is merely declared allocates nothing.
+        # Only the size of an existing array: a merely declared size must not cause an allocation.
         if size is not None and entry.node.is_constant:
             return c.like("ones", [1.0] * size, gamma)
     one = c.like("one", 1.0, gamma)
-    return c.helper("ones", "Expand", one, c.helper("channels", "Shape", mean))
+    return c.Expand(one, c.Shape(mean, name="channels"), name="ones")
 
 
 @converter("LayerNorm", "axis eps output_mean_var", inputs=3, onnx="LayerNormalization")
@@ -61,8 +61,8 @@ def layer_norm(c: Conversion) -> tuple[NodeEntry, ...]:
         normalized = c.result("LayerNormalization", data, gamma, beta, axis=-1, epsilon=eps)
     else:
         rank, front = c.rank(data), c.axis(axis, c.rank(data))
-        last = c.permuted("axis_to_last", data, moved(rank, front, rank - 1))
-        inner = c.helper("norm", "LayerNormalization", last, gamma, beta, axis=-1, epsilon=eps)
+        last = c.transposed(data, moved(rank, front, rank - 1), name="axis_to_last")
+        inner = c.LayerNormalization(last, gamma, beta, axis=-1, epsilon=eps, name="norm")
         normalized = c.result("Transpose", inner, perm=moved(rank, rank - 1, front))
     if not c.params.boolean("output_mean_var"):
         return (normalized,)
@@ -71,11 +71,11 @@ def layer_norm(c: Conversion) -> tuple[NodeEntry, ...]:
 
 
 def _statistics(c: Conversion, data: NodeEntry, axes: NodeEntry, eps: float) -> tuple[NodeEntry, NodeEntry]:
-    """Mean, and the deviation with eps inside the root, as MXNet returns them."""
+    """Mean and standard deviation, with eps inside the root, as MXNet returns them."""
     mean = c.extra(1, "ReduceMean", data, axes)
-    centred = c.helper("centred", "Sub", data, mean)
-    variance = c.helper("variance", "ReduceMean", c.helper("squares", "Mul", centred, centred), axes)
-    return mean, c.extra(2, "Sqrt", c.helper("shifted", "Add", variance, c.like("eps", eps, data)))
+    centred = c.Sub(data, mean, name="centred")
+    variance = c.ReduceMean(c.Mul(centred, centred, name="squares"), axes, name="variance")
+    return mean, c.extra(2, "Sqrt", c.Add(variance, c.like("eps", eps, data), name="shifted"))
 
 
 @converter("InstanceNorm", "eps", inputs=3, onnx="InstanceNormalization")
@@ -85,7 +85,7 @@ def instance_norm(c: Conversion) -> NodeEntry:
 
 @converter("GroupNorm", "num_groups eps output_mean_var", inputs=3, onnx="InstanceNormalization")
 def group_norm(c: Conversion) -> NodeEntry:
-    """Said by InstanceNormalization: the scale of ONNX's GroupNormalization changed, and engines differ."""
+    """Converted to InstanceNormalization: the scale of ONNX's GroupNormalization changed, and engines differ."""
     if c.params.boolean("output_mean_var"):
         c.params.fail("output_mean_var", "False")
     data, gamma, beta = c.inputs
@@ -93,22 +93,19 @@ def group_norm(c: Conversion) -> NodeEntry:
     if groups > MOST_GROUPS:
         c.params.fail("num_groups", f"at most {MOST_GROUPS}")
     (scales,) = c.sizes(gamma, (0,))
-    grouped = c.helper("grouped", "Reshape", data, c.integers("groups", [0, groups, -1]))
+    grouped = c.Reshape(data, c.integers("groups", [0, groups, -1]), name="grouped")
     whole = shape_of(c, "shape", data)
-    if scales == groups:  # a scale for each group, as in MXNet 1
+    if scales == groups:  # a scale per group, as in MXNet 1
         return c.result(
-            "Reshape", c.helper("norm", "InstanceNormalization", grouped, gamma, beta, epsilon=eps), whole
+            "Reshape", c.InstanceNormalization(grouped, gamma, beta, epsilon=eps, name="norm"), whole
         )
     neutral = c.like("ones", [1.0] * groups, data), c.like("zeros", [0.0] * groups, data)
-    apart = c.helper("norm", "InstanceNormalization", grouped, *neutral, epsilon=eps)
+    apart = c.InstanceNormalization(grouped, *neutral, epsilon=eps, name="norm")
     column = c.integers("column", [-1] + [1] * (c.rank(data) - 2))
-    scaled = c.helper(
-        "scaled",
-        "Mul",
-        c.helper("whole", "Reshape", apart, whole),
-        c.helper("gamma", "Reshape", gamma, column),
+    scaled = c.Mul(
+        c.Reshape(apart, whole, name="whole"), c.Reshape(gamma, column, name="gamma"), name="scaled"
     )
-    return c.result("Add", scaled, c.helper("beta", "Reshape", beta, column))
+    return c.result("Add", scaled, c.Reshape(beta, column, name="beta"))
 
 
 @converter("L2Normalization", "eps mode")
@@ -116,10 +113,10 @@ def l2_normalization(c: Conversion) -> NodeEntry:
     data = c.inputs[0]
     mode = c.params.choice("mode", ("instance", "channel", "spatial"), "instance")
     axes = [1] if mode == "channel" else list(range(1 if mode == "instance" else 2, c.rank(data)))
-    squares = c.helper("squares", "Mul", data, data)
-    total = c.helper("total", "ReduceSum", squares, c.integers("axes", axes))
-    shifted = c.helper("shifted", "Add", total, c.like("eps", c.params.number("eps", 1e-10), data))
-    return c.result("Div", data, c.helper("length", "Sqrt", shifted))
+    squares = c.Mul(data, data, name="squares")
+    total = c.ReduceSum(squares, c.integers("axes", axes), name="total")
+    shifted = c.Add(total, c.like("eps", c.params.number("eps", 1e-10), data), name="shifted")
+    return c.result("Div", data, c.Sqrt(shifted, name="length"))
 
 
 @converter("LRN", "alpha beta knorm nsize", onnx="LRN")

@@ -1,4 +1,4 @@
-"""The ops that end a network for training: in use, their label is not read and they have no loss."""
+"""Output ops of networks for training: in inference their label is not read and they have no loss."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def logistic_regression(c: Conversion) -> NodeEntry:
 
 
 def passed_on(c: Conversion) -> NodeEntry:
-    """The first input as it is."""
+    """The first input unchanged."""
     return c.result("Identity", c.inputs[0])
 
 

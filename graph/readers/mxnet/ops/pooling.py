@@ -1,7 +1,7 @@
-"""Pooling in windows, over everything, and to a given size.
+"""Pooling over windows, over all positions, and to a given size.
 
-MXNet's rule "full" rounds the number of windows up. ONNX's ceil_mode is used for it only where the sizes are not known
-or nothing else differs: the two disagree about what the last window counts."""
+MXNet's convention "full" rounds the number of windows up. ONNX's ceil_mode is used for it only if the sizes are unknown
+or there is no other difference: the two disagree on the elements that the last window counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pooling(c: Conversion) -> NodeEntry:
 
 
 class _Pooling:
-    """One pooling of channels-first data; `final` tells whether its value is the MXNet node's."""
+    """One pooling of channels-first data; `final` is true if its value is the MXNet node's."""
 
     def __init__(self, c: Conversion, data: NodeEntry, final: bool) -> None:
         self.c = c
@@ -41,9 +41,9 @@ class _Pooling:
         return self.over_everything() if self.c.params.boolean("global_pool") else self.in_windows()
 
     def make(self, op: str, *inputs: NodeEntry, **attrs: object) -> NodeEntry:
-        """Make the nodes and return the value of the last one."""
+        """Makes the nodes and returns the value of the last one."""
         if not self.final:
-            return self.c.helper("pool", op, *inputs, **attrs)
+            return self.c.op(op, *inputs, **attrs, name="pool")
         rank = len(self.c.params.integers("kernel")) + 2
         return self.c.result(op, *inputs, shape=(None,) * rank if rank > 2 else None, **attrs)
 
@@ -76,20 +76,18 @@ class _Pooling:
             self.c.unknown("the size of the data")
         if self.kind == "lp":
             return self.windows("LpPool", begin, end, p=self.power(), **window)
-        mean = self.c.helper(
-            "mean", "AveragePool", self.data, pads=begin + end, count_include_pad=1, **window
-        )
+        mean = self.c.AveragePool(self.data, pads=begin + end, count_include_pad=1, **window, name="mean")
         return self.make("Mul", mean, self.c.like("window", math.prod(kernel), self.data))
 
     def average(self, begin: list[int], end: list[int] | None, window: dict[str, list[int]]) -> NodeEntry:
-        """Padding counts as MXNet says, but never what a last window has beyond it: such padding is a node of its own."""
+        """Padding counts as MXNet declares, but never beyond it in the last window: such padding becomes a separate node."""
         counts = self.c.params.boolean("count_include_pad", True) and any(begin)
         if counts and end == begin:
             return self.windows("AveragePool", begin, end, count_include_pad=1, **window)
         if not counts:
             return self.windows("AveragePool", begin, end, **window)
         pads = self.c.integers("pads", [0, 0, *begin, 0, 0, *begin])
-        self.data = self.c.helper("padded", "Pad", self.data, pads)
+        self.data = self.c.Pad(self.data, pads, name="padded")
         beyond = None if end is None else [e - b for b, e in zip(begin, end, strict=True)]
         return self.windows("AveragePool", [0] * len(begin), beyond, **window)
 
@@ -99,7 +97,7 @@ class _Pooling:
         return self.make(op, self.data, pads=begin + end, **attrs)
 
     def end_padding(self, kernel: list[int], strides: list[int], begin: list[int]) -> list[int] | None:
-        """The padding at the end with which rounding down gives MXNet's number of windows; None if sizes are unknown."""
+        """The padding at the end for which rounding down gives MXNet's number of windows; None if sizes are unknown."""
         convention = self.c.params.choice("pooling_convention", ("valid", "full", "same"), "valid")
         if convention == "valid":
             return list(begin)
@@ -111,7 +109,7 @@ class _Pooling:
         end = []
         for size, k, s, p in zip(dims, kernel, strides, begin, strict=True):
             if not isinstance(size, int):
-                # ONNX drops a last window that lies in the padding alone; MXNet does not.
+                # ONNX drops a last window that is entirely in the padding; MXNet does not.
                 return self.c.unknown("the size of the data") if s > k - p else None
             windows = 1 + -(-(size + 2 * p - k) // s)
             more = max(0, (windows - 1) * s + k - (size + 2 * p))

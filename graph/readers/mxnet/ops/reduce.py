@@ -1,6 +1,6 @@
-"""Sums, means, extremes, norms, and where the extremes are.
+"""Sums, means, extremes, norms, and positions of extremes.
 
-MXNet has no scalars: what is reduced over all axes keeps one dimension of size 1."""
+MXNet has no scalars: a reduction over all axes keeps one dimension of size 1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def reduction(c: Conversion) -> NodeEntry:
     data = c.inputs[0]
     if c.kind.startswith("nan"):
         neutral = c.like("neutral", 0 if c.kind == "nansum" else 1, data)
-        data = c.helper("numbers", "Where", c.helper("is_nan", "IsNaN", data), neutral, data)
+        data = c.Where(c.IsNaN(data, name="is_nan"), neutral, data, name="numbers")
     axes = _axes(c, data)
     return _reduced(c, REDUCTIONS[c.kind], data, axes)
 
@@ -51,7 +51,7 @@ def _reduced(c: Conversion, op: str, data: NodeEntry, axes: list[int] | None) ->
     if axes is None and keep:
         return c.result(op, data, keepdims=1)
     if axes is None:
-        flat = c.helper("flat", "Reshape", data, c.integers("all", [-1]))
+        flat = c.Reshape(data, c.integers("all", [-1]), name="flat")
         return c.result(op, flat, c.integers("axes", [0]), keepdims=1)
     if not axes:
         return c.result("Identity", data)
@@ -63,17 +63,17 @@ _ARG = {"argmax": "ArgMax", "argmin": "ArgMin", "argmax_channel": "ArgMax"}
 
 @converter(" ".join(_ARG), "axis keepdims", onnx=_ARG)
 def arg_extreme(c: Conversion) -> NodeEntry:
-    """The position of the extreme, in the dtype of the data."""
+    """The index of the extreme element, in the dtype of the data."""
     data = c.inputs[0]
     keep = c.params.boolean("keepdims")
     axis = 1 if c.kind == "argmax_channel" else c.params.optional_integer("axis")
     rank = c.rank(data)
     if axis is None:
         ends = c.integers("one", [1] * (rank if keep else 1))
-        data = c.helper("flat", "Reshape", data, c.integers("all", [-1]))
-        positions = c.helper("position", _ARG[c.kind], data, axis=0, keepdims=1)
-        return c.result("Cast", c.helper("shaped", "Reshape", positions, ends), to=c.dtype(data))
-    positions = c.helper("position", _ARG[c.kind], data, axis=c.axis(axis, rank), keepdims=int(keep or rank == 1))
+        data = c.Reshape(data, c.integers("all", [-1]), name="flat")
+        positions = c.op(_ARG[c.kind], data, axis=0, keepdims=1, name="position")
+        return c.result("Cast", c.Reshape(positions, ends, name="shaped"), to=c.dtype(data))
+    positions = c.op(_ARG[c.kind], data, axis=c.axis(axis, rank), keepdims=int(keep or rank == 1), name="position")
     return c.result("Cast", positions, to=c.dtype(data))
 
 
@@ -84,7 +84,7 @@ def cumsum(c: Conversion) -> NodeEntry:
         data = c.cast("cast", data, c.params.dtype("dtype", "float32"))
     axis = c.params.optional_integer("axis")
     if axis is None:
-        data, axis = c.helper("flat", "Reshape", data, c.integers("all", [-1])), 0
+        data, axis = c.Reshape(data, c.integers("all", [-1]), name="flat"), 0
     return c.result("CumSum", data, c.constant("axis", axis, "int64"))
 
 
@@ -93,6 +93,6 @@ def moments(c: Conversion) -> tuple[NodeEntry, NodeEntry]:
     data = c.inputs[0]
     axes = c.integers("axes", c.axes(c.params.integers("axes"), c.rank(data)) or range(c.rank(data)))
     keep = int(c.params.boolean("keepdims"))
-    centred = c.helper("centred", "Sub", data, c.helper("centre", "ReduceMean", data, axes))
+    centred = c.Sub(data, c.ReduceMean(data, axes, name="centre"), name="centred")
     mean = c.result("ReduceMean", data, axes, keepdims=keep)
-    return mean, c.extra(1, "ReduceMean", c.helper("squares", "Mul", centred, centred), axes, keepdims=keep)
+    return mean, c.extra(1, "ReduceMean", c.Mul(centred, centred, name="squares"), axes, keepdims=keep)

@@ -1,4 +1,4 @@
-"""The table of converters: which function reads which MXNet op, and with what parameters and inputs."""
+"""The table of converters by MXNet op, with the parameters and inputs that they take."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from partita.graph.readers.mxnet.conversion import Conversion
 __all__ = ["Converter", "converter", "converter_of", "onnx_ops", "register"]
 
 Result = NodeEntry | tuple[NodeEntry, ...]
-"""The value of the MXNet node, or its values."""
+"""The value or values of the MXNet node."""
 
 Convert = Callable[[Conversion], Result]
-"""Makes ONNX nodes of one MXNet node."""
+"""Converts one MXNet node to ONNX nodes."""
 
 WITHOUT_EFFECT = frozenset(
     "workspace cudnn_tune cudnn_off momentum num_args ctx grad_scale sparse_grad no_grad forward_stype "
     "min_calib_range max_calib_range key ndev".split()
 )
-"""Parameters that say how MXNet computes or trains, not what."""
+"""Parameters that affect performance or training only."""
 
 
 @attrs.frozen(slots=True)
@@ -30,17 +30,17 @@ class Converter:
     """One row of the table."""
 
     convert: Convert
-    """What makes the nodes."""
+    """The function that makes the nodes."""
     params: frozenset[str]
-    """The parameters that it honours; any other one is refused."""
+    """The parameters that it supports; any other one is an error."""
     least: int
-    """How many inputs it takes at least."""
+    """Minimum number of inputs."""
     most: int | None
-    """How many inputs it takes at most; None: any number."""
+    """Maximum number of inputs; None if unlimited."""
     labels: frozenset[int]
     """Inputs that only training reads."""
     onnx: tuple[str, ...] = ()
-    """The ONNX ops one of which does what the MXNet op does; empty where it takes several together."""
+    """The ONNX ops of which one is equivalent to the MXNet op; empty if it takes a combination."""
 
     def __call__(self, conversion: Conversion) -> tuple[NodeEntry, ...]:
         """The values of the MXNet node."""
@@ -71,7 +71,7 @@ def register(
     labels: Iterable[int] = (),
     onnx: str | Mapping[str, str] = "",
 ) -> None:
-    """Add a row for each of these ops. Names in `ops`, `params` and `onnx` are separated by blanks; `onnx` may differ by op."""
+    """Adds a row per op. Names in `ops`, `params` and `onnx` are separated by blanks; `onnx` may differ by op."""
     least, most = (inputs, inputs) if isinstance(inputs, int) else inputs
     for name in ops.split():
         said = onnx if isinstance(onnx, str) else onnx.get(name, "")
@@ -85,13 +85,13 @@ def converter(
     labels: Iterable[int] = (),
     onnx: str | Mapping[str, str] = "",
 ) -> Callable[[Convert], Convert]:
-    """The function under this line reads these MXNet ops, honours these parameters, and takes so many inputs. `onnx` names the
-    ONNX ops that `partita.graph.readers.mxnet_ops` gives for them.
+    """Registers the decorated function as converter of these MXNet ops, with their parameters and inputs. `onnx` names the
+    ONNX ops that `partita.graph.readers.mxnet_ops` returns for them.
 
     >>> @converter("my_swish", "beta")
     ... def swish(c):
     ...     x = c.inputs[0]
-    ...     gate = c.helper("gate", "Sigmoid", c.helper("scaled", "Mul", x, c.like("beta", c.params.number("beta", 1.0), x)))
+    ...     gate = c.Sigmoid(c.Mul(x, c.like("beta", c.params.number("beta", 1.0), x), name="scaled"), name="gate")
     ...     return c.result("Mul", x, gate)
     """
 
@@ -103,12 +103,12 @@ def converter(
 
 
 def converter_of(op: str) -> Converter | None:
-    """The op's row, if there is one."""
+    """The op's row, or None."""
     return _table.get(op)
 
 
 def onnx_ops(names: Iterable[str]) -> frozenset[str]:
-    """The ONNX ops that do what these MXNet ops do."""
+    """The ONNX ops that are equivalent to these MXNet ops."""
     ops: set[str] = set()
     for name in names:
         if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""Ops that give the same elements another shape or order."""
+"""Ops that change the shape or order of elements."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def reshape(c: Conversion) -> NodeEntry:
     if min(codes) < -4:
         params.fail("shape", "sizes, or MXNet's codes from 0 to -4")
     if min(codes) >= -1 and not params.boolean("reverse"):
-        # ONNX gives 0 and -1 the same meaning.
+        # 0 and -1 mean the same in ONNX.
         return c.result("Reshape", data, c.integers("shape", codes))
     parts = _Decoded(c, codes, params.boolean("reverse")).parts
     return c.result("Reshape", data, shape_value(c, "shape", parts, infer=True), shape=(None,) * len(parts))
 
 
 def _by_target_shape(c: Conversion) -> NodeEntry:
-    """The spelling of the first releases: 0 is what remains."""
+    """The parameter of the first releases, in which 0 is the inferred dimension."""
     codes = [size or -1 for size in c.params.integers("target_shape")]
     if c.params.boolean("keep_highest"):
         codes[0] = 0
@@ -43,8 +43,8 @@ def _by_target_shape(c: Conversion) -> NodeEntry:
 
 
 class _Decoded:
-    """MXNet's codes read from left to right: 0 copies a dimension, -1 is what remains, -2 copies all that follow,
-    -3 multiplies two, -4 splits one into the next two numbers. `reverse` reads from right to left: -4 stands after its numbers.
+    """MXNet's codes, decoded from left to right: 0 copies a dimension, -1 is inferred, -2 copies all that follow,
+    -3 multiplies two, -4 splits one into the next two numbers. `reverse` decodes from right to left, with -4 after its numbers.
     """
 
     def __init__(self, c: Conversion, codes: list[int], reverse: bool) -> None:
@@ -80,7 +80,7 @@ class _Decoded:
         elif code == -4:
             self.split(next(items, 0), next(items, 0))
         else:
-            # A size, and what remains, stand for one dimension each, if there is still one.
+            # A size or -1 consumes one dimension, if there is one left.
             self.at = min(self.at + 1, self.rank)
             self.parts.append(code)
 
@@ -89,7 +89,7 @@ class _Decoded:
             self.c.params.fail("shape", "one with two sizes after -4, at most one of them -1")
         whole = self.take()
         if -1 in (first, second) and isinstance(whole, SizeOf):
-            self.parts += [first, second]  # Reshape finds out the -1
+            self.parts += [first, second]  # Reshape infers the -1
             return
         if isinstance(whole, int):
             first = whole // second if first == -1 else first

@@ -1,4 +1,4 @@
-"""Making images larger or smaller."""
+"""Resizing of images."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def _scales(c: Conversion, what: str, scales: Sequence[float]) -> NodeEntry:
 
 
 def _to_first(c: Conversion, i: int, entry: NodeEntry, scale: int) -> NodeEntry:
-    """All inputs become as large as the first one does."""
+    """Resizes input `i` to the size of the first one's result."""
     wanted = [size * scale for size in c.sizes(c.inputs[0], (2, 3))]
     sizes = c.sizes(entry, (2, 3))
     factors = [w // s if s else 0 for w, s in zip(wanted, sizes, strict=True)]
     if [f * s for f, s in zip(factors, sizes, strict=True)] != wanted:
         c.fail(f"input {i} of size {tuple(sizes)} cannot be enlarged to {tuple(wanted)}")
-    return c.helper(f"part{i}", "Resize", entry, None, _scales(c, f"scales{i}", factors), **_NEAREST)
+    return c.Resize(entry, None, _scales(c, f"scales{i}", factors), **_NEAREST, name=f"part{i}")
 
 
 def _bilinear(c: Conversion, scale: int) -> NodeEntry:
-    """A deconvolution, channel by channel, whose weights are the second input."""
+    """A deconvolution per channel, whose weights are the second input."""
     if len(c.inputs) != 2:
         c.fail(f"the bilinear mode takes data and weights, not {len(c.inputs)} inputs")
     kernel, pad = 2 * scale - scale % 2, scale // 2
@@ -62,7 +62,7 @@ _ROUNDINGS = {
     "to_odd_down": (1, -1),
     "to_odd_up": (1, 1),
 }
-"""For each mode: whether the size is to be odd or even (its remainder by 2), and the step that makes it so."""
+"""Per mode the parity of the result's size (its remainder by 2), and the step that gives it."""
 
 RESIZE = "height width scale_height scale_width mode align_corners"
 

@@ -1,4 +1,4 @@
-"""Element-wise ops of an input and a number, which takes the input's dtype."""
+"""Element-wise ops of an input and a number, which is converted to the input's dtype."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPELLINGS = {
     "logical_or": "_logical_or_scalar _LogicalOrScalar",
     "logical_xor": "_logical_xor_scalar _LogicalXorScalar",
 }
-"""MXNet's names where the number stands on the right."""
+"""MXNet's names of ops with the number on the right."""
 
 REVERSED = {
     "sub": "_rminus_scalar _RMinusScalar",
@@ -35,14 +35,14 @@ REVERSED = {
     "mod": "_rmod_scalar _RModScalar",
     "power": "_rpower_scalar _RPowerScalar",
 }
-"""MXNet's names where it stands on the left."""
+"""MXNet's names of ops with the number on the left."""
 
 _RIGHT = {name: what for what, names in SPELLINGS.items() for name in names.split()}
 _LEFT = {name: what for what, names in REVERSED.items() for name in names.split()}
 
 
 def _number(c: Conversion) -> NodeEntry:
-    """The number; for whole-number inputs without what follows the point, as MXNet takes it."""
+    """The number, truncated for integer inputs as in MXNet."""
     data = c.inputs[0]
     value = c.params.number("scalar", 1.0)
     return c.like("scalar", value if c.is_float(data) else int(value), data)

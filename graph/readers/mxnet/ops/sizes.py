@@ -1,4 +1,4 @@
-"""Shapes put together from numbers and from sizes that are known only when the network runs."""
+"""Shapes made of integers and of sizes that are only known at run time."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["SizeOf", "shape_of", "shape_value", "size_at"]
 
 @attrs.frozen(slots=True)
 class SizeOf:
-    """A product of sizes: a number, times those of a value along some axes that are not known yet."""
+    """A product of an integer and a value's dynamic sizes along some axes."""
 
     entry: NodeEntry
     """The value."""
     axes: tuple[int, ...]
     """Its axes, counted from the front."""
     factor: int = 1
-    """The number."""
+    """The integer."""
 
 
 Part = int | SizeOf
-"""One dimension of a shape to be; -1 is what remains."""
+"""One dimension of a new shape; -1 is inferred."""
 
 
 def size_at(c: Conversion, entry: NodeEntry, *axes: int) -> Part:
-    """The product of a value's sizes along these axes: a number as far as they are known."""
+    """The product of a value's sizes along these axes; an integer if they are static."""
     dims = c.dims(entry)
     open_axes = tuple(axis for axis in axes if not isinstance(dims[axis], int))
     factor = math.prod(size for axis in axes if isinstance(size := dims[axis], int))
@@ -38,9 +38,9 @@ def size_at(c: Conversion, entry: NodeEntry, *axes: int) -> Part:
 
 
 def shape_value(c: Conversion, what: str, parts: Sequence[Part], infer: bool = False) -> NodeEntry:
-    """The shape as a value: a constant if all is known, else put together when the network runs.
+    """The shape as a value: a constant if it is static, else computed at run time.
 
-    `infer`: for Reshape, which finds out a single unknown dimension by itself."""
+    `infer` is for Reshape, which infers a single unknown dimension itself."""
     unknown = [i for i, part in enumerate(parts) if isinstance(part, SizeOf)]
     if infer and len(unknown) == 1 and -1 not in parts:
         parts = [-1 if i == unknown[0] else part for i, part in enumerate(parts)]
@@ -48,28 +48,24 @@ def shape_value(c: Conversion, what: str, parts: Sequence[Part], infer: bool = F
     if len(known) == len(parts):
         return c.integers(what, known)
     pieces = [_piece(c, f"{what}_{i}", part) for i, part in enumerate(parts)]
-    return c.helper(what, "Concat", *pieces, axis=0)
+    return c.Concat(*pieces, axis=0, name=what)
 
 
 def shape_of(c: Conversion, what: str, entry: NodeEntry) -> NodeEntry:
-    """The value's shape as a value: a constant if it is known."""
+    """The value's shape as a value: a constant if it is static."""
     dims = c.shape(entry)
     known = [size for size in dims or () if isinstance(size, int)]
     if dims is not None and len(known) == len(dims):
         return c.integers(what, known)
-    return c.helper(what, "Shape", entry)
+    return c.Shape(entry, name=what)
 
 
 def _piece(c: Conversion, what: str, part: Part) -> NodeEntry:
     """The part as an array of one element."""
     if isinstance(part, int):
         return c.integers(what, [part])
-    shape = c.helper(f"{what}_of", "Shape", part.entry)
-    sizes = c.helper(f"{what}_sizes", "Gather", shape, c.integers(f"{what}_axes", part.axes))
+    shape = c.Shape(part.entry, name=f"{what}_of")
+    sizes = c.Gather(shape, c.integers(f"{what}_axes", part.axes), name=f"{what}_sizes")
     if len(part.axes) > 1:
-        sizes = c.helper(f"{what}_product", "ReduceProd", sizes, c.integers(f"{what}_all", [0]))
-    return (
-        sizes
-        if part.factor == 1
-        else c.helper(what, "Mul", sizes, c.integers(f"{what}_factor", [part.factor]))
-    )
+        sizes = c.ReduceProd(sizes, c.integers(f"{what}_all", [0]), name=f"{what}_product")
+    return sizes if part.factor == 1 else c.Mul(sizes, c.integers(f"{what}_factor", [part.factor]), name=what)

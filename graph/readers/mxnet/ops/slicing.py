@@ -1,4 +1,4 @@
-"""Taking parts out, and putting a border around."""
+"""Slicing, splitting and padding."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def split_at(c: Conversion) -> tuple[NodeEntry, ...]:
 
 
 def _even(c: Conversion, name: str, count: int, axis: int) -> list[int] | None:
-    """The sizes of equal parts; None if the size of the axis is not known."""
+    """The sizes of equal parts; None if the size of the axis is unknown."""
     shape = c.shape(c.inputs[0])
     size = None if shape is None else shape[c.axis(axis, len(shape))]
     if count >= MOST or (isinstance(size, int) and size % count):
@@ -95,7 +95,7 @@ def _parts(c: Conversion, axis: int, sizes: list[int] | None, count: int) -> tup
         return c.results("Split", c.inputs[0], lengths, count=count, axis=axis, num_outputs=number)
     if sizes and max(sizes) > 1:
         c.params.fail("squeeze_axis", "False where a part is longer than 1")
-    parts = c.helpers("split", "Split", c.inputs[0], lengths, count=count, axis=axis, num_outputs=number)
+    parts = c.ops("Split", count, c.inputs[0], lengths, axis=axis, num_outputs=number, name="split")
     axes = c.integers("axis", [axis])
     if count == 1:
         return (c.result("Squeeze", parts[0], axes),)
@@ -105,7 +105,7 @@ def _parts(c: Conversion, axis: int, sizes: list[int] | None, count: int) -> tup
 
 @converter("Crop", "offset h_w center_crop", inputs=(1, 2), onnx="Slice")
 def crop(c: Conversion) -> NodeEntry:
-    """Height and width cut to h_w, or to those of the second input."""
+    """Crops height and width to h_w, or to those of the second input."""
     if len(c.inputs) == 2:
         sizes = c.sizes(c.inputs[1], (2, 3))
     else:

@@ -9,18 +9,16 @@ from partita.graph.readers.mxnet.ops.sizes import shape_of, shape_value, size_at
 
 
 def _ranked(c: Conversion, count: int, ascending: bool) -> tuple[NodeEntry, NodeEntry, NodeEntry, int]:
-    """Data, values and positions in order along the axis (count 0: all of them), and the axis."""
+    """Data, sorted values and positions along the axis (all of them for count 0), and the axis."""
     data = c.inputs[0]
     axis = c.params.optional_integer("axis")
     if "axis" not in c.params.names:
         axis = -1
     if axis is None:
-        data, axis = c.helper("flat", "Reshape", data, c.integers("all", [-1])), 0
+        data, axis = c.Reshape(data, c.integers("all", [-1]), name="flat"), 0
     axis = c.axis(axis, c.rank(data))
     size = c.integers("count", [count]) if count else shape_value(c, "count", [size_at(c, data, axis)])
-    values, positions = c.helpers(
-        "ranked", "TopK", data, size, count=2, axis=axis, largest=int(not ascending)
-    )
+    values, positions = c.ops("TopK", 2, data, size, axis=axis, largest=int(not ascending), name="ranked")
     return data, values, positions, axis
 
 
@@ -38,8 +36,8 @@ def topk(c: Conversion) -> NodeEntry | tuple[NodeEntry, NodeEntry]:
         return c.results("Identity", values, count=1)[0], c.extra(1, "Cast", positions, to=dtype)
     if "axis" in c.params.names and "axis" not in c.params:
         c.params.fail("axis", "a number, for a mask")
-    zeros = c.helper("zeros", "Expand", c.like("zero", 0, data), shape_of(c, "shape", data))
-    ones = c.helper("ones", "Expand", c.like("one", 1, data), shape_of(c, "ones_shape", positions))
+    zeros = c.Expand(c.like("zero", 0, data), shape_of(c, "shape", data), name="zeros")
+    ones = c.Expand(c.like("one", 1, data), shape_of(c, "ones_shape", positions), name="ones")
     return c.result("ScatterElements", zeros, positions, ones, axis=axis)
 
 

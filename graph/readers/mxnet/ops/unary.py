@@ -14,7 +14,7 @@ SAME_MEANING = {
     "log": "Log", "negative": "Neg", "reciprocal": "Reciprocal", "relu": "Relu", "sigmoid": "Sigmoid", "sign": "Sign",
     "sin": "Sin", "sinh": "Sinh", "softsign": "Softsign", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh",
 }
-"""MXNet's ops that ONNX has under another name."""
+"""MXNet's ops that have an equivalent in ONNX."""
 
 
 def _same(c: Conversion) -> NodeEntry:
@@ -31,7 +31,7 @@ def square(c: Conversion) -> NodeEntry:
 
 @converter("rsqrt")
 def rsqrt(c: Conversion) -> NodeEntry:
-    return c.result("Reciprocal", c.helper("root", "Sqrt", c.inputs[0]))
+    return c.result("Reciprocal", c.Sqrt(c.inputs[0], name="root"))
 
 
 FACTORS = {"degrees": 180 / math.pi, "radians": math.pi / 180}
@@ -45,54 +45,54 @@ def scaled(c: Conversion) -> NodeEntry:
 
 @converter("log2 log10")
 def logarithm(c: Conversion) -> NodeEntry:
-    natural = c.helper("natural", "Log", c.inputs[0])
+    natural = c.Log(c.inputs[0], name="natural")
     return c.result("Div", natural, c.like("base", math.log(LOG_BASES[c.kind]), c.inputs[0]))
 
 
 @converter("log1p", onnx="Log")
 def log1p(c: Conversion) -> NodeEntry:
-    return c.result("Log", c.helper("plus_one", "Add", c.inputs[0], c.like("one", 1, c.inputs[0])))
+    return c.result("Log", c.Add(c.inputs[0], c.like("one", 1, c.inputs[0]), name="plus_one"))
 
 
 @converter("expm1", onnx="Exp")
 def expm1(c: Conversion) -> NodeEntry:
-    return c.result("Sub", c.helper("exp", "Exp", c.inputs[0]), c.like("one", 1, c.inputs[0]))
+    return c.result("Sub", c.Exp(c.inputs[0], name="exp"), c.like("one", 1, c.inputs[0]))
 
 
 @converter("rint")
 def rint(c: Conversion) -> NodeEntry:
-    """The nearest whole number; of two as near, the lower one."""
-    lower = c.helper("lower", "Sub", c.inputs[0], c.like("half", 0.5, c.inputs[0]))
+    """The nearest integer; ties are rounded down."""
+    lower = c.Sub(c.inputs[0], c.like("half", 0.5, c.inputs[0]), name="lower")
     return c.result("Ceil", lower)
 
 
 @converter("round")
 def round_away(c: Conversion) -> NodeEntry:
-    """The nearest whole number; of two as near, the one further from zero."""
-    size = c.helper("size", "Abs", c.inputs[0])
-    whole = c.helper("whole", "Floor", c.helper("raised", "Add", size, c.like("half", 0.5, size)))
-    return c.result("Mul", c.helper("sign", "Sign", c.inputs[0]), whole)
+    """The nearest integer; ties are rounded away from zero."""
+    size = c.Abs(c.inputs[0], name="size")
+    whole = c.Floor(c.Add(size, c.like("half", 0.5, size), name="raised"), name="whole")
+    return c.result("Mul", c.Sign(c.inputs[0], name="sign"), whole)
 
 
 @converter("fix trunc")
 def towards_zero(c: Conversion) -> NodeEntry:
-    whole = c.helper("whole", "Floor", c.helper("size", "Abs", c.inputs[0]))
-    return c.result("Mul", c.helper("sign", "Sign", c.inputs[0]), whole)
+    whole = c.Floor(c.Abs(c.inputs[0], name="size"), name="whole")
+    return c.result("Mul", c.Sign(c.inputs[0], name="sign"), whole)
 
 
 @converter("cbrt rcbrt")
 def cube_root(c: Conversion) -> NodeEntry:
-    size = c.helper("size", "Abs", c.inputs[0])
-    root = c.helper("root", "Pow", size, c.like("third", 1 / 3, size))
-    sign = c.helper("sign", "Sign", c.inputs[0])
+    size = c.Abs(c.inputs[0], name="size")
+    root = c.Pow(size, c.like("third", 1 / 3, size), name="root")
+    sign = c.Sign(c.inputs[0], name="sign")
     return c.result("Mul", sign, root) if c.kind == "cbrt" else c.result("Div", sign, root)
 
 
 @converter("logical_not")
 def logical_not(c: Conversion) -> NodeEntry:
-    """One where the input is zero, in the input's dtype."""
+    """1 where the input is zero, else 0, in the input's dtype."""
     data = c.inputs[0]
-    return c.result("Cast", c.helper("is_zero", "Equal", data, c.like("zero", 0, data)), to=c.dtype(data))
+    return c.result("Cast", c.Equal(data, c.like("zero", 0, data), name="is_zero"), to=c.dtype(data))
 
 
 @converter("clip", "a_min a_max", onnx="Clip")
@@ -108,13 +108,11 @@ def smooth_l1(c: Conversion) -> NodeEntry:
     data, sigma = c.inputs[0], c.params.scalar("scalar", 1.0)
     if sigma == 0:
         c.params.fail("scalar", "other than 0")
-    size = c.helper("size", "Abs", data)
-    inside = c.helper("inside", "Less", size, c.like("border", 1 / sigma**2, data))
-    parabola = c.helper(
-        "parabola", "Mul", c.helper("squares", "Mul", data, data), c.like("scale", sigma**2 / 2, data)
-    )
+    size = c.Abs(data, name="size")
+    inside = c.Less(size, c.like("border", 1 / sigma**2, data), name="inside")
+    parabola = c.Mul(c.Mul(data, data, name="squares"), c.like("scale", sigma**2 / 2, data), name="parabola")
     return c.result(
-        "Where", inside, parabola, c.helper("line", "Sub", size, c.like("offset", 0.5 / sigma**2, data))
+        "Where", inside, parabola, c.Sub(size, c.like("offset", 0.5 / sigma**2, data), name="line")
     )
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.code.building import build
-from partita.accelerators.tvm.kernels.fusion import fuse
+from partita.accelerators.tvm.kernels.fusion import fuse_kernels
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from partita.accelerators.tvm.layouts.quantizing import quantize
-from partita.accelerators.tvm.machine import permission
+from partita.accelerators.tvm.machine import processor
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
 from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
@@ -33,7 +33,7 @@ def test_the_processors_own_instructions_are_emitted(kind: str) -> None:
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("names an x86 processor")
     machine = Machine("cpu", "sapphirerapids", 1, 16, 32, (Used("amx-int8"),))
-    fused = fuse(quantize(hold_weights(LAYERS[kind].graph()), machine))
+    fused = fuse_kernels(quantize(hold_weights(LAYERS[kind].graph()), machine))
     call = next(node for node in fused.nodes if node.is_call and "Product" in str(node.subgraph))
     assert call.subgraph is not None
     text = build(make_body(call.subgraph), machine).library.inspect_source("asm")
@@ -64,8 +64,8 @@ def test_tiles_are_the_first_choice_of_a_processor_that_has_them() -> None:
 
 @pytest.mark.parametrize("permitted", [True, False])
 def test_tiles_are_used_if_the_system_permits_it(permitted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permission, "host_features", lambda: TILES)
-    monkeypatch.setattr(permission, "_is_permitted", lambda: permitted)
-    features = permission.usable_features.__wrapped__()
+    monkeypatch.setattr(processor, "host_features", lambda: TILES)
+    monkeypatch.setattr(processor, "_is_permitted", lambda: permitted)
+    features = processor.usable_features.__wrapped__()
     assert BY_NAME["amx-int8"].is_here(features) == permitted
     assert BY_NAME["avx512-vnni"].is_here(features)

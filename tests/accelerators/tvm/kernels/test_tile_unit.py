@@ -15,8 +15,7 @@ from partita.accelerators.tvm.kernels.shared.tile_unit import unit_for
 from partita.accelerators.tvm.layouts.blocking import block
 from partita.accelerators.tvm.layouts.narrowing import narrow
 from partita.accelerators.tvm.machine.machine import Machine, host_machine
-from partita.accelerators.tvm.machine.permission import usable_features
-from partita.accelerators.tvm.machine.processor import host_features
+from partita.accelerators.tvm.machine.processor import host_features, usable_features
 from partita.accelerators.tvm.machine.special import Used
 from partita.accelerators.tvm.query.support import takes
 from partita.accelerators.tvm.sizes.sizing import sized

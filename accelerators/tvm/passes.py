@@ -1,0 +1,28 @@
+"""Every pass of the TVM devices: importing it registers them under the family "tvm"."""
+
+from partita.accelerators.tvm.bodies import indices  # noqa: F401
+from partita.accelerators.tvm.kernels import fusion  # noqa: F401
+from partita.accelerators.tvm.kernels.attention import merging  # noqa: F401
+from partita.accelerators.tvm.kernels.matmul import spread_gemms  # noqa: F401
+from partita.accelerators.tvm.layouts import (  # noqa: F401
+    blocking,
+    folding,
+    kept_weights,
+    narrowing,
+    outer_taps,
+    quantized_notes,
+    quantizing,
+    recurring,
+    shared_tables,
+    signals,
+    tables,
+    whole_windows,
+)
+from partita.accelerators.tvm.prepare import (  # noqa: F401
+    implied,
+    newer_opset,
+    plain_quantizing,
+    preparing,
+    quantized_weights,
+)
+from partita.accelerators.tvm.sizes import sizing  # noqa: F401

@@ -1,0 +1,82 @@
+"""The passes that a device applies to a model, what each changed and how long it took.
+
+Without --device: the passes of --optimize. --dump writes the graph as text before the first pass and after each; --without leaves
+one out, to find the one at fault. A device applies them to each of its subgraphs; here the whole model is one, and no kernel is
+compiled."""
+
+from __future__ import annotations
+
+import argparse
+
+import attrs
+
+import partita as pt
+from partita.accelerators.interface.device_list import asked_devices
+from partita.accelerators.interface.settings import read_config
+from partita.cli import exits
+from partita.cli.arguments import Usage, add_model, add_repeated, config_of, setting
+from partita.cli.models import load_graph
+from partita.cli.screen import Screen, table
+from partita.graph.words import counted
+from partita.passes import watch_passes
+
+EXAMPLE = """\
+  partita passes zoo:resnet50 --device cpu
+  partita passes model.onnx --device cpu --dump before-and-after --verify
+  partita passes model.onnx --device cpu --without FoldScales --without NarrowTypes
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    add_model(parser)
+    group = parser.add_argument_group("passes")
+    group.add_argument("--device", metavar="D", help="whose passes: cpu, cuda or opencl (default: those of --optimize)")
+    add_repeated(group, "--config", setting, "KEY=VALUE", "of the device, like PRECISION=bf16")
+    add_repeated(group, "--without", str, "PASS", "a pass to leave out; again for each")
+    group.add_argument("--dump", metavar="DIR", help="a folder for the graph as text, before the first pass and after each")
+    group.add_argument("--verify", action="store_true", help="check the graph after each pass")
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Apply the passes, and show a row for each."""
+    graph = load_graph(arguments, screen)
+    with watch_passes(dump=arguments.dump, verify=arguments.verify) as trace:
+        if arguments.device is None:
+            pt.apply_pass(graph, "Default", without=arguments.without)
+        else:
+            _apply_device_passes(graph, arguments)
+    rows = [attrs.asdict(record) for record in trace]
+    screen.write_json({"passes": rows, "seconds": trace.seconds})
+    columns = ("pass", "nodes before", "after", "ms", *(("verify ms",) if arguments.verify else ()))
+    cells = [
+        (
+            record.name,
+            record.nodes_before,
+            record.nodes_after if record.changed else "=",
+            f"{1e3 * record.seconds:.1f}",
+            *((f"{1e3 * record.verify_seconds:.1f}",) if arguments.verify else ()),
+        )
+        for record in trace
+    ]
+    screen.show(
+        table(f"passes of {arguments.device or '--optimize'}", columns, cells, right=columns[1:]),
+        f"{counted(len(rows), 'pass', 'passes')}, {1e3 * trace.seconds:.1f} ms",
+    )
+    if arguments.dump:
+        screen.say(f"wrote {arguments.dump}")
+    return exits.OK
+
+
+def _apply_device_passes(graph: pt.Graph, arguments: argparse.Namespace) -> None:
+    """Do what the device does to a subgraph before it compiles kernels."""
+    devices = asked_devices(arguments.device)
+    if len(devices) != 1:
+        raise Usage(f"--device takes one device, not {arguments.device}")
+    (device,) = devices
+    if "SKIP_PASSES" not in device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS"):
+        cause = f"device {device.label!r} has no passes of its own"
+        raise pt.NotSupported(cause, remedy="cpu, cuda and opencl have some; for another, leave --device out")
+    skipped = [("", "SKIP_PASSES", arguments.without)] if arguments.without else []
+    config = config_of([*arguments.config, *skipped], arguments.device)
+    device.accelerator.second_level(graph, read_config(config, devices).by_device[device.label])

@@ -1,0 +1,141 @@
+"""ConvInteger and MatMulInteger as products that devices have kernels for. All sums are of 32 bits, as ONNX has them, so that
+both sides agree bit for bit.
+
+A weight whose distances to its zero point are no signed bytes is a signed byte plus one number for each result: the product by
+that number is the number times the sum of what is read. A product of two values whose zero points are computed is that of their
+integers, less what the zero points add to it. A ConvInteger by weights that are computed, or of other things than images,
+multiplies doubles, which hold every sum."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from partita.graph.body_builder import BodyBuilder
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
+from partita.graph.types import Array, TensorType
+
+LARGEST_PRODUCT = 255 * 255
+"""The largest product of two bytes' distances to their zero points."""
+
+LARGEST_SUM = 2**31 - 1
+"""The largest sum that 32 bits hold."""
+
+
+def is_far(node: Node) -> bool:
+    """True for an op whose constant weights have distances to their zero point that are no signed bytes."""
+    weight, point = _weight_of(node), _point_of(node)
+    if weight is None or point is None:
+        return False
+    per_result = (-1, *[1] * (weight.ndim - 1)) if node.op == "ConvInteger" else (-1,)
+    distances = weight.astype(np.int16) - point.astype(np.int16).reshape(() if point.size == 1 else per_result)
+    return bool(distances.min() < -128 or distances.max() > 127)
+
+
+def is_pair_of_unknown_points(node: Node) -> bool:
+    """True for a MatMulInteger of two values with a zero point that is computed."""
+    if node.op != "MatMulInteger" or node.domain:
+        return False
+    if any(entry is None or entry.node.value is not None for entry in node.inputs[:2]):
+        return False
+    points = [entry for entry in node.inputs[2:] if entry is not None]
+    return any(entry.node.value is None for entry in points) and all(_static_shape(entry) in ((), (1,)) for entry in points)
+
+
+def integer_product(b: BodyBuilder) -> Graph | None:
+    """The body; None for a product that needs none or has none."""
+    if is_pair_of_unknown_points(b.node):
+        return _pair(b)
+    if is_far(b.node):
+        return _far(b)
+    return _doubles(b) if b.node.op == "ConvInteger" else None
+
+
+def _far(b: BodyBuilder) -> Graph:
+    """The product by the weights as signed bytes, and that by ones, times what those bytes are too small."""
+    weight, point = _weight_of(b.node), _point_of(b.node)
+    assert weight is not None and point is not None
+    moved = 128 if weight.dtype == np.uint8 else 0
+    rank = len(_static_shape(b.node[0]) or ())
+    per_channel = (-1, *[1] * (rank - 2)) if b.node.op == "ConvInteger" else (-1,)
+    missing = np.asarray(moved - point.astype(np.int32), np.int32).reshape(() if point.size == 1 else per_channel)
+    signed = (weight.astype(np.int16) - moved).astype(np.int8)
+    sums, ones = (
+        b.op(str(b.node.op), b.input(0), array, b.optional(2), **b.node.attrs) for array in (signed, _ones(b.node, weight))
+    )
+    return b.done(b.Add(sums, b.Mul(ones, missing)))
+
+
+def _ones(node: Node, weight: Array) -> Array:
+    """Weights that sum up a window: one result for all of the op's, or one for each, where these are in groups."""
+    if node.op == "MatMulInteger":
+        return np.ones((len(weight), 1), np.int8)
+    results = 1 if int(node.attrs.get("group", 1)) == 1 else len(weight)
+    return np.ones((results, *weight.shape[1:]), np.int8)
+
+
+def _pair(b: BodyBuilder) -> Graph | None:
+    """The product of the integers, less what the zero points add; None where sizes are dynamic."""
+    left, right, shapes = b.input(0), b.input(1), [_static_shape(entry) for entry in b.node.inputs[:2]]
+    if None in shapes:
+        return None
+    points = [b.Reshape(b.Cast(b.input(i), to="int32"), []) if b.has(i) else None for i in (2, 3)]
+    result = b.MatMulInteger(left, right)
+    # A single row, and a single column, is a dimension that the product has not.
+    rows, columns = (len(shape or ()) > 1 for shape in shapes)
+    sums = (right, -2 if columns else -1, points[0]), (left, -1, points[1])
+    for value, axis, point in sums:
+        if point is not None:
+            total = b.along("ReduceSum", b.Cast(value, to="int32"), [axis], keepdims=int(rows and columns))
+            result = b.Sub(result, b.Mul(total, point))
+    if points[0] is not None and points[1] is not None:
+        depth = (shapes[0] or (1,))[-1]
+        result = b.Add(result, b.Mul(b.Mul(*points), b.constant(depth, np.int32)))
+    return b.done(result)
+
+
+def _doubles(b: BodyBuilder) -> Graph | None:
+    """The convolution of doubles; None where its sums might not fit 32 bits, and where sizes are dynamic."""
+    shape, results = _static_shape(b.node.inputs[1]), _static_shape(b.node[0])
+    if not shape or not results or math.prod(shape[1:]) * LARGEST_PRODUCT > LARGEST_SUM:
+        return None
+    points = [b.optional(i) for i in (2, 3)]
+    if any(entry is not None and len(_static_shape(entry) or ()) > 1 for entry in points):
+        return None
+    around = None if points[1] is None else b.Reshape(points[1], [-1, *[1] * (len(shape) - 1)])
+    sides = [_as_double(b, value, point) for value, point in ((b.input(0), points[0]), (b.input(1), around))]
+    return b.done(b.Cast(b.Conv(*sides, **b.node.attrs), to="int32"))
+
+
+def _as_double(b: BodyBuilder, value: NodeEntry, point: NodeEntry | None) -> NodeEntry:
+    """The distances of integers to their zero point."""
+    number = b.Cast(value, to="float64")
+    return number if point is None else b.Sub(number, b.Cast(point, to="float64"))
+
+
+def _weight_of(node: Node) -> Array | None:
+    """The constant weights of an integer product of a value; None for any other node."""
+    if node.op not in ops("integer_product") or node.domain or node.inputs[0] is None or node.inputs[0].node.value is not None:
+        return None
+    array = None if node.inputs[1] is None else node.inputs[1].node.value
+    fits = array is not None and array.size and (array.ndim == 2 if node.op == "MatMulInteger" else array.ndim > 2)
+    return array if fits else None
+
+
+def _point_of(node: Node) -> Array | None:
+    """The zero point of the weights, if it is constant: one number, or one for each result."""
+    entry, weight = (*node.inputs, None, None)[3], _weight_of(node)
+    if entry is None or weight is None:
+        return np.zeros((), np.int32)
+    point, results = entry.node.value, weight.shape[0 if node.op == "ConvInteger" else 1]
+    return point if point is not None and point.ndim < 2 and point.size in (1, results) else None
+
+
+def _static_shape(entry: NodeEntry | None) -> tuple[int, ...] | None:
+    kind = None if entry is None else entry.type
+    if not isinstance(kind, TensorType) or not kind.is_static or kind.shape is None:
+        return None
+    return tuple([int(size or 0) for size in kind.shape])

@@ -1,0 +1,99 @@
+"""Ops that pick, join or convert elements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partita.graph.body_builder import BodyBuilder
+from partita.graph.build import FUSED
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import TensorType
+from partita.passes.decompose.halves import HALVES
+
+SORTED_AS = {
+    "float16": "float64", "bfloat16": "float64", "float32": "float64", "int16": "int32", "uint16": "int32", "uint32": "int64",
+}
+"""For each element type, the other type in which it is sorted."""
+
+
+def top_k(b: BodyBuilder) -> Graph | None:
+    """TopK sorted in double precision: there is room above infinity for NaN, which TVM's sort takes for equal to anything.
+    Narrow integers, which it does not take, are widened."""
+    x, dtype = b.input(0), b.type(0).dtype
+    sorted_as = SORTED_AS.get(dtype)
+    if sorted_as is None:
+        return None
+    wide = b.Cast(x, to=sorted_as)
+    if sorted_as == "float64":
+        nan = b.IsNaN(b.Cast(x, to="float32") if dtype in HALVES else x)
+        finite = b.Min(wide, b.constant(1e300, np.float64))
+        wide = b.Where(nan, b.constant(np.inf, np.float64), finite)
+    _, indices = b.ops("TopK", 2, wide, b.input(1), **b.node.attrs)
+    return b.done(b.GatherElements(x, indices, axis=int(b.attr("axis", -1))), indices)
+
+
+def hardmax(b: BodyBuilder) -> Graph | None:
+    """Hardmax along the last axis, between transpositions that exchange it with the node's."""
+    rank = b.rank(0)
+    if not rank:
+        return None
+    perm, axis = list(range(rank)), int(b.attr("axis", -1)) % rank
+    perm[axis], perm[-1] = perm[-1], perm[axis]
+    return b.done(b.Transpose(b.Hardmax(b.Transpose(b.input(0), perm=perm), axis=-1), perm=perm))
+
+
+def is_one_hot(node: Node, version: int) -> bool:
+    """True for a OneHot of a static number of classes that has its two values."""
+    depth = node.inputs[1] if node.op == "OneHot" and not node.domain and version >= 16 else None
+    values = node.inputs[2].type if depth is not None and node.inputs[2] is not None else None
+    count = values.shape[0] if isinstance(values, TensorType) and values.shape else None
+    return depth is not None and depth.node.value is not None and (count == 2 or not isinstance(count, int))
+
+
+def one_hot(b: BodyBuilder) -> Graph | None:
+    """OneHot as a comparison with the numbers of the classes: TVM's own makes float64 of float32. Negative indices count from
+    the end; those outside are of no class."""
+    if not is_one_hot(b.node, b.version):
+        return None
+    rank, count = b.rank(0), int(b.value(1).item())
+    axis = int(b.attr("axis", -1)) % (rank + 1)
+    spread = b.Unsqueeze(b.Cast(b.input(0), to="int64"), [axis])
+    classes = b.constant(np.arange(count).reshape(-1, *[1] * (rank - axis)))
+    counted = b.Where(b.Less(spread, 0), b.Add(spread, count), spread)
+    off, on = (b.Gather(b.input(2), i) if b.values[2] is None else b.value(2)[i] for i in (0, 1))
+    return b.done(b.Where(b.Equal(counted, classes), on, off))
+
+
+def concat(b: BodyBuilder) -> Graph | None:
+    """A Concat of which some inputs have no elements, as a decoder's first past, without these."""
+    types = list(b.types)
+    full = [i for i, kind in enumerate(types) if not isinstance(kind, TensorType) or kind.shape is None or 0 not in kind.shape]
+    joined = [b.input(i) for i in full if b.has(i)]
+    if not joined or len(joined) == len(types):
+        return None
+    return b.done(b.Concat(*joined, axis=int(b.attr("axis", 1))) if len(joined) > 1 else b.Identity(*joined))
+
+
+def grid_sample(b: BodyBuilder) -> Graph | None:
+    """GridSample of the nearest pixels: NaN where a position is NaN, of which TVM makes the position of some pixel."""
+    x, grid, dtype = b.input(0), b.input(1), b.type(0).dtype
+    if FUSED in b.node.metadata or b.attr("mode", None) != "nearest" or "float" not in dtype:
+        return None
+    of_axes = b.along("ReduceMax", b.Cast(b.IsNaN(grid), to="int32"), [b.rank(1) - 1], keepdims=0)
+    is_nan = b.Cast(of_axes, to="bool")
+    sampled = b.GridSample(x, grid, **b.node.attrs)
+    return b.done(b.Where(b.Unsqueeze(is_nan, [1]), b.like(0, np.nan), sampled))
+
+
+def shrink(b: BodyBuilder) -> Graph | None:
+    """Shrink of integers by way of doubles: its bias and its threshold need not be integers."""
+    dtype = b.type(0).dtype
+    if "int" not in dtype:
+        return None
+    return b.done(b.Cast(b.Shrink(b.Cast(b.input(0), to="float64"), **b.node.attrs), to=dtype))
+
+
+def cast_like(b: BodyBuilder) -> Graph:
+    """CastLike as a Cast."""
+    return b.done(b.Cast(b.input(0), to=b.type(1).dtype))

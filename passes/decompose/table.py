@@ -1,0 +1,100 @@
+"""The decomposition table: by domain, op and opset, the body of simpler ops that an op stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from partita.graph.body_builder import BodyBuilder, NoBody
+from partita.graph.graph import Graph
+from partita.graph.microsoft import body_of, is_known, needed_opset
+from partita.graph.node import Node
+from partita.passes.decompose import (
+    einsum,
+    integer_products,
+    moves,
+    norms,
+    patches,
+    quantized,
+    reductions,
+    resizing,
+    rotary,
+)
+from partita.passes.decompose.halves import in_single_precision, is_widened
+
+
+def _always(node: Node) -> bool:
+    return True
+
+
+@attrs.frozen(slots=True)
+class Row:
+    """One decomposition of an op of ONNX's."""
+
+    op: str
+    body: Callable[[BodyBuilder], Graph | None]
+    """Writes the body; None, or NoBody, for a node that it does not fit."""
+    since: int = 1
+    """The opset whose ops the body is written in, at least."""
+    applies: Callable[[Node], bool] = _always
+    """False for nodes of the op that are never decomposed so."""
+
+
+_ROWS = (
+    Row("Concat", moves.concat),
+    Row("Conv", patches.patches, applies=patches.is_of_patches),
+    Row("ConvInteger", integer_products.integer_product),
+    Row("DequantizeLinear", quantized.blocks, applies=quantized.has_blocks),
+    Row("Einsum", einsum.einsum),
+    Row("GlobalMaxPool", reductions.global_max_pool),
+    Row("GridSample", moves.grid_sample),
+    Row("GroupNormalization", norms.group_normalization),
+    Row("Hardmax", moves.hardmax, since=13),
+    Row("LayerNormalization", norms.layer_normalization),
+    Row("MatMulInteger", integer_products.integer_product),
+    Row("MeanVarianceNormalization", norms.mean_variance_normalization),
+    Row("OneHot", moves.one_hot, since=16),
+    Row("QLinearConv", quantized.linear),
+    Row("QLinearMatMul", quantized.linear),
+    Row("QuantizeLinear", quantized.blocks, applies=quantized.has_blocks),
+    Row("ReduceLogSumExp", reductions.log_sum_exp),
+    Row("Resize", resizing.resize),
+    Row("RotaryEmbedding", rotary.rotary_embedding, applies=lambda node: not is_widened(node)),
+    Row("Shrink", moves.shrink),
+    Row("TopK", moves.top_k, since=10),
+    Row("Upsample", resizing.resize),
+    *(Row(op, reductions.unreduced) for op in reductions.UNREDUCED),
+)
+
+_BY_OP = {row.op: row for row in _ROWS}
+
+
+def has_decomposition(node: Node) -> bool:
+    """True for an op that the table decomposes, for some types and values of its inputs."""
+    if is_known(node):
+        return True
+    row = _BY_OP.get(str(node.op)) if not node.domain else None
+    return (row is not None and row.applies(node)) or is_widened(node)
+
+
+def decomposed(node: Node, opsets: Mapping[str, int]) -> Graph | None:
+    """The op's body, whose inputs are named x0, x1, … after the node's; None where it has none, for ops of onnxruntime's NoBody.
+
+    An op of half-precision numbers that has no other body is the op itself in float32."""
+    version = opsets.get("", 1)
+    if is_known(node):
+        if needed_opset(node) > version:
+            needed = f"its parts are ops of opset {needed_opset(node)}, and the graph's is {version}"
+            raise NoBody(needed, where=f"node {node.name!r}")
+        b = BodyBuilder(node, opsets)
+        return body_of(node, b.types, b.values, version).evolve(opsets=opsets)
+    row = _BY_OP.get(str(node.op)) if not node.domain else None
+    if row is not None and version >= row.since and row.applies(node):
+        try:
+            body = row.body(BodyBuilder(node, opsets))
+        except NoBody:
+            body = None
+        if body is not None:
+            return body
+    return in_single_precision(BodyBuilder(node, opsets)) if is_widened(node) else None

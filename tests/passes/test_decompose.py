@@ -1,0 +1,173 @@
+"""Each row of the decomposition table against ONNX's reference. onnxruntime's ops are in tests/microsoft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.graph.body_builder import BodyBuilder, NoBody
+from partita.graph.types import Array, dtype_name
+from partita.passes.decompose import decomposed, dynamic_sizes, has_decomposition
+from partita.passes.decompose.moves import cast_like
+from partita.passes.decompose.table import _ROWS
+from tests.close import assert_close
+
+DRAW = np.random.default_rng(3)
+
+
+def normal(*shape: int, dtype: Any = "float32") -> Array:
+    return DRAW.standard_normal(shape).astype(dtype)
+
+
+def integers(*shape: int, dtype: Any = "uint8") -> Array:
+    return DRAW.integers(0, 100, shape).astype(dtype)
+
+
+class Const:
+    """An input that is constant."""
+
+    def __init__(self, value: Any, dtype: Any = None) -> None:
+        self.value = np.asarray(value, dtype)
+
+
+SCALE, POINT = np.float32(0.05), np.uint8(7)
+CASES: list[tuple[str, int, Sequence[Any], Mapping[str, Any]]] = [
+    ("Concat", 13, [normal(2, 0), normal(2, 3), normal(2, 4)], {"axis": 1}),
+    ("Concat", 4, [normal(2, 0), normal(2, 3)], {"axis": 1}),
+    ("Conv", 22, [normal(1, 3, 23), Const(normal(5, 3, 4))], {"strides": [4], "kernel_shape": [4]}),
+    ("Conv", 11, [normal(1, 2, 4, 4, 4), Const(normal(6, 2, 2, 2, 2)), normal(6)], {"strides": [2, 2, 2]}),
+    ("ConvInteger", 10, [integers(1, 2, 5, 5), integers(3, 2, 2, 2), POINT, np.uint8(9)], {}),
+    ("ConvInteger", 10, [integers(1, 2, 5, 5), Const(integers(3, 2, 2, 2) * 2), POINT, Const(np.uint8(9))], {}),
+    ("DequantizeLinear", 21, [integers(4, 6), normal(4, 2), integers(4, 2)], {"axis": 1, "block_size": 3}),
+    ("Einsum", 21, [normal(2, 3, 4)], {"equation": "abc->cab"}),
+    ("Einsum", 21, [normal(2, 3), normal(3, 4)], {"equation": "ab,bc->ca"}),
+    ("Einsum", 12, [normal(2, 3, 4), normal(3, 4, 5)], {"equation": "abc,bcd->ad"}),
+    ("Einsum", 12, [normal(2, 3), normal(2, 3)], {"equation": "ab,ab->a"}),
+    ("GlobalMaxPool", 1, [normal(2, 3, 4, 5)], {}),
+    ("GlobalMaxPool", 21, [normal(2, 3, 4)], {}),
+    ("GridSample", 20, [normal(1, 2, 4, 5), normal(1, 3, 2, 2) / 4], {"mode": "nearest"}),
+    ("GroupNormalization", 21, [normal(2, 6, 5), normal(6), normal(6)], {"num_groups": 2}),
+    ("GroupNormalization", 18, [normal(2, 6, 5), normal(2), normal(2)], {"num_groups": 2}),
+    ("Hardmax", 13, [normal(2, 3, 4)], {"axis": 1}),
+    ("LayerNormalization", 17, [normal(2, 3, 4), normal(4), normal(4)], {}),
+    ("LayerNormalization", 21, [normal(2, 3, 4), normal(3, 4)], {"axis": -2, "epsilon": 0.1}),
+    ("MatMulInteger", 10, [integers(3, 4), integers(4, 2), POINT, np.uint8(3)], {}),
+    ("MatMulInteger", 10, [integers(3, 4), Const(integers(4, 2) * 2), POINT, Const([3, 250], "uint8")], {}),
+    ("MeanVarianceNormalization", 13, [normal(2, 3, 4, 5)], {}),
+    ("OneHot", 16, [np.array([[0, -1, 7], [2, 5, -9]]), Const(6), np.array([2, 5], "float32")], {"axis": 1}),
+    ("OneHot", 21, [np.array([0, -1, 7]), Const([4]), Const([0, 1], "int32")], {}),
+    ("QLinearConv", 10, [integers(1, 2, 5, 5), SCALE, POINT, integers(3, 2, 2, 2), SCALE, POINT, np.float32(0.3), POINT], {}),
+    ("QLinearConv", 21, [integers(1, 2, 5, 5), Const(SCALE), POINT, integers(3, 2, 2, 2), Const([0.1, 0.02, 0.3], "float32"),
+                         Const([1, 2, 3], "uint8"), np.float32(0.3), POINT, Const([100, 0, -90], "int32")], {}),
+    ("QLinearMatMul", 21, [integers(3, 4), SCALE, POINT, integers(4, 2), SCALE, POINT, np.float32(0.1), POINT], {}),
+    ("QuantizeLinear", 21, [normal(4, 6), np.abs(normal(4, 2)) / 9, integers(4, 2)], {"axis": 1, "block_size": 3}),
+    ("ReduceL1", 18, [normal(3, 4)], {"noop_with_empty_axes": 1}),
+    ("ReduceL2", 18, [normal(3, 4)], {"noop_with_empty_axes": 1}),
+    ("ReduceLogSum", 18, [np.abs(normal(3, 4))], {"noop_with_empty_axes": 1}),
+    ("ReduceLogSumExp", 11, [normal(3, 4)], {"axes": [1], "keepdims": 0}),
+    ("ReduceLogSumExp", 18, [integers(3, 4, dtype="int32"), Const([0])], {}),
+    ("ReduceSumSquare", 18, [normal(3, 4)], {"noop_with_empty_axes": 1}),
+    ("Resize", 19, [normal(1, 2, 5, 4), None, None, Const([1, 2, 7, 6])], {"mode": "linear"}),
+    ("Resize", 13, [normal(3, 5), None, Const([1, 0.6], "float32")], {"mode": "cubic"}),
+    ("RotaryEmbedding", 23, [normal(2, 3, 4, 8), normal(9, 4), normal(9, 4), integers(2, 4, dtype="int64") % 9], {}),
+    ("RotaryEmbedding", 23, [normal(2, 4, 24), normal(2, 4, 3), normal(2, 4, 3)],
+     {"num_heads": 3, "rotary_embedding_dim": 6, "interleaved": 1}),
+    ("Shrink", 9, [integers(5, dtype="int8")], {"lambd": 9.25, "bias": 0.125}),
+    ("TopK", 11, [normal(3, 7), Const([2])], {}),
+    ("TopK", 21, [integers(3, 7, dtype="int16"), Const([4])], {"axis": 1, "largest": 0}),
+    ("Upsample", 9, [normal(1, 1, 3, 4), Const([1, 1, 2, 2], "float32")], {"mode": "linear"}),
+    ("Softmax", 21, [normal(3, 4, dtype="float16")], {}),
+    ("ReduceSum", 13, [normal(3, 40, dtype="float16"), Const([1])], {}),
+]
+"""An op of each row: its opset, the values of its inputs, and its attributes. The last two are of half-precision numbers."""
+
+
+def by_op(part: Any) -> str:
+    """The name of a case: its op's."""
+    return part if isinstance(part, str) else ""
+
+
+def typed(op: str, opset: int, values: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[pt.Graph, pt.Node, list[Array]]:
+    """A graph of the op alone, its node, and the values of its inputs."""
+    inputs = [
+        None if value is None else pt.constant(value.value) if isinstance(value, Const)
+        else pt.variable(f"x{i}", dtype_name(np.asarray(value).dtype), np.shape(value))
+        for i, value in enumerate(values)
+    ]
+    node = pt.op(op, *inputs, opset=opset, **attributes)
+    fed = [node for node in inputs if node is not None and node.is_variable]
+    graph = pt.apply_pass(pt.Graph(list(node.outputs), fed, opsets={"": opset}), "InferShape")
+    arrays = [np.asarray(value.value if isinstance(value, Const) else value) for value in values]
+    return graph, next(node for node in graph.nodes if node.is_op), arrays
+
+
+def agree(graph: pt.Graph, body: pt.Graph, arrays: Sequence[Array]) -> None:
+    """Both compute the same on the reference."""
+    wanted = pt.compile(graph, "reference")(*[arrays[int(one.name[1:])] for one in graph.inputs])
+    results = pt.compile(body, "reference")(*[arrays[int(one.name[1:])] for one in body.inputs])
+    for result, want in zip(results, wanted, strict=True):
+        assert result.dtype == want.dtype
+        assert_close(result, want, atol=1e-5)
+
+
+@pytest.mark.parametrize(("op", "opset", "values", "attributes"), CASES, ids=by_op)
+def test_a_body_is_what_its_op_means(op: str, opset: int, values: Sequence[Any], attributes: dict[str, Any]) -> None:
+    graph, node, arrays = typed(op, opset, values, attributes)
+    body = decomposed(node, graph.opsets)
+    assert has_decomposition(node) and body is not None
+    agree(graph, body, arrays)
+
+
+RESIZED = {"coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.5}
+DYNAMIC: list[tuple[str, Sequence[Any], Mapping[str, Any], Callable[[BodyBuilder], pt.Graph]]] = [
+    ("Slice", [normal(3, 7), np.array([5]), np.array([1]), Const([1]), Const([-2])], {},
+     lambda b: dynamic_sizes.slice_by_gathers(b, [(0, 1, -2)])),
+    ("Pad", [normal(3, 4), np.array([0, 2, 1, 1]), np.float32(7)], {},
+     lambda b: dynamic_sizes.pad_by_gathers(b, {0: (0, 2), 1: (1, 3)})),
+    ("Pad", [normal(3, 4), np.array([0, 2, 0, 1])], {"mode": "reflect"}, lambda b: dynamic_sizes.pad_by_gathers(b, {1: (1, 3)})),
+    ("Tile", [normal(3, 4), np.array([2, 3])], {}, dynamic_sizes.tile_by_expand),
+    ("MatMul", [normal(4), normal(2, 4, 3)], {}, dynamic_sizes.vector_product),
+    ("MatMul", [normal(4), normal(4)], {}, dynamic_sizes.vector_product),
+    ("Conv", [normal(2, 3, 7, 5, 5), Const(normal(4, 3, 3, 2, 2)), Const(normal(4))],
+     {"strides": [2, 1, 1], "pads": [1, 0, 1, 1, 0, 0]}, dynamic_sizes.volumes_as_images),
+    *[("Resize", [normal(1, 2, 5, 4), None, None, np.array([1, 2, 7, 9])], {**RESIZED, "mode": mode},
+       lambda b: dynamic_sizes.resize_by_gathers(b, [2, 3])) for mode in dynamic_sizes.TAPS],
+    ("CastLike", [normal(3), integers(1, dtype="int32")], {}, cast_like),
+]
+"""Ops of dynamic sizes, and their bodies."""
+
+
+@pytest.mark.parametrize(("op", "values", "attributes", "written"), DYNAMIC, ids=by_op)
+def test_a_body_for_dynamic_sizes(
+    op: str, values: Sequence[Any], attributes: dict[str, Any], written: Callable[[BodyBuilder], pt.Graph]
+) -> None:
+    graph, node, arrays = typed(op, 21, values, attributes)
+    agree(graph, written(BodyBuilder(node, graph.opsets)), arrays)
+
+
+def test_each_row_is_tried() -> None:
+    assert {row.op for row in _ROWS} <= {op for op, *_ in CASES}
+    for row in _ROWS:
+        assert row.since <= min(opset for op, opset, *_ in CASES if op == row.op)
+
+
+def test_an_absent_input_and_one_that_is_not_constant_are_named() -> None:
+    b = BodyBuilder(pt.op("Clip", pt.variable("x"), None, pt.variable("high"), name="clip"), {"": 13})
+    with pytest.raises(NoBody, match=r"node 'clip' \(Clip\): its input 1 is absent"):
+        b.input(1)
+    with pytest.raises(NoBody, match="its input 2 is not constant"):
+        b.value(2)
+    assert b.optional(1) is None
+    with pytest.raises(AttributeError, match="no attribute 'relu'"):
+        b.relu(b.input(0))
+
+
+def test_lists_and_arrays_become_constants() -> None:
+    b = BodyBuilder(pt.op("Relu", pt.variable("x", "float32", (2, 3))), {"": 21})
+    node = b.Mul(b.Reshape(b.input(0), [0, -1]), np.float32(2)).node
+    factor, reshape = node.reads[1].node, node.reads[0].node
+    assert factor.value.dtype == np.float32 and reshape.reads[1].node.value.tolist() == [0, -1]
