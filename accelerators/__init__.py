@@ -4,7 +4,7 @@ Names are imported on first use, since a model of a file answers before most of 
 
 from typing import TYPE_CHECKING
 
-from partita.graph.lazy import lazily
+from partita.graph.cached_property import lazily
 
 if TYPE_CHECKING:
     from partita.accelerators.choosing_precision import choose_precision

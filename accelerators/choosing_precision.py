@@ -18,9 +18,9 @@ from partita.accelerators.choosing.within_tolerance import Option, choose
 from partita.accelerators.placement.rules import Forbid, Pin
 from partita.accelerators.precision.lowered_ops import KEPT, with_channel_scales
 from partita.accelerators.precision.precision_plan import PrecisionPlan, PrecisionRow
-from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.process.exit_barrier import at_a_device
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph, require_graph
-from partita.graph.words import counted
 from partita.partition.fingerprint import fingerprint
 from partita.passes.infer import infer
 

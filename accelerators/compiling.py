@@ -13,29 +13,29 @@ from partita.accelerators.building.task import Task
 from partita.accelerators.building.units import Unit, compile_unit, measured_units
 from partita.accelerators.cache.answers import remembering
 from partita.accelerators.errors import AcceleratorError, NotSupported
-from partita.accelerators.interface.absent import Absent, present
 from partita.accelerators.interface.device_list import MULTI, find_device, parse_devices, parse_multi
 from partita.accelerators.interface.settings import read_config
+from partita.accelerators.interface.unavailable import Absent, present
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.placement.placing import checked_graph, dead_nodes, live_part, place
 from partita.accelerators.placement.rules import Forbid, Pin, resolve_rules
-from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.running.compiled_model import CompiledModel, Origin
 from partita.accelerators.running.multi import MultiModel
 from partita.accelerators.showing.pictures import write_affinity_dot, write_subgraphs_dot
 from partita.accelerators.starting import Beginning, started
 from partita.graph.build import is_made_call
 from partita.graph.errors import check_count, check_flag
+from partita.graph.formatting import counted
 from partita.graph.graph import NOTES, Graph
 from partita.graph.logs import logger
 from partita.graph.node import Node
 from partita.graph.order import reachable
 from partita.graph.readers.torch import from_torch, is_torchs
 from partita.graph.types import Dim
-from partita.graph.words import counted
 from partita.passes import apply_pass
 from partita.passes import optimize as optimized
-from partita.passes.traced_numbers import without_claims
+from partita.passes.infer.traced_sizes import without_claims
 from partita.passes.views import shape_view
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from partita.accelerators.interface.cache_words import OFF, ON
-from partita.accelerators.process.ending import main_has_ended
+from partita.accelerators.process.exit_barrier import main_has_ended
 
 if TYPE_CHECKING:
     from partita.accelerators.placement.rules import Forbid, Pin

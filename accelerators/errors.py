@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from partita.graph.errors import PartitaError
-from partita.graph.words import error_in_words, in_code
+from partita.graph.formatting import error_in_words, in_code
 
 
 class AcceleratorError(PartitaError):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.running.compiled_model import CompiledModel
 
 

@@ -14,16 +14,16 @@ from partita.accelerators.building.task import Task
 from partita.accelerators.cache.cached_compiling import check_folder
 from partita.accelerators.cache.folder import lasting
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
-from partita.accelerators.interface.absent import present
 from partita.accelerators.interface.device_list import Device, parse_devices
 from partita.accelerators.interface.settings import MEASURED, Config
-from partita.accelerators.isolation.afar import Workshop, afar, is_afar
+from partita.accelerators.interface.unavailable import present
+from partita.accelerators.isolation.background_worker import Workshop, afar, is_afar
 from partita.accelerators.isolation.process import Limit
 from partita.accelerators.placement.rules import Forbid
-from partita.accelerators.process.behind import behind
-from partita.accelerators.process.ending import main_has_ended
+from partita.accelerators.process.background import behind
+from partita.accelerators.process.exit_barrier import main_has_ended
 from partita.accelerators.process.once import Once
-from partita.accelerators.process.working import working_folder
+from partita.accelerators.process.working_folder import working_folder
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.starting_model import StartingModel, Work, ended
 from partita.graph.graph import Graph

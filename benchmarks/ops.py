@@ -23,7 +23,7 @@ import attrs
 from benchmarks.op_case import Case
 from benchmarks.op_list import TINY, cases, chains
 from partita.accelerators.interface.registry import accelerator
-from partita.accelerators.process.settling import settle
+from partita.accelerators.process.idle_wait import settle
 from partita.accelerators.tvm.machine.library import part, tvm
 from partita.accelerators.tvm.machine.machine import host_machine
 from partita.accelerators.tvm.run.threads import set_threads, set_tvm_threads

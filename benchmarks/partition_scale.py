@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.shapes import SHAPES
 from partita.graph import Graph, Node, NodeEntry
-from partita.graph.pauses import collector_paused
+from partita.graph.gc_pause import collector_paused
 from partita.partition import ContainOpSelector, PatternProperty, SubgraphProperty, SubgraphSelector
 from partita.partition.checker import check_partition
 from partita.partition.partition_graph import partition_graph, plan

@@ -18,7 +18,7 @@ import numpy as np
 
 import partita as pt
 from benchmarks.tables import markdown, merge
-from partita.accelerators.process.settling import settle
+from partita.accelerators.process.idle_wait import settle
 
 PRODUCTS = 12
 

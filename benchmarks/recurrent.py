@@ -21,7 +21,7 @@ import partita as pt
 from benchmarks.machine import usable_cores
 from benchmarks.tables import markdown, merge
 from benchmarks.timing import clock_for
-from partita.accelerators.process.settling import settle
+from partita.accelerators.process.idle_wait import settle
 from partita.graph.writers.onnx import to_model
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}

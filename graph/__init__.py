@@ -4,8 +4,8 @@ Names are imported on first use: most of these modules need not be loaded to run
 
 from typing import TYPE_CHECKING
 
-from partita.graph import half_imported  # noqa: F401  the first import: forks wait for those of other threads from here on
-from partita.graph.lazy import lazily
+from partita.graph import fork_guard  # noqa: F401  the first import: forks wait for those of other threads from here on
+from partita.graph.cached_property import lazily
 
 if TYPE_CHECKING:
     from partita.graph.build import call, constant, op, variable

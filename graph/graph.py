@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from partita.graph.adopt import check_names, check_output_names, name_bodies_apart, name_nodes
 from partita.graph.errors import GraphError, MissingDependency, did_you_mean
+from partita.graph.formatting import counted
+from partita.graph.gc_pause import collector_paused
 from partita.graph.index import GraphIndex, build_index
 from partita.graph.node import Body, Node, NodeEntry, as_entries
 from partita.graph.order import is_ordered, reachable, topological
-from partita.graph.pauses import collector_paused
-from partita.graph.words import counted
+from partita.graph.unique_names import check_names, check_output_names, name_bodies_apart, name_nodes
 
 if TYPE_CHECKING:
     import networkx

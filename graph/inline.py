@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from partita.graph.control import AFTER, note_out_of_call
+from partita.graph.control_dependencies import AFTER, note_out_of_call
 from partita.graph.errors import GraphError
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
-from partita.graph.pauses import collector_paused
 from partita.graph.rewrite import Rewriter, map_bodies
 
 LARGEST = 10_000_000

@@ -12,7 +12,7 @@ from partita.graph.graph import Graph
 from partita.graph.microsoft import body_of, is_known, types_of
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.custom import custom_op
-from partita.graph.ops.fitting import has_fits, misfit
+from partita.graph.ops.shape_constraints import has_fits, misfit
 from partita.graph.types import TensorType
 
 _FAILURES = (

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from operator import is_not
 from typing import Any
 
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.pauses import collector_paused
 
 
 class Rewriter:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from partita.graph.adopt import check_names, check_output_names
 from partita.graph.errors import GraphError, TypeMismatch
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph, require_graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.schemas import newest_versions
-from partita.graph.pauses import collector_paused
-from partita.graph.signatures import Signature
+from partita.graph.schema_check import Signature
 from partita.graph.types import TensorType, Type
+from partita.graph.unique_names import check_names, check_output_names
 
 INPUTS_OF_LOOP = 2
 """A Loop's first inputs, trip count and condition; its body gets the iteration number and the condition in their place."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from partita.accelerators.arrays.distance import scales
 from partita.accelerators.errors import BadConfig
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.order import reachable
 from partita.graph.types import TensorType
-from partita.graph.words import counted
 
 TINY = 1e-30
 """Smaller probabilities are raised to this value before logarithms are compared."""

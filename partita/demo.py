@@ -15,7 +15,7 @@ import numpy as np
 import partita as pt
 from partita.accelerators.cache import default_folder, list_entries
 from partita.accelerators.process.atomic import write_text
-from partita.accelerators.process.settling import settle
+from partita.accelerators.process.idle_wait import settle
 from partita.compare import compare
 from partita.graph.pictures import to_svg
 from partita.graph.summary import print_summary, summarize

@@ -4,7 +4,7 @@ What only some programs use, such as the report page, is imported on first use."
 
 from typing import TYPE_CHECKING
 
-import partita.graph.half_imported  # noqa: F401  first: a fork waits for the imports that follow
+import partita.graph.fork_guard  # noqa: F401  first: a fork waits for the imports that follow
 from partita.accelerators import (
     Accelerator,
     AcceleratorError,
@@ -56,7 +56,7 @@ from partita.graph import (
     unregister_op,
     variable,
 )
-from partita.graph.lazy import lazily
+from partita.graph.cached_property import lazily
 from partita.graph.readers import mxnet_ops
 from partita.graph.readers.torch import from_torch
 from partita.graph.text import parse

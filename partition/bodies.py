@@ -7,7 +7,7 @@ from operator import attrgetter, is_not
 
 import attrs
 
-from partita.graph.control import noted_after
+from partita.graph.control_dependencies import noted_after
 from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry

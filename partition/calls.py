@@ -14,10 +14,10 @@ from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
 from partita.partition.bodies import Draft, build_body, draft_body, find_exits
 from partita.partition.connecting import UNCONNECTED, Connecting
-from partita.partition.declared import Declared
 from partita.partition.hooks import Chooser, Hooks
 from partita.partition.names import op_names_in, with_own_names
 from partita.partition.op_index import OpIndex
+from partita.partition.typed_to_source import Declared
 from partita.partition.with_types import Typed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from itertools import pairwise
 
-from partita.graph.ways import arrows, cycle_in
+from partita.graph.shortest_path import arrows, cycle_in
 from partita.partition.errors import PartitionError
 
 Preds = Sequence[Sequence[int]]

@@ -10,18 +10,18 @@ from partita.graph.errors import did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.partition import growth
-from partita.partition.arguments import call_filter
 from partita.partition.combine import Combined
 from partita.partition.errors import PartitionError, raised
 from partita.partition.evidence import Evidence, EvidenceOfWalk
 from partita.partition.growth.labels import Accept
+from partita.partition.hook_arguments import call_filter
 from partita.partition.hooks import Chooser, Hooks
 from partita.partition.matcher import Matcher
-from partita.partition.notes import notes_on
 from partita.partition.op_index import OpIndex
 from partita.partition.options import GivenGroups, Growth, OwnGrowth
 from partita.partition.pattern import Pattern
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
+from partita.partition.selector_warnings import notes_on
 from partita.partition.shared_constants import join_at_constants
 
 Groups = list[list[int]]

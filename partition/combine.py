@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.partition.arguments import call_filter
+from partita.partition.hook_arguments import call_filter
 from partita.partition.selector import ContainOpSelector, Labeler, SubgraphSelector
 
 # ruff: noqa: C419  the lists make sure that every part is called

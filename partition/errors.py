@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from partita.graph.errors import PartitaError
+from partita.graph.formatting import error_in_words, in_code, in_words
 from partita.graph.node import Node
-from partita.graph.words import error_in_words, in_code, in_words
 
 
 class PartitionError(PartitaError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from partita.graph.control import AFTER, names_after, without_note
+from partita.graph.control_dependencies import AFTER, names_after, without_note
 from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
 from partita.graph.nested import graphs_in

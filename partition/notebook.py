@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from partita.graph.formatting import counted
 from partita.graph.pictures.html import lines, picture, table
 from partita.graph.pictures.svg import notebook_svg
-from partita.graph.words import counted
 
 if TYPE_CHECKING:
     from partita.partition.plans import Plan

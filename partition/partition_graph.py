@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from partita.graph.errors import did_you_mean
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
-from partita.graph.pauses import collector_paused
 from partita.partition.applying import finish, plain_property, plan_of
 from partita.partition.backend import make_properties
 from partita.partition.errors import PartitionError, not_a
-from partita.partition.inside import partition_inside
 from partita.partition.names import names_in
+from partita.partition.nested_bodies import partition_inside
 from partita.partition.options import PartitionOptions, with_options
 from partita.partition.planner import Planner
 from partita.partition.plans import Plan

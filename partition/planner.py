@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import attrs
 
 from partita.graph.errors import check_count, check_flag
+from partita.graph.formatting import counted
 from partita.graph.names import unique
-from partita.graph.words import counted
 from partita.partition.bodies import common_affinity
 from partita.partition.calls import CallMaker, Chosen
 from partita.partition.checker import check_connected, check_partition

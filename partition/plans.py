@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import attrs
 
+from partita.graph.cached_property import lazy
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
-from partita.graph.lazy import lazy
-from partita.graph.words import counted
 from partita.partition.errors import PartitionError
 from partita.partition.fingerprint import fingerprint
 from partita.partition.property import SubgraphProperty

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from partita.graph.errors import did_you_mean
+from partita.graph.formatting import counted
 from partita.graph.node import Node
-from partita.graph.words import counted
 from partita.partition.errors import PartitionError
 from partita.partition.explain import Explanation
 from partita.partition.paths import PathFinder

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from partita.graph.attributes import number_range
-from partita.graph.control import noted_after
+from partita.graph.control_dependencies import noted_after
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.schemas import spec_of
 from partita.graph.order import topological
-from partita.graph.pauses import collector_paused
 from partita.partition.calls import BuiltCall, Chosen, check_reads
 from partita.partition.errors import not_a
 from partita.partition.op_index import OpIndex

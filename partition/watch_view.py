@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from partita.graph.formatting import counted
 from partita.graph.pictures.html import cut
 from partita.graph.pictures.layered import layered_svg
-from partita.graph.words import counted
 from partita.partition.watch_window import MOST_OPS, seeds
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph, require_graph
-from partita.graph.words import counted
 from partita.partition.choose import Watchers, choose_groups
 from partita.partition.errors import PartitionError
 from partita.partition.growth import SeedObserver, WalkObserver

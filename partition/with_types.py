@@ -10,8 +10,8 @@ from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
-from partita.partition.onlookers import looks_at_types
 from partita.partition.property import SubgraphProperty
+from partita.partition.type_users import looks_at_types
 from partita.passes import apply_pass
 from partita.passes.views import TypeView
 

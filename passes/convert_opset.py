@@ -12,15 +12,15 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
 from partita.graph.ops import spec_of
-from partita.graph.ops.fragile import is_fragile
+from partita.graph.ops.onnx_crashes import is_fragile
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
 from partita.passes.bodies import control_targets
 from partita.passes.constants import Namer
 from partita.passes.infer import infer
-from partita.passes.inference import convert_version
-from partita.passes.opaque import OPAQUE_DOMAIN, hide
+from partita.passes.infer.hidden_nodes import OPAQUE_DOMAIN, hide
+from partita.passes.infer.onnx_inference import convert_version
 from partita.passes.registry import REQUESTS, register_pass
 
 SHOWN = 1 << 16

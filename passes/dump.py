@@ -9,7 +9,7 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
-from partita.graph.aside import open_aside
+from partita.graph.atomic_write import open_aside
 from partita.graph.errors import PassError
 from partita.graph.graph import Graph
 

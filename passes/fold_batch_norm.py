@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from partita.graph.graph import Graph
-from partita.graph.new_array import new_array
+from partita.graph.mapped_arrays import new_array
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite

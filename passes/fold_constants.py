@@ -23,9 +23,9 @@ from partita.graph.types import TensorType, dtype_name, numpy_dtype
 from partita.passes.bodies import control_targets, everywhere, without_captures
 from partita.passes.constants import as_constant, made_constant
 from partita.passes.infer import infer
-from partita.passes.labour import labour
+from partita.passes.infer.fold_cost import labour
+from partita.passes.infer.shape_values import ShapeValues
 from partita.passes.registry import REQUESTS, register_pass
-from partita.passes.shape_values import ShapeValues
 
 LIMIT = 16 << 20
 """Maximum bytes of the outputs of a folded node."""
@@ -53,7 +53,7 @@ def fold_constants(
     with a constant condition by its branch. Constants that bodies capture become constants inside them.
 
     A node stays if it is random, has a body, cannot be computed in numpy or gives no tensors, or if it would take seconds
-    (see `labour.py`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than
+    (see `fold_cost.py`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than
     `factor` times its inputs. Sizes are determined before anything is computed: from the types, or else by inference on the
     single node. With `shapes=False` shape arithmetic and conditions stay. `only` has the names of nodes that may be replaced.
     Linear in nodes, plus the computing.

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from partita.graph.graph import NOTES, Graph
 from partita.graph.types import Dim
 from partita.passes.infer import infer, replaced_types
+from partita.passes.infer.traced_sizes import without_traced_numbers
 from partita.passes.registry import REPORT, REQUESTS, register_pass
-from partita.passes.traced_numbers import without_traced_numbers
 from partita.passes.views import shape_view
 
 

@@ -12,7 +12,7 @@ from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.bodies import control_targets, everywhere
 from partita.passes.constants import as_constant, ints
-from partita.passes.deciding import follows_from_sizes
+from partita.passes.infer.shape_operands import follows_from_sizes
 from partita.passes.registry import REQUESTS, register_pass
 
 Rule = Callable[[Node, Graph], "NodeEntry | None"]

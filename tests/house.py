@@ -217,8 +217,8 @@ def rewrites_elsewhere() -> Iterator[str]:
 NO_REWRITES = {
     "accelerators/tvm/bodies/body.py:_plain": "one kernel's body under plain names: the key of what is compiled",
     "accelerators/tvm/bodies/lifting.py:_without_large": "one kernel's body with variables for its large constants",
-    "accelerators/tvm/lower/open_sizes.py:_retyped": "one kernel's body with other types",
-    "accelerators/tvm/lower/open_sizes.py:_with_symbols": "one kernel's body as TVM's importer wants its types",
+    "accelerators/tvm/lower/dynamic_sizes.py:_retyped": "one kernel's body with other types",
+    "accelerators/tvm/lower/dynamic_sizes.py:_with_symbols": "one kernel's body as TVM's importer wants its types",
     "accelerators/tvm/prepare/expanding.py:_marked": "one op's body, before DecomposeUnsupported inlines it",
 }
 """Views and helpers from graph to graph that rewrite no model, each with the reason."""

@@ -3,7 +3,7 @@
     python -m tests.mutants --map                    record which tests run which lines (once, under coverage)
     python -m tests.mutants --map --tests tests/cli  record these tests once more, as they are now
     python -m tests.mutants --count 150              draw so many changes, run the tests of each, list those that nobody noticed
-    python -m tests.mutants --at passes/bulky.py:31  all changes of one line (with --tests: held against these tests)
+    python -m tests.mutants --at passes/manager.py:31       all changes of one line (with --tests: held against these tests)
 
 `--under graph,passes` draws from these folders alone. A map belongs to the commit that was checked out when it was recorded;
 lines are found again in later ones. The changed tree is a copy; the checkout stays as it is. Needs the extra `mutants`."""

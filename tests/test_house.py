@@ -290,8 +290,9 @@ def test_what_kernels_share_is_shared_by_several_rooms() -> None:
 
 
 def test_how_little_work_is_one_threads_stands_in_one_file() -> None:
-    """What `threads_for`, `tasks_for` and `is_shared_out` are asked about is a constant of `machine/work.py`."""
-    named = set(re.findall(r"^([A-Z_]+) = ", (ROOT / "accelerators/tvm/machine/work.py").read_text("utf-8"), re.MULTILINE))
+    """What `threads_for`, `tasks_for` and `is_shared_out` are asked about is a constant of `machine/parallel_thresholds.py`."""
+    source = (ROOT / "accelerators/tvm/machine/parallel_thresholds.py").read_text("utf-8")
+    named = set(re.findall(r"^([A-Z_]+) = ", source, re.MULTILINE))
     wrong = []
     words = r"\b(threads_for|tasks_for|is_shared_out|SERIAL|TASKS)\b"
     for path, tree in trees(words, "accelerators/tvm/kernels", "accelerators/tvm/schedules"):

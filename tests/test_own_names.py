@@ -17,7 +17,7 @@ from partita.accelerators.isolation import process
 from partita.accelerators.tvm.query import trial_process
 from partita.graph.pictures import to_svg
 from partita.graph.programs import find_program
-from partita.passes import inference
+from partita.passes.infer import onnx_inference
 from partita.passes.python_child import environment
 from partita.passes.settings import settings
 from tests.house import ROOT
@@ -89,7 +89,7 @@ def test_the_command_line_reads_a_model_beside_such_a_file(tmp_path: Path) -> No
     assert done.returncode == 0 and "nobody asked for it" not in done.stdout, done.stderr
 
 
-COMMANDS = (inference.COMMAND, trial_process.COMMAND, process.COMMAND)
+COMMANDS = (onnx_inference.COMMAND, trial_process.COMMAND, process.COMMAND)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[-1])
@@ -165,11 +165,11 @@ def test_a_device_beside_the_script_may_lie_in_a_module_of_such_a_name(tmp_path:
 def infer() -> None:
     settings.isolate_inference = True
     try:
-        inference.stop_isolation()
+        onnx_inference.stop_isolation()
         pt.apply_pass(small(), "InferShape")
     finally:
         settings.isolate_inference = False
-        inference.stop_isolation()
+        onnx_inference.stop_isolation()
 
 
 def compile_isolated() -> None:

@@ -17,7 +17,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType, numpy_dtype
-from partita.passes.traced_numbers import REMEDY
+from partita.passes.infer.traced_sizes import REMEDY
 
 
 class OutputCheck:

@@ -10,7 +10,7 @@ import attrs
 from partita.accelerators.building.subgraphs import Move
 from partita.accelerators.interface.compile_story import SHOWN, CompileStory
 from partita.accelerators.placement.placement import Placement
-from partita.graph.words import counted, first_of
+from partita.graph.formatting import counted, first_of
 from partita.partition import PartitionReport
 
 if TYPE_CHECKING:

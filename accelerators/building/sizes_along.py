@@ -16,7 +16,7 @@ from partita.graph.ops import is_random
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
-from partita.passes.deciding import deciding_inputs
+from partita.passes.infer.shape_operands import deciding_inputs
 
 MOST = 512
 """Maximum number of nodes examined for one value; larger arithmetic is not copied."""

@@ -22,22 +22,22 @@ import numpy as np
 
 from partita.accelerators.arrays.on_device import ON_DEVICE
 from partita.accelerators.arrays.owned import array_ids, owned
-from partita.accelerators.building.crews import SideBySide
+from partita.accelerators.building.replicas import SideBySide
 from partita.accelerators.interface.accelerator import AnySize, CompiledSubgraph, ProfileRow
-from partita.accelerators.interface.laid_out import run_laid_out
-from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.interface.aligned_copies import run_laid_out
+from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import Guard, renewed_in_children
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.interpret import interpret
 from partita.graph.types import TensorType, numpy_dtype
-from partita.passes.contradictions import DeclaredMismatch
-from partita.passes.deciding import INDEXED
 from partita.passes.infer import infer, without_declared
 from partita.passes.infer.contract import Contract
+from partita.passes.infer.dim_symbols import symbols_in
+from partita.passes.infer.inference_errors import DeclaredMismatch
 from partita.passes.infer.reading import Reading
-from partita.passes.symbols import symbols_in
-from partita.passes.traced_numbers import REMEDY
+from partita.passes.infer.shape_operands import INDEXED
+from partita.passes.infer.traced_sizes import REMEDY
 
 KEPT = 8
 """Maximum number of compiled sizes; the least recently used one is dropped."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.building.cuts import Failure, cut_apart, not_compiled
+from partita.accelerators.building.refusals import Failure, cut_apart, not_compiled
 from partita.accelerators.building.sizes_along import sizes_along
 from partita.accelerators.building.specialized import is_static
 from partita.accelerators.building.units import Unit, compile_unit
@@ -31,11 +31,11 @@ from partita.accelerators.process.forking import Guard
 from partita.accelerators.process.thread_pool import Pool
 from partita.graph.build import is_made_call
 from partita.graph.flops import count_flops
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
-from partita.graph.words import counted
 from partita.partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
 from partita.passes import apply_pass
 from partita.passes.manager import watched_as_here

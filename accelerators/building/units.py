@@ -28,16 +28,16 @@ from partita.accelerators.errors import (
     is_own_mistake,
 )
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.aligned_copies import run_laid_out
 from partita.accelerators.interface.compile_now import compile_now
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.interface.laid_out import run_laid_out
 from partita.accelerators.interface.registry import accelerator as accelerator_named
 from partita.accelerators.isolation import in_its_place
-from partita.accelerators.process.ending import door
+from partita.accelerators.process.exit_barrier import door
 from partita.accelerators.process.forking import renewed_in_children
 from partita.graph.errors import PartitaError
+from partita.graph.formatting import error_in_words
 from partita.graph.graph import Graph
-from partita.graph.words import error_in_words
 from partita.passes.infer import infer
 
 Kept = Callable[[Graph], CompiledSubgraph | None]

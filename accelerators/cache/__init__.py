@@ -12,7 +12,7 @@ from partita.accelerators.cache.folder import default_folder
 from partita.accelerators.cache.key import Key
 from partita.accelerators.cache.metadata import read_metadata
 from partita.accelerators.cache.store import Store
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 
 __all__ = ["CacheEntry", "clear", "default_folder", "explain", "list_entries"]
 

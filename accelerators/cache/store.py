@@ -21,7 +21,7 @@ from partita.accelerators.cache.weight_files import keep_weight, read_weights, w
 from partita.accelerators.process.atomic import replacing
 from partita.accelerators.process.forking import Guard
 from partita.accelerators.process.regular import open_private
-from partita.graph.aside import PREFIX
+from partita.graph.atomic_write import PREFIX
 from partita.graph.types import Array
 
 LIMIT = 4 << 30

@@ -18,7 +18,7 @@ from partita.accelerators.cache.damage import Damaged
 from partita.accelerators.cache.folder import used_now
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.atomic import replacing, write_pieces
-from partita.accelerators.process.behind import hands
+from partita.accelerators.process.background import hands
 from partita.accelerators.process.forking import Guard
 from partita.accelerators.process.regular import NoFile, open_private
 from partita.accelerators.process.thread_pool import Pool

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.capsules.value_roles import Indices, Roles, roles_of
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.microsoft import DOMAIN as MICROSOFT
 from partita.graph.nested import graphs_in
@@ -18,9 +19,8 @@ from partita.graph.ops.schemas import ONNX_DOMAINS, spec_of
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.sparse import SparseTensor
 from partita.graph.types import Type
-from partita.graph.words import counted
 from partita.passes import apply_pass
-from partita.passes.symbols import all_symbols, map_types
+from partita.passes.infer.dim_symbols import all_symbols, map_types
 
 FEW = 8
 """A parameter of fewer integers is a size, an axis or a bound, and is kept."""

@@ -18,7 +18,7 @@ from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
 from partita.accelerators.process.atomic import write_text
-from partita.graph.aside import PREFIX
+from partita.graph.atomic_write import PREFIX
 from partita.graph.graph import Graph
 from partita.graph.writers import save
 

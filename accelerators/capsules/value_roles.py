@@ -9,7 +9,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.schemas import spec_of
 from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
-from partita.passes.deciding import INDEXED, deciding
+from partita.passes.infer.shape_operands import INDEXED, deciding
 
 _PASSED_ON = ops("copying") | {"Cast"}
 """Ops that pass indices on unchanged."""

@@ -12,7 +12,7 @@ from partita.accelerators.errors import NotSupported
 from partita.accelerators.precision.device_plan import DevicePlan
 from partita.accelerators.precision.lowered_ops import KEPT
 from partita.accelerators.running.compiled_model import CompiledModel
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 
 
 @attrs.frozen(slots=True, eq=False)

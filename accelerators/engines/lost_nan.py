@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from partita.accelerators.interface.empties import may_reduce_nothing
+from partita.accelerators.interface.empty_reductions import may_reduce_nothing
 from partita.accelerators.interface.keys import Key, one_of
 from partita.graph.graph import Graph
 from partita.graph.node import Node

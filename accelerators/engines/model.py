@@ -12,9 +12,9 @@ import numpy as np
 
 from partita.accelerators.engines.opsets import lowered
 from partita.accelerators.engines.probing import add_probes, probes_in
+from partita.graph.cached_property import lazy
 from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
-from partita.graph.lazy import lazy
 from partita.graph.node import Node
 from partita.graph.protos import DTYPE_NAMES
 from partita.graph.readers.onnx.tensors import BITS

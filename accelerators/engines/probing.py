@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.engines.least_sizes import Sizes, kernel_of, least_sizes, shortfalls
-from partita.accelerators.interface.empties import axes_of
+from partita.accelerators.engines.lower_bounds import Sizes, kernel_of, least_sizes, shortfalls
+from partita.accelerators.interface.empty_reductions import axes_of
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 

@@ -12,7 +12,7 @@ from partita.accelerators.process.forking import Guard
 from partita.graph.build import variable
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.single import graph_of_node
+from partita.graph.single_node import graph_of_node
 from partita.graph.types import SequenceType, SparseTensorType, TensorType, Type
 
 Attempt = Callable[[Graph], "bool | str"]

@@ -16,10 +16,10 @@ import numpy as np
 
 from partita.accelerators.arrays.on_device import DeviceArray
 from partita.accelerators.errors import BadConfig, NotSupported, UnknownKey, is_ours, names_hooks
+from partita.accelerators.interface.async_steps import Turn
 from partita.accelerators.interface.compile_story import CompileStory, KernelWork
 from partita.accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
 from partita.accelerators.interface.second_level import SecondLevel
-from partita.accelerators.interface.turns import Turn
 from partita.graph.errors import did_you_mean
 from partita.graph.graph import Graph
 from partita.partition.property import SubgraphProperty

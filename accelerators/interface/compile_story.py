@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 
 SHOWN = 10
 """Number of kernels listed, the slowest ones."""

@@ -113,7 +113,7 @@ def _default(wanted: Any) -> Any:
 
 
 def _device_or_absent(label: str) -> Device:
-    from partita.accelerators.interface.absent import Absent  # upward: it stands in for a device
+    from partita.accelerators.interface.unavailable import Absent  # upward: it stands in for a device
 
     name, _, device_id = label.partition(".")
     try:

@@ -13,11 +13,11 @@ from partita.accelerators.interface.inlining import inlined_with_owners
 from partita.accelerators.interface.provenance import FUSED as FUSED
 from partita.accelerators.interface.provenance import Answer, Answers, carried_back, lost_calls, worse
 from partita.graph.build import is_made_call
+from partita.graph.formatting import in_code
 from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of
 from partita.graph.node import Node
 from partita.graph.order import reachable
-from partita.graph.words import in_code
 
 if TYPE_CHECKING:
     from partita.accelerators.interface.accelerator import Accelerator

@@ -13,7 +13,7 @@ from partita.accelerators.errors import AcceleratorError, BrokenPackage, Unknown
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.process.forking import Guard
 from partita.graph.errors import did_you_mean
-from partita.graph.words import error_in_words
+from partita.graph.formatting import error_in_words
 from partita.partition.backend import BackendSource, PropertyFactory, add_backend_source
 from partita.partition.property import SubgraphProperty
 from partita.passes.registry import FAMILIES

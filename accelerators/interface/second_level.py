@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 
 from partita.graph.errors import GraphError, did_you_mean
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.graph.words import counted
 
 
 @attrs.frozen(slots=True)

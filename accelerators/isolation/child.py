@@ -19,8 +19,8 @@ import attrs
 from partita.accelerators.arrays.layout import HOST, array_layout
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.aligned_copies import run_laid_out
 from partita.accelerators.interface.compile_now import compile_now
-from partita.accelerators.interface.laid_out import run_laid_out
 from partita.accelerators.isolation import messages
 from partita.accelerators.isolation.memory import (
     Description,

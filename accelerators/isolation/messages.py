@@ -17,7 +17,7 @@ from partita.accelerators import errors
 from partita.accelerators.errors import AcceleratorError
 from partita.graph import errors as graph_errors
 from partita.graph.errors import PartitaError
-from partita.graph.words import error_in_words, in_words
+from partita.graph.formatting import error_in_words, in_words
 
 _LENGTH = struct.Struct("<Q")
 

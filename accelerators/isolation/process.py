@@ -18,7 +18,7 @@ from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.isolation import messages
 from partita.accelerators.isolation.memory import Packing, SharedMemory
 from partita.accelerators.process.descriptors import ERRORS, above_streams, has_errors, pipe, socket_pair
-from partita.accelerators.process.ending import when_the_door_is_closed
+from partita.accelerators.process.exit_barrier import when_the_door_is_closed
 from partita.accelerators.process.forking import Guard, renewed_in_children
 from partita.passes.python_child import environment, implicit_path, module_command
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from partita.graph.lazy import lazily
+from partita.graph.cached_property import lazily
 
 if TYPE_CHECKING:
     from partita.accelerators.onnxruntime.device import OnnxRuntimeAccelerator

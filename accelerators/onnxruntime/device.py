@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
 from typing import Any, ClassVar
 
-from partita.accelerators.engines.least_sizes import Sizes, least_sizes
 from partita.accelerators.engines.lost_nan import EXACT, KEY, loses_nan
+from partita.accelerators.engines.lower_bounds import Sizes, least_sizes
 from partita.accelerators.engines.model import EngineModel, engine_model, model_from_bytes
 from partita.accelerators.engines.opsets import too_new
 from partita.accelerators.engines.query_by_op import judged_inside, query_by_op
@@ -21,8 +21,8 @@ from partita.accelerators.onnxruntime import hazards
 from partita.accelerators.onnxruntime.guarding import guard
 from partita.accelerators.onnxruntime.reasons import reason
 from partita.accelerators.onnxruntime.session_options import CPU, LEVELS, quiet_options, set_running
+from partita.graph.cached_property import lazy
 from partita.graph.graph import Graph
-from partita.graph.lazy import lazy
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.passes.infer import with_missing_types

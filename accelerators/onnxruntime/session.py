@@ -16,7 +16,7 @@ from partita.accelerators.engines.model import EngineModel
 from partita.accelerators.engines.probing import NOTHING, found_nothing
 from partita.accelerators.errors import RunError
 from partita.accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
-from partita.accelerators.interface.empties import Empties
+from partita.accelerators.interface.empty_reductions import Empties
 from partita.accelerators.onnxruntime.reasons import reason
 from partita.accelerators.onnxruntime.session_options import WRONG
 from partita.accelerators.process.forking import Guard, renewed_in_children

@@ -23,7 +23,7 @@ from partita.accelerators.interface.accelerator import PRECISIONS, Accelerator, 
 from partita.accelerators.interface.cache_words import OFF
 from partita.accelerators.interface.keys import Key, count, mapping, one_of, text
 from partita.accelerators.interface.query import Support
-from partita.accelerators.interface.skeleton import is_skeleton
+from partita.accelerators.interface.stub_body import is_skeleton
 from partita.accelerators.openvino import hazards
 from partita.accelerators.openvino.reasons import reason
 from partita.accelerators.openvino.small_integers import SmallIntegers

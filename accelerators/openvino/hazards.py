@@ -14,8 +14,8 @@ from partita.accelerators.engines.operands import (
     known_scales,
     may_leave_a_size,
 )
-from partita.accelerators.interface.empties import may_be_empty, sums_nothing
-from partita.accelerators.openvino.given_indices import unseen
+from partita.accelerators.interface.empty_reductions import may_be_empty, sums_nothing
+from partita.accelerators.openvino.index_checks import unseen
 from partita.graph.graph import Graph
 from partita.graph.microsoft import DOMAIN
 from partita.graph.node import Node, NodeEntry

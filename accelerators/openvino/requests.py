@@ -14,8 +14,8 @@ from partita.accelerators.engines.model import EngineModel
 from partita.accelerators.engines.probing import NOTHING, found_nothing
 from partita.accelerators.errors import CompileError, RunError
 from partita.accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
-from partita.accelerators.interface.empties import Empties
-from partita.accelerators.openvino.given_indices import GivenIndices
+from partita.accelerators.interface.empty_reductions import Empties
+from partita.accelerators.openvino.index_checks import GivenIndices
 from partita.accelerators.openvino.profile import Owners, Times, owners_of_layers, rows_of
 from partita.accelerators.openvino.reasons import reason
 from partita.accelerators.process.forking import Guard

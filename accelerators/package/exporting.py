@@ -14,17 +14,17 @@ from partita.accelerators.building.specialized import SpecializedSubgraph
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import NotSupported
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from partita.accelerators.interface.skeleton import skeleton
+from partita.accelerators.interface.stub_body import skeleton
 from partita.accelerators.package.arrays import WEIGHTS, ArrayWriter
 from partita.accelerators.package.container import checked_key, writing
 from partita.accelerators.package.imported_report import MEMBER
 from partita.accelerators.package.plan import plan_of
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.errors import WriteError
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.types import Array
-from partita.graph.words import counted
 
 
 def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:

@@ -12,7 +12,7 @@ from partita.accelerators.package.container import Package, PackageError
 from partita.accelerators.placement.placement import NoSuchNode
 from partita.accelerators.process.json_form import form_error
 from partita.graph.errors import did_you_mean
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 
 MEMBER = "report.json"
 """The member of a package that holds the exporter's report."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from partita.accelerators.interface.skeleton import DOMAIN, OP
+from partita.accelerators.interface.stub_body import DOMAIN, OP
 from partita.graph.build import CALL, CALL_DOMAIN
 from partita.graph.errors import TypeMismatch
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
-from partita.graph.words import counted
-from partita.passes.symbols import merged
+from partita.passes.infer.dim_symbols import merged
 
 
 def plan_of(graph: Graph, numbers: Mapping[Node, int]) -> Graph:

@@ -14,11 +14,11 @@ from partita.accelerators.placement.rules import Rules
 from partita.accelerators.placement.support_table import SupportTable
 from partita.graph.build import is_made_call
 from partita.graph.errors import GraphError, did_you_mean
+from partita.graph.formatting import counted, first_of
 from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of, graphs_in
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
-from partita.graph.words import counted, first_of
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -15,8 +15,8 @@ from partita.accelerators.precision.calibration import Range
 from partita.accelerators.precision.device_plan import DevicePlan, lowered_on
 from partita.accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowerable, with_channel_scales
 from partita.graph.errors import did_you_mean
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph, require_graph
-from partita.graph.words import counted
 from partita.partition.fingerprint import difference, fingerprint
 from partita.passes.infer import infer
 

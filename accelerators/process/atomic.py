@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from partita.accelerators.errors import AcceleratorError
-from partita.graph.aside import no_file, open_aside
+from partita.graph.atomic_write import no_file, open_aside
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

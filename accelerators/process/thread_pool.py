@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from partita.accelerators.process.ending import main_has_ended
+from partita.accelerators.process.exit_barrier import main_has_ended
 
 T = TypeVar("T")
 

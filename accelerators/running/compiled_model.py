@@ -20,10 +20,9 @@ from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError, RunError
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.accelerators.interface.settings import HeteroSettings
-from partita.accelerators.interface.skeleton import is_skeleton
-from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.interface.stub_body import is_skeleton
+from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import renewed_in_children
-from partita.accelerators.running.claims import SizeClaims, is_of_a_claim
 from partita.accelerators.running.executor import Executor, Observer, Runs, root
 from partita.accelerators.running.inputs import InputChecker, Stays
 from partita.accelerators.running.outputs import Outputs
@@ -42,14 +41,15 @@ from partita.accelerators.running.recorded import Recorded
 from partita.accelerators.running.recording import Recorder
 from partita.accelerators.running.requests import RequestQueue
 from partita.accelerators.running.steps import plan_run
+from partita.accelerators.running.symbol_checks import SizeClaims, is_of_a_claim
 from partita.accelerators.running.targets import out_arrays
 from partita.graph.errors import PartitaError
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
 from partita.graph.types import Type
-from partita.graph.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

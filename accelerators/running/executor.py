@@ -16,10 +16,10 @@ import numpy as np
 from partita.accelerators.arrays.layout import HOST, aligned_block, array_layout, is_laid_out
 from partita.accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
 from partita.accelerators.errors import InputError, RunError, asking
-from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import Guard, renewed_in_children
+from partita.accelerators.running.memory_overlap import Spans
 from partita.accelerators.running.overlapping import Overlap
-from partita.accelerators.running.spans import Spans
 from partita.accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
 from partita.graph.types import Array
 

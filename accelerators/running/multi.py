@@ -13,8 +13,8 @@ from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import NotSupported
 from partita.accelerators.running.compiled_model import CompiledModel, ModelProperties
 from partita.accelerators.running.executor import Runs
+from partita.accelerators.running.least_busy import Spreading
 from partita.accelerators.running.profile import Profile
-from partita.accelerators.running.spreading import Spreading
 
 
 class MultiModel(CompiledModel):

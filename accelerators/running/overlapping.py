@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.building.unit_turn import UnitTurn, turn_of
+from partita.accelerators.building.async_run import UnitTurn, turn_of
 from partita.accelerators.building.units import Unit
 from partita.accelerators.running.steps import RunPlan, RunStep, Step, Values
 

@@ -16,8 +16,8 @@ from partita.accelerators.errors import MEND, DeviceMistake
 from partita.accelerators.interface.accelerator import COPY, ProfileRow
 from partita.accelerators.process.atomic import write_text
 from partita.accelerators.running.steps import CopyStep, RunStep, Step
+from partita.graph.formatting import counted, in_code, shortened
 from partita.graph.node import Node
-from partita.graph.words import counted, in_code, shortened
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -14,7 +14,7 @@ import attrs
 from partita.accelerators.process.forking import Guard
 from partita.accelerators.running.executor import Observer
 from partita.accelerators.running.steps import RunStep, Step
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 
 MOST = 20_000
 """Maximum number of steps that a timeline keeps; further ones are only counted."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

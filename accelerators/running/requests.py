@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakSet
 
 from partita.accelerators.errors import QueueFull, RequestTimeout, RunError
-from partita.accelerators.process.ending import before_the_door_closes
+from partita.accelerators.process.exit_barrier import before_the_door_closes
 from partita.accelerators.process.forking import renewed_in_children
 
 LINGER = 1.0

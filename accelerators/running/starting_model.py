@@ -14,12 +14,12 @@ import attrs
 
 from partita.accelerators.building.report import CompileReport
 from partita.accelerators.errors import RunError
-from partita.accelerators.process.ending import at_a_device, before_the_door_closes
-from partita.accelerators.process.frames import forget_frames
+from partita.accelerators.process.exit_barrier import at_a_device, before_the_door_closes
+from partita.accelerators.process.traceback_frames import forget_frames
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.outputs import Outputs
 from partita.graph.errors import PartitaError
-from partita.graph.words import error_in_words
+from partita.graph.formatting import error_in_words
 
 HELD_BACK = 1.0
 """Seconds that background compilation waits for the first answer, so as not to slow it down."""

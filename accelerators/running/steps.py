@@ -15,13 +15,13 @@ import numpy as np
 from partita.accelerators.arrays.layout import HOST, array_layout
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import CompileError, RunError
-from partita.accelerators.process.ending import at_a_device
-from partita.accelerators.running.asking_early import begun_early, ends_of
+from partita.accelerators.process.exit_barrier import at_a_device
+from partita.accelerators.running.overlap_order import begun_early, ends_of
 from partita.graph.errors import PartitaError
+from partita.graph.formatting import error_in_words
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Type
-from partita.graph.words import error_in_words
 from partita.passes.plan_memory import Arena
 
 ALIGNMENT = 64

@@ -13,10 +13,10 @@ from partita.accelerators.process.forking import Guard
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.inputs import InputChecker
 from partita.accelerators.sessions.attention_forms import with_heads, with_joined_caches
-from partita.accelerators.sessions.caches import find_caches
 from partita.accelerators.sessions.errors import TooLong, Unfit
-from partita.accelerators.sessions.roles import Roles, roles_of
-from partita.accelerators.sessions.state import State, held, positions, with_room
+from partita.accelerators.sessions.input_roles import Roles, roles_of
+from partita.accelerators.sessions.kv_pairs import find_caches
+from partita.accelerators.sessions.kv_state import State, held, positions, with_room
 from partita.accelerators.sessions.step import LENGTH, StepSizes, most_positions, prompt_graph, step_graph
 from partita.accelerators.sessions.tokens import token_axes
 from partita.graph.graph import Graph

@@ -12,12 +12,12 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from partita.accelerators.sessions.caches import TO_THE_END
+from partita.accelerators.sessions.attention_match import find_regions
 from partita.accelerators.sessions.errors import Unfit
-from partita.accelerators.sessions.known import Known, known_at, of_sizes
+from partita.accelerators.sessions.input_roles import Roles
+from partita.accelerators.sessions.kv_pairs import TO_THE_END
 from partita.accelerators.sessions.readers import readers_of
-from partita.accelerators.sessions.regions import find_regions
-from partita.accelerators.sessions.roles import Roles
+from partita.accelerators.sessions.values_at_length import Known, known_at, of_sizes
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, numpy_dtype

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from partita.accelerators.running.profile import EXECUTED, Profile, Span
+from partita.graph.formatting import counted, in_xml
 from partita.graph.pictures.html import lines, picture, table
 from partita.graph.pictures.svg import notebook_svg
-from partita.graph.words import counted, in_xml
 
 if TYPE_CHECKING:
     from partita.accelerators.building.report import CompileReport

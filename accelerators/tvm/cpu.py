@@ -8,9 +8,9 @@ from typing import Any
 from partita.accelerators.interface.keys import Key, count
 from partita.accelerators.process.cores import default_threads
 from partita.accelerators.tvm.device import DTYPES, FAST, PRECISION, TvmAccelerator, skipping
+from partita.accelerators.tvm.machine.instructions import bfloat_instruction, integer_instruction
 from partita.accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from partita.accelerators.tvm.machine.processor import host_features
-from partita.accelerators.tvm.machine.special import bfloat_instruction, integer_instruction
 from partita.accelerators.tvm.run.runtime import version
 
 PASSES = (

@@ -29,8 +29,8 @@ from partita.accelerators.tvm.device import (
     TF32,
     TvmAccelerator,
 )
+from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, gpu_machine
-from partita.accelerators.tvm.machine.special import Used
 from partita.accelerators.tvm.run.cuda_arrays import CudaArray, put
 from partita.accelerators.tvm.run.cuda_driver import arch_of, driver_of, gpus
 from partita.accelerators.tvm.run.runtime import function, version
@@ -148,7 +148,7 @@ class CudaAccelerator(TvmAccelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """The list of launches; the driver loads the machine code at the first run."""
-        from partita.accelerators.tvm.compiled.step_travel import read
+        from partita.accelerators.tvm.compiled.gpu_serialization import read
 
         again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
         compiled = read(CompiledCuda, data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)

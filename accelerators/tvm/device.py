@@ -133,12 +133,12 @@ class TvmAccelerator(Accelerator):
         """One set of kernels for all sizes, if every kernel of the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
-        from partita.accelerators.tvm.layouts.whole_sums import whole_sums
-        from partita.accelerators.tvm.prepare.implied import has_implied
+        from partita.accelerators.tvm.layouts.accumulator_bounds import whole_sums
+        from partita.accelerators.tvm.prepare.inferred_operands import has_implied
         from partita.accelerators.tvm.run.kept_memory import kept_memory
         from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
-        from partita.accelerators.tvm.sizes.enough_rows import enough_rows
-        from partita.accelerators.tvm.sizes.fits_apart import fits_apart
+        from partita.accelerators.tvm.sizes.part_conditions import fits_apart
+        from partita.accelerators.tvm.sizes.row_conditions import enough_rows
         from partita.accelerators.tvm.sizes.sizing import forms_for_any_size
 
         reason = ""
@@ -321,7 +321,7 @@ class TvmAccelerator(Accelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """Load the shared library."""
-        from partita.accelerators.tvm.compiled.travel import read
+        from partita.accelerators.tvm.compiled.cpu_serialization import read
 
         return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
 

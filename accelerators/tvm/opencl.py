@@ -95,7 +95,7 @@ class OpenClAccelerator(TvmAccelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """The list of launches; the program is built at the first run."""
-        from partita.accelerators.tvm.compiled.step_travel import read
+        from partita.accelerators.tvm.compiled.gpu_serialization import read
 
         again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
         return read(CompiledOpenCl, data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)

@@ -6,20 +6,20 @@ from partita.accelerators.tvm.kernels.attention import merging  # noqa: F401
 from partita.accelerators.tvm.kernels.matmul import spread_gemms  # noqa: F401
 from partita.accelerators.tvm.layouts import (  # noqa: F401
     blocking,
+    conv1d,
     folding,
+    global_pool,
     kept_weights,
     narrowing,
     outer_taps,
     quantized_notes,
     quantizing,
-    recurring,
+    recurrent_projections,
     shared_tables,
-    signals,
     tables,
-    whole_windows,
 )
 from partita.accelerators.tvm.prepare import (  # noqa: F401
-    implied,
+    inferred_operands,
     newer_opset,
     plain_quantizing,
     preparing,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import clocked
-from partita.accelerators.process.settling import settle
+from partita.accelerators.process.idle_wait import settle
 
 
 def main() -> None:

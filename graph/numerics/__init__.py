@@ -6,6 +6,7 @@ go to ONNX's reference implementation.
 
 from . import (  # noqa: F401  importing a family fills the table
     activations,
+    ai_onnx_ml,
     arithmetic,
     attention,
     boxes,
@@ -16,7 +17,6 @@ from . import (  # noqa: F401  importing a family fills the table
     elementwise,
     indexing,
     layout,
-    learned,
     matrices,
     normalization,
     pooling,

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Type
-from partita.graph.words import counted
 
 PALETTE = ("#a6cee3", "#b2df8a", "#fdbf6f", "#fb9a99", "#cab2d6", "#ffff99", "#8dd3c7", "#d9d9d9", "#fccde5", "#bc80bd")
 """Fill colours, assigned in order of first appearance."""

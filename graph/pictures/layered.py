@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import attrs
 
+from partita.graph.formatting import in_xml
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.graph.words import in_xml
 
 LINE, MARGIN, GAP, RISE, LETTER = 14, 10, 26, 44, 6.2
 """Pixels: height of a line of text, padding of a box, gap between boxes, gap between layers, width of a letter."""

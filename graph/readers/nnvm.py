@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from partita.graph import nnvm
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import CONSTANT, Node, NodeEntry, frozen_attrs
-from partita.graph.pauses import collector_paused
 from partita.graph.readers.nnvm_checks import (
     GraphAttributes,
     a_list,

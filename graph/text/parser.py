@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from partita.graph.errors import ReadError
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import DEFAULT_OPSET, Graph
 from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, next_place
-from partita.graph.pauses import collector_paused
 from partita.graph.text.arrays import array_type
 from partita.graph.text.parts import PartReader
 from partita.graph.text.scope import Scope

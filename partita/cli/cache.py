@@ -12,8 +12,8 @@ from partita.accelerators.cache import CacheEntry, clear, default_folder, list_e
 from partita.cli import exits
 from partita.cli.screen import Screen, table
 from partita.graph.errors import ReadError
+from partita.graph.formatting import counted
 from partita.graph.summary import size_text
-from partita.graph.words import counted
 
 EXAMPLE = """\
   partita cache ls

@@ -26,7 +26,7 @@ from partita.cli.arguments import (
 )
 from partita.cli.models import is_package, load_model, model_inputs
 from partita.cli.screen import Screen, table
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 
 SHOWN = 8
 """Maximum number of outputs listed in a warning."""

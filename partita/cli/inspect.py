@@ -15,10 +15,10 @@ from partita.cli.arguments import add_model
 from partita.cli.models import load_graph, reading_package, takes_package
 from partita.cli.screen import Screen, table
 from partita.graph.flops import Flops, count_flops, count_text
-from partita.graph.pauses import collector_paused
+from partita.graph.formatting import counted
+from partita.graph.gc_pause import collector_paused
 from partita.graph.summary import Summary, size_text, summarize, summary_table
 from partita.graph.types import TensorType
-from partita.graph.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -24,7 +24,7 @@ from partita.cli.models import load_model
 from partita.cli.parquet import Table
 from partita.cli.screen import Screen
 from partita.graph.errors import ReadError, WriteError
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 
 EXAMPLE = """\
   partita map zoo:squeezenet --input photos --output answers

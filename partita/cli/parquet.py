@@ -12,8 +12,8 @@ import numpy as np
 from partita.accelerators.errors import InputError
 from partita.cli.inputs import Specs, fitted, listed
 from partita.graph.errors import MissingDependency, ReadError
+from partita.graph.formatting import first_line
 from partita.graph.types import TensorType, Type
-from partita.graph.words import first_line
 
 ROWS = 64
 """Number of rows read at once."""

@@ -13,7 +13,7 @@ from partita.cli.arguments import add_model
 from partita.cli.choosing import Partitioned, add_choice, partition
 from partita.cli.models import load_graph, writable
 from partita.cli.screen import Screen
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 
 EXAMPLE = """\
   partita partition zoo:resnet50 --devices HETERO:cpu,reference -o partitioned.onnx --report page.html

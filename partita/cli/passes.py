@@ -17,7 +17,7 @@ from partita.cli import exits
 from partita.cli.arguments import Usage, add_model, add_repeated, config_of, setting
 from partita.cli.models import load_graph
 from partita.cli.screen import Screen, table
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 from partita.passes import watch_passes
 
 EXAMPLE = """\

@@ -85,7 +85,7 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    from partita.graph.words import shortened
+    from partita.graph.formatting import shortened
 
     grid = Table(title=Text(title))
     on_the_right = set(right)

@@ -13,7 +13,7 @@ from partita.cli import exits
 from partita.cli.arguments import add_devices, add_model, config_of, positive
 from partita.cli.models import compiled, load_graph
 from partita.cli.screen import Screen, table
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 
 EXAMPLE = """\
   partita tune zoo:squeezenet --devices cpu --seconds 30

@@ -11,8 +11,8 @@ import attrs
 from partita.accelerators.interface.device_list import Device
 from partita.by_layer import Layer
 from partita.compare import Difference
+from partita.graph.formatting import counted, first_of, in_xml, shortened
 from partita.graph.graph import Graph
-from partita.graph.words import counted, first_of, in_xml, shortened
 from partita.insight.trial import RIGHT
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ import numpy as np
 from partita.accelerators import AcceleratorError
 from partita.accelerators.capsules.array_files import write_arrays
 from partita.accelerators.errors import BadConfig
-from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.process.exit_barrier import at_a_device
 from partita.graph.errors import PartitaError
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
-from partita.graph.words import counted
 from partita.graph.writers import save
 from partita.insight.call import call_arrays
 from partita.insight.cutting import Cutter

@@ -24,8 +24,8 @@ from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
 from partita.insight.cutting import Cut, Cutter
 from partita.insight.trusted import is_finite
-from partita.passes.deciding import deciding, deciding_inputs
 from partita.passes.infer import infer
+from partita.passes.infer.shape_operands import deciding, deciding_inputs
 
 RIGHT, WRONG, NAN, INFINITE, VARIES, RAISES, UNCOMPILED = (
     "right", "wrong numbers", "NaN", "infinity", "not deterministic", "fails while it runs", "does not compile"

@@ -14,8 +14,8 @@ import numpy as np
 from partita.accelerators.cache.folder import chosen_folder
 from partita.accelerators.cache.store import Store
 from partita.accelerators.errors import CompileError
+from partita.graph.formatting import first_line
 from partita.graph.logs import logger
-from partita.graph.words import first_line
 from partita.mapping.on_ray import RESTARTS, call_by_name, connected, folders_of_ray
 from partita.passes.python_child import environment, module_command
 

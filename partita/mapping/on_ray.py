@@ -14,7 +14,7 @@ import numpy as np
 
 from partita.accelerators.errors import RunError
 from partita.graph.errors import MissingDependency
-from partita.graph.words import first_line
+from partita.graph.formatting import first_line
 from partita.mapping.bursts import Array, Burst, bytes_of, read_ahead
 from partita.passes.python_child import ROOT, search_path
 

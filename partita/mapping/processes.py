@@ -13,8 +13,8 @@ import attrs
 
 from partita.accelerators.errors import NotSupported, RunError
 from partita.accelerators.process.forking import Guard
+from partita.graph.formatting import first_line
 from partita.graph.logs import logger
-from partita.graph.words import first_line
 from partita.mapping.bursts import Array, Burst, bytes_of, read_ahead
 from partita.mapping.frames import Frame, frame_of, read_frame
 from partita.passes.python_child import environment, module_command

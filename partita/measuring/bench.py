@@ -10,9 +10,9 @@ from partita.accelerators import AcceleratorError, CompiledModel, InputError, im
 from partita.compare import PRECISIONS
 from partita.device_keys import with_key
 from partita.graph.errors import PartitaError
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.readers import load
-from partita.graph.words import counted
 from partita.measuring.batched import batched
 from partita.measuring.bench_report import BenchReport, report
 from partita.measuring.contender import Rival, compiled, contender, named, shared

@@ -12,7 +12,7 @@ import numpy as np
 
 from partita.accelerators import Profile
 from partita.compare import Difference
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 from partita.measuring.contender import Contender
 from partita.measuring.rounds import Effort
 

@@ -16,10 +16,10 @@ import attrs
 import numpy as np
 
 from partita.accelerators import RunError
-from partita.accelerators.process.settling import settle
+from partita.accelerators.process.idle_wait import settle
 from partita.compare import compare
 from partita.graph.errors import PartitaError
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 from partita.measuring.contender import Call, Contender
 
 BLOCK_SECONDS = 0.03

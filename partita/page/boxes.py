@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from partita.graph.errors import GraphError
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import TensorType, Type
-from partita.graph.words import counted
 from partita.page.scene import NOWHERE, Item, Value
 
 MOST_OPS = 60_000

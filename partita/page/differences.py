@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from partita.graph.words import counted
+from partita.graph.formatting import counted
 from partita.page.scene import NOWHERE, Change, Scene
 
 MOVED, CUT, NEW, GONE, TIME = "moved", "cut otherwise", "new", "gone", "time"

@@ -8,7 +8,7 @@ from partita.accelerators import CompiledModel
 from partita.accelerators.errors import MEND, DeviceMistake
 from partita.accelerators.interface.compile_story import KernelWork
 from partita.accelerators.running.profile import PLAIN
-from partita.graph.words import in_code
+from partita.graph.formatting import in_code
 from partita.page.boxes import Boxes
 from partita.page.scene import Item
 from partita.page.sections import children

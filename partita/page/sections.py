@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from partita.graph.formatting import counted
 from partita.graph.order import lowest_first
-from partita.graph.words import counted
 from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Item
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 
-from partita.partition.growth.base import Base, join
 from partita.partition.growth.fixed import Groups, by_size, contract_fixed
+from partita.partition.growth.label_contraction import Base, join
 from partita.partition.growth.labels import Color, Preds
 from partita.partition.growth.quotient import Quotient
 

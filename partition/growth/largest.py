@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from partita.partition.growth.base import Base, build, components, drop_blocked
 from partita.partition.growth.contract import Start, contract
 from partita.partition.growth.fixed import by_size, renumbered
+from partita.partition.growth.label_contraction import Base, build, components, drop_blocked
 from partita.partition.growth.labels import (
     Accept,
     Color,

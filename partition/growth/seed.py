@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from partita.partition.growth.base import join
 from partita.partition.growth.fixed import by_size, contract_fixed
+from partita.partition.growth.label_contraction import join
 from partita.partition.growth.labels import Accept, Color, Edges, Preds
 from partita.partition.growth.observer import SeedObserver
 

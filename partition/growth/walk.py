@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Protocol
 
-from partita.partition.growth.beyond import Beyond
 from partita.partition.growth.fixed import contract_fixed
 from partita.partition.growth.forest import earliest_consumers, latest_producers
 from partita.partition.growth.labels import Edges, Preds
 from partita.partition.growth.observer import WalkObserver
 from partita.partition.growth.quotient import Quotient
+from partita.partition.growth.reachability import Beyond
 
 
 class Selector(Protocol):

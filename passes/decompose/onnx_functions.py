@@ -23,7 +23,7 @@ from partita.graph.numerics.evaluate import defaults
 from partita.graph.ops.traits import ops
 from partita.graph.protos import write_type
 from partita.graph.rewrite import Rewriter, rewrite
-from partita.graph.single import graph_of_node
+from partita.graph.single_node import graph_of_node
 from partita.graph.types import TensorType, numpy_dtype
 
 NO_CLASS = np.iinfo(np.int32).max

@@ -8,7 +8,7 @@ from partita.graph.build import variable
 from partita.graph.errors import TypeMismatch
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.graph.single import graph_of_node
+from partita.graph.single_node import graph_of_node
 from partita.graph.symbols import AnySize, Sizes, Symbol, symbol, symbols_of
 from partita.graph.types import TensorType, Type
 from partita.passes.infer.reading import REMEDY, Reading, Requirement

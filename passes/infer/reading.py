@@ -20,7 +20,7 @@ from partita.graph.microsoft import NoBody, body_of, is_known
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
 from partita.graph.ops.traits import ops
-from partita.graph.single import graph_of_node
+from partita.graph.single_node import graph_of_node
 from partita.graph.symbols import (
     AnySize,
     Size,

@@ -9,31 +9,31 @@ import numpy as np
 
 from partita.graph.build import variable
 from partita.graph.errors import PartitaError, TypeMismatch, did_you_mean
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.microsoft import NoBody, body_of, is_known, result_types
 from partita.graph.names import unique
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.custom import custom_op
-from partita.graph.ops.fitting import require_fits
-from partita.graph.ops.fragile import is_fragile, require_sound
-from partita.graph.pauses import collector_paused
+from partita.graph.ops.onnx_crashes import is_fragile, require_sound
+from partita.graph.ops.shape_constraints import require_fits
 from partita.graph.protos import TypeReader
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
-from partita.graph.single import graph_of_node
+from partita.graph.single_node import graph_of_node
 from partita.graph.types import Dim, TensorType, Type, require_shapes
 from partita.passes.bodies import has_bodies, holds_body
-from partita.passes.bulky import bulky_nodes, long_shape, makes_unknown_dimensions
-from partita.passes.common_types import with_bodies
 from partita.passes.constants import as_constant, made_constant
-from partita.passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
-from partita.passes.factors import is_rounded, resized_types
-from partita.passes.heads import attention_types, is_uncounted
-from partita.passes.inference import infer_shapes
-from partita.passes.opaque import answering, hide
-from partita.passes.stated import with_defaults_stated
-from partita.passes.symbols import bound, generated, map_types, merged
-from partita.passes.windows import is_miscounted, windowed_types
+from partita.passes.infer.attention_types import attention_types, is_uncounted
+from partita.passes.infer.common_types import with_bodies
+from partita.passes.infer.dim_symbols import bound, generated, map_types, merged
+from partita.passes.infer.explicit_attributes import with_defaults_stated
+from partita.passes.infer.hidden_nodes import answering, hide
+from partita.passes.infer.inference_errors import DECLARED, DeclaredMismatch, contradiction, refuted
+from partita.passes.infer.onnx_inference import infer_shapes
+from partita.passes.infer.propagation_limit import bulky_nodes, long_shape, makes_unknown_dimensions
+from partita.passes.infer.resize_types import is_rounded, resized_types
+from partita.passes.infer.window_types import is_miscounted, windowed_types
 
 SHOWN = 1024
 """Maximum bytes of a constant that is passed to the inference, which may compute shapes from it."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from partita.accelerators.building.crews import MOST, SideBySide
+from partita.accelerators.building.replicas import MOST, SideBySide
 from partita.accelerators.building.specialized import SpecializedSubgraph
 from partita.accelerators.interface.accelerator import CompiledSubgraph
 from tests.close import is_close

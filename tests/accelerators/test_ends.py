@@ -7,20 +7,20 @@ import time
 
 import pytest
 
-from partita.accelerators.process import ending
-from partita.accelerators.process.ending import Door
+from partita.accelerators.process import exit_barrier
+from partita.accelerators.process.exit_barrier import Door
 
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     happened: list[str] = []
-    monkeypatch.setattr(ending, "_last", [lambda: happened.append("closed")])
+    monkeypatch.setattr(exit_barrier, "_last", [lambda: happened.append("closed")])
     return happened
 
 
 @pytest.mark.parametrize("own", [0, 2])
 def test_nobody_else_inside_is_not_waited_for(events: list[str], monkeypatch: pytest.MonkeyPatch, own: int) -> None:
-    monkeypatch.setattr(ending, "PATIENCE", 5.0)
+    monkeypatch.setattr(exit_barrier, "PATIENCE", 5.0)
     door, begun = Door(), time.monotonic()
     for _ in range(own):
         door.enter()
@@ -32,7 +32,7 @@ def test_nobody_else_inside_is_not_waited_for(events: list[str], monkeypatch: py
 def test_others_inside_are_waited_for_as_long_as_patience_lasts(
     events: list[str], monkeypatch: pytest.MonkeyPatch, leaves: bool
 ) -> None:
-    monkeypatch.setattr(ending, "PATIENCE", 30.0 if leaves else 0.05)
+    monkeypatch.setattr(exit_barrier, "PATIENCE", 30.0 if leaves else 0.05)
     door, inside, end = Door(), threading.Event(), threading.Event()
 
     def work() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from partita.accelerators.process.atomic import replacing, write_text
 from partita.cli import exits, main
-from partita.graph import aside
+from partita.graph import atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,21 +40,21 @@ def test_what_a_process_left_is_removed_when_the_next_file_is_written(tmp_path: 
         assert len(parts(tmp_path)) == 2
         children[0].send_signal(signal.SIGTERM)
         children[0].wait()
-        monkeypatch.setattr(aside, "_seen", set())
+        monkeypatch.setattr(atomic_write, "_seen", set())
         write_text(tmp_path / "other", "text")
         assert len(parts(tmp_path)) == 1, "the file of the process that is at work stays"
     finally:
         for child in children:
             child.kill()
             child.communicate()
-    monkeypatch.setattr(aside, "_seen", set())
+    monkeypatch.setattr(atomic_write, "_seen", set())
     write_text(tmp_path / "other", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
 def test_a_file_that_somebody_removes_just_then_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was made, and not locked yet: to who looks for abandoned files it looks like one."""
-    lock, locked = aside.fcntl.flock, list[int]()
+    lock, locked = atomic_write.fcntl.flock, list[int]()
 
     def late(number: int, how: int) -> None:
         locked.append(number)
@@ -62,7 +62,7 @@ def test_a_file_that_somebody_removes_just_then_is_made_again(tmp_path: Path, mo
             raise BlockingIOError
         lock(number, how)
 
-    monkeypatch.setattr(aside.fcntl, "flock", late)
+    monkeypatch.setattr(atomic_write.fcntl, "flock", late)
     write_text(tmp_path / "other", "text")
     assert len(locked) == 2 and (tmp_path / "other").read_text() == "text"
 

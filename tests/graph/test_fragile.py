@@ -8,7 +8,7 @@ import pytest
 
 from partita.graph import TypeMismatch, constant, op, variable
 from partita.graph.node import Node
-from partita.graph.ops.fragile import is_fragile, require_sound, unsound
+from partita.graph.ops.onnx_crashes import is_fragile, require_sound, unsound
 
 CASES: list[tuple[str, dict[str, Any], int, str | None]] = [
     ("Softmax", {"axis": 32767}, 1, None),

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from partita.graph.new_array import LARGE, has_own_memory, new_array
+from partita.graph.mapped_arrays import LARGE, has_own_memory, new_array
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])

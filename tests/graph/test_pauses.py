@@ -6,15 +6,15 @@ import gc
 
 import pytest
 
-from partita.graph import pauses
-from partita.graph.pauses import collector_paused
+from partita.graph import gc_pause
+from partita.graph.gc_pause import collector_paused
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the collector's functions that are called, in order; nobody has asked it anything before."""
     names: list[str] = []
-    monkeypatch.setattr(pauses, "_ageing", pauses._Ageing())
+    monkeypatch.setattr(gc_pause, "_ageing", gc_pause._Ageing())
     for name in ("freeze", "unfreeze"):
         monkeypatch.setattr(gc, name, lambda name=name: names.append(name))
     return names

@@ -6,7 +6,7 @@ import numpy as np
 
 import partita as pt
 from partita.graph.node import NodeEntry
-from partita.graph.single import graph_of_node
+from partita.graph.single_node import graph_of_node
 
 
 def variable_or_constant(entry: NodeEntry, number: int) -> NodeEntry:

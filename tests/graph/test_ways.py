@@ -8,7 +8,7 @@ import networkx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partita.graph.ways import arrows, cycle_in, way_between
+from partita.graph.shortest_path import arrows, cycle_in, way_between
 
 
 def test_a_cycle_begins_and_ends_with_the_same_item() -> None:

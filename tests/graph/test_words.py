@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partita.graph.words import first_line
+from partita.graph.formatting import first_line
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from partita.graph import ReadError
 from partita.graph.interpret import interpret
-from partita.graph.ops.fragile import MOST
+from partita.graph.ops.onnx_crashes import MOST
 from partita.graph.readers.mxnet import load_mxnet
 from tests.mxnet.test_mxnet_symbol import node, symbol
 

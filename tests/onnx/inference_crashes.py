@@ -2,7 +2,7 @@
 
     python -m tests.onnx.inference_crashes [first] [count] [seconds]
 
-prints the nodes at which the process ended or hung, which belong into `graph/ops/fragile.py`, and errors that are no
+prints the nodes at which the process ended or hung, which belong into `graph/ops/onnx_crashes.py`, and errors that are no
 PartitaError."""
 
 from __future__ import annotations

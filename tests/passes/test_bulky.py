@@ -9,7 +9,7 @@ import pytest
 
 from partita.graph import TensorType
 from partita.passes import apply_pass
-from partita.passes.bulky import bulky_nodes
+from partita.passes.infer.propagation_limit import bulky_nodes
 
 from .before_after import text
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.graph.ops.fitting import Fit, fits
+from partita.graph.ops.shape_constraints import Fit, fits
 
 Sizes = tuple[int, ...]
 Input = tuple[str, Sizes]

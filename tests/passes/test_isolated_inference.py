@@ -13,7 +13,8 @@ import pytest
 from partita.graph import Graph, PassError, call, op, register_op, unregister_op, variable
 from partita.graph.readers.onnx import load_onnx
 from partita.graph.writers.onnx import to_model
-from partita.passes import apply_pass, inference, settings
+from partita.passes import apply_pass, settings
+from partita.passes.infer import onnx_inference
 
 from .before_after import text
 
@@ -51,12 +52,12 @@ def test_types_and_errors_are_the_same() -> None:
     there = [outcome(net) for net in NETS]
     settings.isolate_inference = False
     assert there == [outcome(net) for net in NETS]
-    assert inference._held._child is not None
+    assert onnx_inference._held._child is not None
 
 
 FALLIBLE = """
 import os, signal
-import partita.passes.inference_child as child
+import partita.passes.infer.onnx_child as child
 inner = child._Server.infer
 def infer(self, parts):
     if b"GatherND" in parts[0]:
@@ -70,10 +71,10 @@ child.main()
 @pytest.fixture
 def fallible(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A child that crashes at GatherND."""
-    inference.stop_isolation()
-    monkeypatch.setattr(inference, "COMMAND", [sys.executable, "-c", FALLIBLE])
+    onnx_inference.stop_isolation()
+    monkeypatch.setattr(onnx_inference, "COMMAND", [sys.executable, "-c", FALLIBLE])
     yield
-    inference.stop_isolation()
+    onnx_inference.stop_isolation()
 
 
 def crashing() -> Graph:
@@ -129,27 +130,27 @@ def test_opsets_are_converted_in_the_child_as_here(net: str, opset: int) -> None
 
 
 def test_a_crash_of_the_converter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    inference.stop_isolation()
+    onnx_inference.stop_isolation()
     asked = "import os; from partita.passes import inference_child as c"
     crashing_child = f"{asked}; c._Server.convert = lambda s, p: os.abort(); c.main()"
-    monkeypatch.setattr(inference, "COMMAND", [sys.executable, "-c", crashing_child])
+    monkeypatch.setattr(onnx_inference, "COMMAND", [sys.executable, "-c", crashing_child])
     g = text("graph net(x: float32[2, 3]) -> (y) { y = Softmax(x) {axis=1} }", "21")
     with pytest.raises(PassError, match=r"ONNX's version converter ended its process \(signal 6\)"):
         apply_pass(g, "ConvertOpset", opset=15)
-    inference.stop_isolation()
+    onnx_inference.stop_isolation()
 
 
 def test_an_interrupt_leaves_no_answer_for_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    inference.stop_isolation()
-    receive, calls = inference._Child.receive, []
+    onnx_inference.stop_isolation()
+    receive, calls = onnx_inference._Child.receive, []
 
-    def interrupted(self: inference._Child, seconds: float) -> object:
+    def interrupted(self: onnx_inference._Child, seconds: float) -> object:
         calls.append(seconds)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return receive(self, seconds)
 
-    monkeypatch.setattr(inference._Child, "receive", interrupted)
+    monkeypatch.setattr(onnx_inference._Child, "receive", interrupted)
     with pytest.raises(KeyboardInterrupt):
         outcome(NETS[4])
     monkeypatch.undo()
@@ -158,9 +159,9 @@ def test_an_interrupt_leaves_no_answer_for_the_next_question(monkeypatch: pytest
 
 
 def test_a_child_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    inference.stop_isolation()
-    monkeypatch.setattr(inference, "STARTING", 0.2)
-    monkeypatch.setattr(inference, "COMMAND", [sys.executable, "-c", "import time; time.sleep(600)"])
+    onnx_inference.stop_isolation()
+    monkeypatch.setattr(onnx_inference, "STARTING", 0.2)
+    monkeypatch.setattr(onnx_inference, "COMMAND", [sys.executable, "-c", "import time; time.sleep(600)"])
     with pytest.raises(PassError, match=r"ONNX's inference took more than 0\.2 s, and was ended"):
         apply_pass(text(NETS[0]), "InferShape")
     monkeypatch.undo()
@@ -172,7 +173,7 @@ def test_a_forked_process_has_a_child_of_its_own() -> None:
     assert "float32[N, 3, 7, 7]" in outcome(NETS[0])
     pid = os.fork()
     if not pid:
-        os._exit(0 if inference._held._child is None and "float32[N, 3, 7, 7]" in outcome(NETS[0]) else 1)
+        os._exit(0 if onnx_inference._held._child is None and "float32[N, 3, 7, 7]" in outcome(NETS[0]) else 1)
     assert os.waitpid(pid, 0)[1] == 0
     assert "float32[N, 3, 7, 7]" in outcome(NETS[0])
 
@@ -260,13 +261,13 @@ print("there" if onnx.defs.has("Opaque", "partita.opaque") else "gone")
 def test_a_forked_process_closes_its_copies_of_the_pipes() -> None:
     """Else the parent's end alone would not tell the child that nobody speaks with it any more."""
     assert "float32[N, 3, 7, 7]" in outcome(NETS[0])
-    child = inference._held._child
+    child = onnx_inference._held._child
     assert child is not None and child.process.stdin is not None and child.process.stdout is not None
     pipes = [child.process.stdin.fileno(), child.process.stdout.fileno()]
-    held = [inference._held._child]  # as the frame of a thread that speaks with it would
+    held = [onnx_inference._held._child]  # as the frame of a thread that speaks with it would
     pid = os.fork()
     if not pid:
         os._exit(sum(os.path.exists(f"/proc/self/fd/{pipe}") for pipe in pipes))
     assert os.waitpid(pid, 0)[1] == 0
     assert "float32[N, 3, 7, 7]" in outcome(NETS[0])
-    assert inference._held._child is child and held == [child], "the parent's child goes on"
+    assert onnx_inference._held._child is child and held == [child], "the parent's child goes on"

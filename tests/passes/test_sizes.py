@@ -13,7 +13,7 @@ from partita.graph.interpret import interpret
 from partita.graph.readers.onnx import load_onnx
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.passes.infer import infer
-from partita.passes.windows import windowed_types
+from partita.passes.infer.window_types import windowed_types
 from tests.numerics.driver import from_proto
 from tests.passes.node_models import node_tests
 from tests.passes.shape_cases import outcome

@@ -20,7 +20,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
-from partita.passes.deciding import INDEXED
+from partita.passes.infer.shape_operands import INDEXED
 from partita.passes.registry import COMPLAINTS, REQUESTS, register_pass
 
 INDICES = "Indices"

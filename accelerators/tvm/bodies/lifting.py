@@ -9,7 +9,7 @@ from partita.accelerators.tvm.bodies.body import Body, element_of, make_body
 from partita.accelerators.tvm.bodies.stored import as_stored
 from partita.graph.build import variable
 from partita.graph.graph import Graph
-from partita.graph.new_array import has_own_memory
+from partita.graph.mapped_arrays import has_own_memory
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.graph.new_array import new_array
+from partita.graph.mapped_arrays import new_array
 from partita.graph.types import Array, dtype_name, numpy_dtype
 
 LATER = 1 << 16

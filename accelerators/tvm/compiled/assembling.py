@@ -30,7 +30,7 @@ from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
 from partita.accelerators.tvm.run.pool import serving
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.graph.graph import Graph
-from partita.graph.new_array import has_own_memory
+from partita.graph.mapped_arrays import has_own_memory
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Array, TensorType, dtype_name
 

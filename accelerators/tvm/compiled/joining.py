@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.sizes.extent import Size
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from partita.accelerators.interface.turns import Turn
+from partita.accelerators.interface.async_steps import Turn
 
 if TYPE_CHECKING:
     from partita.accelerators.tvm.compiled.stepwise import CompiledSteps, Session

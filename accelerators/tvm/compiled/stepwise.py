@@ -224,9 +224,9 @@ class CompiledSteps(CompiledTvm):
     def export(self) -> bytes:
         """The launches and the built programs, without the weights."""
         # upward: the interface has export as a method
-        from partita.accelerators.tvm.compiled import step_travel
+        from partita.accelerators.tvm.compiled import gpu_serialization
 
-        return step_travel.export(self)
+        return gpu_serialization.export(self)
 
 
 def copy_row(value: str, real_us: float, up: bool) -> ProfileRow:

@@ -221,7 +221,7 @@ class CompiledTvm(CompiledSubgraph):
     def export(self) -> bytes:
         """The code without the weights."""
         # upward: the interface has export as a method
-        from partita.accelerators.tvm.compiled.travel import export
+        from partita.accelerators.tvm.compiled.cpu_serialization import export
 
         return export(self)
 

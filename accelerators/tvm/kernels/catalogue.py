@@ -19,7 +19,7 @@ from partita.accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from partita.accelerators.tvm.bodies.recurrent import GATES
 from partita.accelerators.tvm.kernels.attention.attention import attention
 from partita.accelerators.tvm.kernels.attention.cached import cached_attention
-from partita.accelerators.tvm.kernels.attention.gpu_attention import gpu_attention
+from partita.accelerators.tvm.kernels.attention.gpu import gpu_attention
 from partita.accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from partita.accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
 from partita.accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
@@ -45,6 +45,7 @@ from partita.accelerators.tvm.kernels.quantized.byte_enlarging import interleave
 from partita.accelerators.tvm.kernels.quantized.byte_enlarging import mix
 from partita.accelerators.tvm.kernels.quantized.byte_enlarging import resize as resize_bytes
 from partita.accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
+from partita.accelerators.tvm.kernels.quantized.concat import joined
 from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes
 from partita.accelerators.tvm.kernels.quantized.gpu_byte_depthwise import gpu_quantized_depthwise
 from partita.accelerators.tvm.kernels.quantized.gpu_byte_moves import (
@@ -54,11 +55,10 @@ from partita.accelerators.tvm.kernels.quantized.gpu_byte_moves import (
 )
 from partita.accelerators.tvm.kernels.quantized.gpu_byte_product import gpu_quantized_product
 from partita.accelerators.tvm.kernels.quantized.gpu_dynamic_bytes import gpu_dynamic_bytes
+from partita.accelerators.tvm.kernels.quantized.gpu_matmul import gpu_pair_product
 from partita.accelerators.tvm.kernels.quantized.gpu_mix import gpu_mix
-from partita.accelerators.tvm.kernels.quantized.gpu_pairs import gpu_pair_product
-from partita.accelerators.tvm.kernels.quantized.joins import joined
 from partita.accelerators.tvm.kernels.quantized.lookup import lookup
-from partita.accelerators.tvm.kernels.quantized.pairs import pair_product
+from partita.accelerators.tvm.kernels.quantized.matmul import pair_product
 from partita.accelerators.tvm.kernels.quantized.pools import largest, mean
 from partita.accelerators.tvm.kernels.recurrent.recurrence import recurrence
 from partita.accelerators.tvm.kernels.rows.any_axes import reduction

@@ -23,18 +23,18 @@ from partita.accelerators.tvm.bodies.blocked import (
 )
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
-from partita.accelerators.tvm.kernels.shared.phases import Kind
 from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.transposed_phases import Kind
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from partita.accelerators.tvm.layouts.blocked_forms import Forms
-from partita.accelerators.tvm.layouts.half_images import is_blocked_alone
+from partita.accelerators.tvm.layouts.float16_images import is_blocked_alone
 from partita.accelerators.tvm.layouts.shuffles import find_shuffles
 from partita.accelerators.tvm.layouts.transposing import Phases, find_phases
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_less, is_multiple
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.pauses import collector_paused
 from partita.passes.decompose.resizing import has_constant_sizes, mixtures
 from partita.passes.registry import REQUESTS, register_pass
 

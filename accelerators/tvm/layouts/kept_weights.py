@@ -11,16 +11,16 @@ import numpy as np
 from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT, ROWS
 from partita.accelerators.tvm.bodies.quantized import is_weight
-from partita.accelerators.tvm.kernels.shared.numbers import REALS
+from partita.accelerators.tvm.kernels.shared.element_access import REALS
 from partita.accelerators.tvm.kernels.shared.packing import Packing
 from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
 from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.scales import LEAST
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.build import constant
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
-from partita.graph.pauses import collector_paused
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array
 from partita.passes.constants import Namer

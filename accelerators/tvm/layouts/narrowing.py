@@ -15,19 +15,19 @@ import numpy as np
 from partita.accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.element_types import WIDE
 from partita.accelerators.tvm.bodies.stored import LATER, as_stored
-from partita.accelerators.tvm.kernels.shared.numbers import HALVES
+from partita.accelerators.tvm.kernels.shared.element_access import HALVES
 from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.special import Used
 from partita.graph.build import constant
+from partita.graph.formatting import counted
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.traits import ops
-from partita.graph.pauses import collector_paused
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array, TensorType, numpy_dtype
-from partita.graph.words import counted
 from partita.passes.constants import Namer
 from partita.passes.registry import LAYOUT_NOTES, REQUESTS, register_pass
 

@@ -8,13 +8,13 @@ from partita.accelerators.tvm.bodies.element_types import WIDE
 from partita.accelerators.tvm.bodies.packed import DOMAIN as PACKED
 from partita.accelerators.tvm.bodies.quantized import is_weight
 from partita.accelerators.tvm.layouts.narrowing import listed
-from partita.accelerators.tvm.machine.special import Used
+from partita.accelerators.tvm.machine.instructions import Used
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
-from partita.graph.words import counted
 from partita.passes.registry import LAYOUT_NOTES, REQUESTS, register_pass
 
 PRODUCTS = ops("convolution", "matmul", "integer_product")

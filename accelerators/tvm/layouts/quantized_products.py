@@ -12,7 +12,6 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.shared.shapes import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes, window_of
 from partita.accelerators.tvm.layouts.dividing import divide
-from partita.accelerators.tvm.layouts.far_convolutions import far_convolution
 from partita.accelerators.tvm.layouts.quantized_pairs import pair, whole_pair
 from partita.accelerators.tvm.layouts.quantized_walk import Walk
 from partita.accelerators.tvm.layouts.scales import (
@@ -21,6 +20,7 @@ from partita.accelerators.tvm.layouts.scales import (
     whole_weight,
 )
 from partita.accelerators.tvm.layouts.sums import sums_of
+from partita.accelerators.tvm.layouts.wide_zero_point import far_convolution
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.types import Array, TensorType
 

@@ -21,10 +21,10 @@ from partita.accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
 from partita.accelerators.tvm.layouts.scales import scaling_of
 from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution
 from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.traits import ops
-from partita.graph.pauses import collector_paused
 from partita.passes.registry import REQUESTS, register_pass
 
 RULES: Mapping[str, Rule] = {

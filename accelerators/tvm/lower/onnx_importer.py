@@ -7,8 +7,8 @@ from typing import Any
 
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.lower.known_indices import with_known_indices
-from partita.accelerators.tvm.lower.unordered import cast, sign
+from partita.accelerators.tvm.lower.index_folding import with_known_indices
+from partita.accelerators.tvm.lower.nan_propagation import cast, sign
 from partita.accelerators.tvm.machine.library import compiling, part, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import Failure, quiet, refused

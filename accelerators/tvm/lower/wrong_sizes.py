@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.accelerators.interface.empties import has_no_elements, sums_nothing
+from partita.accelerators.interface.empty_reductions import has_no_elements, sums_nothing
 from partita.graph.node import Node
 from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType

@@ -10,7 +10,7 @@ from typing import Any
 
 from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.tvm.machine.short_import import short_import
+from partita.accelerators.tvm.machine.fast_import import short_import
 from partita.accelerators.tvm.run.runtime import PACKAGE, function, has_backend, package_folder, runtime
 
 __all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "tvm", "why_no_compiler"]

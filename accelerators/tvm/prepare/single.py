@@ -5,7 +5,7 @@ from __future__ import annotations
 from partita.graph.build import variable
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.single import graph_of_node
+from partita.graph.single_node import graph_of_node
 
 
 def alone(node: Node, graph: Graph, *, constants: bool = True) -> Graph:

@@ -9,7 +9,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
 from partita.graph.ops.traits import ops, traits
-from partita.passes.deciding import deciding
+from partita.passes.infer.shape_operands import deciding
 
 
 def is_settled(node: Node, graph: Graph) -> bool:

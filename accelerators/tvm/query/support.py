@@ -19,11 +19,11 @@ from partita.accelerators.tvm.bodies.recurrent import is_recurrent, why_not_ours
 from partita.accelerators.tvm.code.building import build
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.language import TooMuchCode
+from partita.accelerators.tvm.kernels.shared.element_access import REALS
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from partita.accelerators.tvm.kernels.shared.numbers import REALS
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.kernels.window.columns import has_constant_blocks
-from partita.accelerators.tvm.layouts.half_images import has_blocked_kernel
+from partita.accelerators.tvm.layouts.float16_images import has_blocked_kernel
 from partita.accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
 from partita.accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
 from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
@@ -43,11 +43,11 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
 from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
-from partita.passes.deciding import INDEXED, deciding
 from partita.passes.decompose.einsum import groups_of, order_of
 from partita.passes.decompose.halves import is_widened
 from partita.passes.decompose.integer_products import is_far, is_pair_of_unknown_points
 from partita.passes.decompose.patches import is_of_patches
+from partita.passes.infer.shape_operands import INDEXED, deciding
 
 DTYPES = frozenset(
     "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()

@@ -17,9 +17,9 @@ from partita.accelerators.process.parents import end_with
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.code.building import compile_kernels
 from partita.accelerators.tvm.lower.lowering import lower
+from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.library import tvm
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.special import Used
 from partita.accelerators.tvm.query.support import import_trial
 from partita.graph.errors import PartitaError
 from partita.graph.readers.onnx import load_onnx

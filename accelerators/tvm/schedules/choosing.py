@@ -10,7 +10,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 def schedule(function: Any, machine: Machine, is_open: bool = False) -> tuple[Any, str]:
     """The scheduled kernel, and the schedule's name; `is_open` is True if some of its sizes are dynamic."""
     if is_open:
-        from partita.accelerators.tvm.schedules.open_rule import schedule_open
+        from partita.accelerators.tvm.schedules.dynamic_rule import schedule_open
 
         return schedule_open(function, machine)
     if not machine.is_gpu:

@@ -33,7 +33,7 @@ from partita.accelerators.tvm.sizes.gathered_slices import (
     is_gathered,
     with_ends_said,
 )
-from partita.accelerators.tvm.sizes.grains import Grains, coarser
+from partita.accelerators.tvm.sizes.multiples import Grains, coarser
 from partita.accelerators.tvm.sizes.quotients import Floor
 from partita.accelerators.tvm.sizes.reading import Reading, Rounded
 from partita.accelerators.tvm.sizes.symbols import Symbols

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.grains import Grains, image_symbols, name_of
-from partita.accelerators.tvm.sizes.pasts import past_dimensions
+from partita.accelerators.tvm.sizes.cache_dims import past_dimensions
+from partita.accelerators.tvm.sizes.multiples import Grains, image_symbols, name_of
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.symbols import AnySize, Sizes, Symbol, replaced, symbol

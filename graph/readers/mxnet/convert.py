@@ -9,9 +9,9 @@ import numpy as np
 
 from partita.graph.build import call, constant, variable
 from partita.graph.errors import ReadError, UnknownOp, did_you_mean
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, next_place
-from partita.graph.pauses import collector_paused
 from partita.graph.readers.mxnet.conversion import Conversion
 from partita.graph.readers.mxnet.hints import hints
 from partita.graph.readers.mxnet.naming import Names, noted_name, unique, variable_names

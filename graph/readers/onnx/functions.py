@@ -11,7 +11,7 @@ from partita.graph.function_names import with_names
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.schemas import ONNX_DOMAINS, spec_of
-from partita.graph.readers.onnx import marks
+from partita.graph.readers.onnx import roundtrip
 from partita.graph.readers.onnx.attributes import read_attributes
 from partita.graph.readers.onnx.level import Level
 from partita.graph.readers.onnx.reading import GRAPH_KIND, Reading
@@ -72,7 +72,7 @@ class Function:
         types = [level.types.get(file) or entry.type for (_, file), entry in zip(record.outputs, body.outputs, strict=True)]
         node = Node(
             level.name(proto, names), record.op, entries + (None,) * (count - len(entries)), frozen_attrs(attrs), names,
-            tuple(types), record.domain, subgraph=body, metadata=metadata, affinity=own.get(marks.AFFINITY),
+            tuple(types), record.domain, subgraph=body, metadata=metadata, affinity=own.get(roundtrip.AFFINITY),
         )
         level.nodes.append(node)
         for i, (name, file) in enumerate(record.outputs):
@@ -85,14 +85,14 @@ class Function:
         alone.
         """
         function = self.proto
-        if marks.CALL not in own:
+        if roundtrip.CALL not in own:
             names = [*proto.output] + [""] * (len(function.output) - len(proto.output))
             outputs = tuple([(name, "output", i) for i, name in enumerate(function.output)])
             body = BodyRecord(function.name, len(function.input), outputs=outputs)
             return CallRecord(function.name, plain_domain(function.domain), tuple([(name, name) for name in names]), body)
-        record = record_from_json(marks.load_json(own[marks.CALL], marks.CALL, where))
+        record = record_from_json(roundtrip.load_json(own[roundtrip.CALL], roundtrip.CALL, where))
         if record is None or record.body.inputs + len(record.body.constants) != len(function.input):
-            raise marks.damaged(marks.CALL, where)
+            raise roundtrip.damaged(roundtrip.CALL, where)
         return record
 
     def _params(self, level: Level, proto: Any) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Function:
     def _make(self, record: BodyRecord, hoisted: tuple[Array, ...], params: dict[str, Any], where: str) -> Graph:
         proto = self.proto if record.names is None else with_names(self.proto, record.names)
         if proto is None or len(hoisted) != len(record.constants):
-            raise marks.damaged(marks.CALL, where)
+            raise roundtrip.damaged(roundtrip.CALL, where)
         level = Level(self.reading, params)
         level.read_value_info(proto.value_info)
         count = record.inputs
@@ -149,7 +149,7 @@ class Function:
             "constant": list(proto.input[count:]),
         }.get(kind, [])
         if which >= len(names):
-            raise marks.damaged(marks.CALL, where)
+            raise roundtrip.damaged(roundtrip.CALL, where)
         return level.outputs([names[which]], self.title)[0]
 
     def _check_versions(self) -> None:

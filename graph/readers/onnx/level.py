@@ -11,9 +11,9 @@ from partita.graph.errors import ReadError
 from partita.graph.graph import Graph
 from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs
 from partita.graph.ops.schemas import OTHER_VERSION, OpSpec
-from partita.graph.readers.onnx import marks
+from partita.graph.readers.onnx import roundtrip
 from partita.graph.readers.onnx.attributes import constant_value, read_attributes
-from partita.graph.readers.onnx.free_names import all_names, free_of_node
+from partita.graph.readers.onnx.captures import all_names, free_of_node
 from partita.graph.readers.onnx.node_order import restore_order, sorted_nodes, undefined_value
 from partita.graph.readers.onnx.older_ops import is_older, older_op
 from partita.graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
@@ -55,8 +55,8 @@ class Level:
     def add_variable(self, name: str, proto: Any, where: str, declared: Type | None = None) -> Node:
         """A variable, described by a ValueInfoProto if there is one; `declared` overrides the file's type."""
         metadata, own = self.metadata(proto) if proto is not None else (NOTHING, NOTHING)
-        title = own.get(marks.NAME, name)
-        return self._add_variable(name, title, declared or self.types.get(name), where, metadata, own.get(marks.AFFINITY))
+        title = own.get(roundtrip.NAME, name)
+        return self._add_variable(name, title, declared or self.types.get(name), where, metadata, own.get(roundtrip.AFFINITY))
 
     def _add_variable(
         self, name: str, title: str, declared: Type | None, where: str, metadata: Mapping[str, str] = NOTHING,
@@ -117,7 +117,7 @@ class Level:
             return
         spec = reading.spec(op, domain, proto)
         metadata, own = self.metadata(proto) if proto.metadata_props or proto.doc_string else (NOTHING, NOTHING)
-        if own and marks.OUTPUT in own and op == "Identity" and len(proto.input) == len(proto.output) == 1:
+        if own and roundtrip.OUTPUT in own and op == "Identity" and len(proto.input) == len(proto.output) == 1:
             if proto.output[0] not in self.values:
                 self.define(proto.output[0], self.value(proto.input[0], proto), proto)
             return
@@ -174,7 +174,7 @@ class Level:
         types = tuple(map(self.types.get, names)) if self.types else (None,) * len(names)
         node = Node(
             self.name(proto, shown), op, inputs, attrs, shown, types, domain, captures,
-            metadata=metadata, affinity=own.get(marks.AFFINITY),
+            metadata=metadata, affinity=own.get(roundtrip.AFFINITY),
         )
         self.nodes.append(node)
         values = self.values
@@ -191,10 +191,10 @@ class Level:
 
     def own_names(self, proto: Any, names: tuple[str, ...], own: Mapping[str, str]) -> tuple[str, ...]:
         """The output names in the graph, which may differ from those in the file."""
-        if not own or marks.NAMES not in own:
+        if not own or roundtrip.NAMES not in own:
             return names
         self.renamed = True
-        return tuple(marks.name_list(own[marks.NAMES], len(names), self.reading.where(proto)))
+        return tuple(roundtrip.name_list(own[roundtrip.NAMES], len(names), self.reading.where(proto)))
 
     def inputs(self, proto: Any, names: Any) -> tuple[NodeEntry | None, ...]:
         """The values of these names, which are inputs of the NodeProto."""
@@ -219,7 +219,7 @@ class Level:
             if array is not None:
                 return array
             level = level.outer
-        raise marks.damaged(marks.CALL, self.reading.where(proto))
+        raise roundtrip.damaged(roundtrip.CALL, self.reading.where(proto))
 
     def define(self, name: str, entry: NodeEntry, proto: Any) -> None:
         """Defines the name as this value."""
@@ -237,9 +237,9 @@ class Level:
             return NOTHING, NOTHING
         where = self.reading.title
         noted = {utf8(item.key, where): utf8(item.value, where) for item in proto.metadata_props}
-        own = {key: noted.pop(key) for key in [k for k in noted if k in marks.ALL]}
+        own = {key: noted.pop(key) for key in [k for k in noted if k in roundtrip.ALL]}
         if proto.doc_string:
-            noted[marks.DOC] = utf8(proto.doc_string, where)
+            noted[roundtrip.DOC] = utf8(proto.doc_string, where)
         return frozen_attrs(noted), own
 
     def _check_counts(self, proto: Any, spec: OpSpec, inputs: int, outputs: int) -> None:
@@ -260,7 +260,7 @@ class Level:
         value_type = TensorType(dtype_name(array.dtype), array.shape)
         node = Node(
             self.name(proto, shown), CONSTANT, (), NOTHING, shown, (value_type,), value=array, metadata=metadata,
-            affinity=own.get(marks.AFFINITY),
+            affinity=own.get(roundtrip.AFFINITY),
         )
         self.nodes.append(node)
         self.define(names[0], NodeEntry(node, 0), proto)
@@ -291,8 +291,8 @@ class Level:
 
     def _captured(self, proto: Any, own: Mapping[str, str]) -> tuple[list[str], dict[str, list[str]]]:
         """The outer values that the node's bodies read, and the bodies' own names of them if they differ."""
-        if own and marks.CAPTURES in own:
-            noted = marks.captures(own[marks.CAPTURES], self.reading.where(proto))
+        if own and roundtrip.CAPTURES in own:
+            noted = roundtrip.captures(own[roundtrip.CAPTURES], self.reading.where(proto))
             for name in noted.outer:
                 self.value(name, proto)
             return list(noted.outer), dict(noted.inner)
@@ -317,15 +317,15 @@ class Level:
         inputs = [self.add_variable(item.name, item, where) for item in proto.input]
         own = variables.get(where.rsplit("'", 2)[-2]) or [entry.name for _, entry in captured]
         if len(own) != len(captured):
-            raise ReadError(f"the note {marks.CAPTURES!r} does not fit", where=where)
+            raise ReadError(f"the note {roundtrip.CAPTURES!r} does not fit", where=where)
         for (name, entry), title in zip(captured, own, strict=True):
             inputs.append(self._add_variable(name, title, self.types.get(name, entry.type), where))
         self.read_initializers(proto, formals, where)
         self.read_nodes(proto.node)
         outputs = self.outputs([item.name for item in proto.output], where)
         metadata, noted = self.metadata(proto)
-        names = [marks.own_name(item) or item.name for item in proto.output]
-        return self.finish(outputs, inputs, proto.name or "body", names, metadata, marks.order(noted))
+        names = [roundtrip.own_name(item) or item.name for item in proto.output]
+        return self.finish(outputs, inputs, proto.name or "body", names, metadata, roundtrip.order(noted))
 
     def read_types(self, proto: Any) -> None:
         """Reads the types that a GraphProto declares for its values."""
@@ -335,7 +335,7 @@ class Level:
     def read_value_info(self, items: Any) -> None:
         """Reads the types in ValueInfoProtos."""
         for item in items:
-            if item.HasField("type") and not (item.metadata_props and marks.is_inferred(item)):
+            if item.HasField("type") and not (item.metadata_props and roundtrip.is_inferred(item)):
                 value_type = self.reading.types.read(item.type, f"{self.reading.title}, value {item.name!r}")
                 if value_type is not None:
                     self.types[item.name] = value_type
@@ -353,14 +353,14 @@ class Level:
 
     def _read_initializer(self, item: Any, array: Array, where: str) -> None:
         metadata, noted = self.metadata(item)
-        if marks.HOISTED in noted:
+        if roundtrip.HOISTED in noted:
             self.arrays[item.name] = array
             return
         position = self.input_positions.get(item.name)
         if position is not None:
-            metadata = frozen_attrs({marks.INPUT: str(position), **metadata})
-        node = self.add_constant(item.name, array, where, noted.get(marks.NAME), metadata=metadata)
-        node.affinity = noted.get(marks.AFFINITY)
+            metadata = frozen_attrs({roundtrip.INPUT: str(position), **metadata})
+        node = self.add_constant(item.name, array, where, noted.get(roundtrip.NAME), metadata=metadata)
+        node.affinity = noted.get(roundtrip.AFFINITY)
         stated, held = self.types.get(item.name), node.output_types[0]
         if isinstance(stated, TensorType) and isinstance(held, TensorType) and not _may_be(stated, held):
             cause = f"it is declared as {stated}, and holds {held}, which is taken"
@@ -384,7 +384,7 @@ class Level:
                     utf8(value, self.reading.title)
         utf8(name, self.reading.title)
         if self.renamed:
-            marks.check_unique(self.nodes, self.reading.title)
+            roundtrip.check_unique(self.nodes, self.reading.title)
         if order is not None:
             restore_order(self.nodes, order)
         return Graph(

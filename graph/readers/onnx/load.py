@@ -9,11 +9,11 @@ from typing import Any
 from partita.graph.build import CALL_DOMAIN
 from partita.graph.errors import ReadError, did_you_mean
 from partita.graph.file_state import file_state
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import NOTES, Graph
 from partita.graph.logs import logger
-from partita.graph.pauses import collector_paused
 from partita.graph.protos import TypeReader
-from partita.graph.readers.onnx import marks
+from partita.graph.readers.onnx import roundtrip
 from partita.graph.readers.onnx.functions import read_functions
 from partita.graph.readers.onnx.level import Level
 from partita.graph.readers.onnx.node_order import REMEDY, Unsorted
@@ -107,7 +107,7 @@ def _read(source: Source, reading: Reading, shapes: Mapping[str, Sequence[Dim]])
     output_names = [item.name for item in proto.output]
     outputs = level.outputs(output_names, source.title)
     metadata = _metadata(model)
-    order = marks.order({marks.ORDER: metadata.pop(marks.ORDER, "null")})
+    order = roundtrip.order({roundtrip.ORDER: metadata.pop(roundtrip.ORDER, "null")})
     return level.finish(outputs, inputs, proto.name or "net", output_names, metadata, order)
 
 
@@ -136,7 +136,7 @@ def _metadata(model: Any) -> dict[str, str]:
     if model.model_version:
         noted["onnx.model_version"] = str(model.model_version)
     if model.graph.doc_string:
-        noted[marks.DOC] = model.graph.doc_string
+        noted[roundtrip.DOC] = model.graph.doc_string
     return {utf8(key, "metadata"): utf8(value, f"metadata {key!r}") for key, value in noted.items()}
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from partita.graph.errors import ReadError, did_you_mean
 from partita.graph.node import Node
 from partita.graph.order import lowest_first
-from partita.graph.readers.onnx.free_names import free_of_node
-from partita.graph.ways import arrows, way_between
+from partita.graph.readers.onnx.captures import free_of_node
+from partita.graph.shortest_path import arrows, way_between
 
 if TYPE_CHECKING:
     from partita.graph.readers.onnx.level import Level

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from partita.graph.cached_property import lazy
 from partita.graph.errors import ReadError
-from partita.graph.lazy import lazy
 from partita.graph.ops.schemas import ONNX_DOMAINS, OpSpec, newest_versions, require_spec, spec_of
 from partita.graph.protos import TypeReader
 from partita.graph.readers.onnx.source import utf8

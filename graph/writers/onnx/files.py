@@ -11,10 +11,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from partita.graph.aside import no_file, open_aside
+from partita.graph.atomic_write import no_file, open_aside
 from partita.graph.errors import WriteError
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph, require_graph
-from partita.graph.pauses import collector_paused
 from partita.graph.writers.onnx.model import Writing, to_model
 from partita.graph.writers.onnx.output_types import complete_outputs
 

@@ -13,7 +13,7 @@ from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.nested import graphs_in
 from partita.graph.node import CONSTANT, Node, NodeEntry
-from partita.graph.readers.onnx import marks
+from partita.graph.readers.onnx import roundtrip
 from partita.graph.types import Array
 from partita.graph.writers.onnx.attributes import write_attribute
 from partita.graph.writers.onnx.level import SMALL, LevelWriter
@@ -85,7 +85,7 @@ class Functions:
             node.op, node.domain, tuple(zip(node.output_names, shown, strict=True)), body.record(names)
         )
         if record != _plain_record(function, proto):
-            self.writing.note(proto, marks.CALL, record.to_json())
+            self.writing.note(proto, roundtrip.CALL, record.to_json())
         else:
             _trim(proto)
         self.writing.describe(proto, node)

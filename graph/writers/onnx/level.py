@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from partita.graph.cached_property import lazy
 from partita.graph.errors import WriteError
 from partita.graph.graph import Graph
-from partita.graph.lazy import lazy
 from partita.graph.node import CONSTANT, Node, NodeEntry
 from partita.graph.ops.schemas import OpSpec, spec_of
-from partita.graph.readers.onnx import marks
-from partita.graph.readers.onnx.free_names import free_of_node
+from partita.graph.readers.onnx import roundtrip
+from partita.graph.readers.onnx.captures import free_of_node
 from partita.graph.types import Array, TensorType, dtype_name
 from partita.graph.writers.onnx.attributes import write_attribute
 from partita.graph.writers.onnx.names import FileNames, bind_outputs
@@ -74,7 +74,7 @@ class LevelWriter:
         order = self.order()
         if order is not None:
             item = self.writing.model.metadata_props.add()
-            item.key, item.value = marks.ORDER, marks.to_json(order)
+            item.key, item.value = roundtrip.ORDER, roundtrip.to_json(order)
 
     def write_body(self, captures: tuple[NodeEntry, ...]) -> None:
         """Writes the body of a node, in which captured values have their outer names."""
@@ -102,13 +102,13 @@ class LevelWriter:
         self._write_nodes()
         self._write_outputs(outputs)
         for key, value in graph.metadata.items():
-            if key == marks.DOC:
+            if key == roundtrip.DOC:
                 self.proto.doc_string = value
             else:
                 self.writing.note(self.proto, key, value)
         order = self.order()
         if order is not None:
-            self.writing.note(self.proto, marks.ORDER, marks.to_json(order))
+            self.writing.note(self.proto, roundtrip.ORDER, roundtrip.to_json(order))
 
     def order(self) -> list[int] | None:
         """The positions of inputs and initializers among the nodes; None if they come first, which readers
@@ -123,7 +123,8 @@ class LevelWriter:
     def _write_inputs(self, inputs: tuple[Node, ...]) -> None:
         waiting = {}
         if self.outer is None:
-            noted = ((node, node.metadata.get(marks.INPUT)) for node in self.graph.nodes if node.is_constant and node.metadata)
+            constants = [node for node in self.graph.nodes if node.is_constant and node.metadata]
+            noted = ((node, node.metadata.get(roundtrip.INPUT)) for node in constants)
             waiting = {int(position): node for node, position in noted if position is not None and position.isdigit()}
         for node in inputs:
             while len(self.proto.input) in waiting:
@@ -138,7 +139,7 @@ class LevelWriter:
         own = entry.name if own is None else own
         self.typed.add(item.name)
         if item.name != own:
-            self.writing.note(item, marks.NAME, own)
+            self.writing.note(item, roundtrip.NAME, own)
         if entry.type is not None:
             self.writing.type(item.type, entry.type)
         return item
@@ -153,7 +154,7 @@ class LevelWriter:
     def write_identity(self, source: str, name: str) -> None:
         """Writes an Identity that only renames a value; the reader drops it."""
         proto = self.proto.node.add(op_type="Identity", input=[source], output=[name])
-        self.writing.note(proto, marks.OUTPUT, "")
+        self.writing.note(proto, roundtrip.OUTPUT, "")
 
     def _state_types(self) -> None:
         """Writes the types of intermediate values."""
@@ -197,7 +198,7 @@ class LevelWriter:
             output=changed or node.output_names,
         )
         if changed:
-            writing.note(proto, marks.NAMES, marks.to_json(node.output_names))
+            writing.note(proto, roundtrip.NAMES, roundtrip.to_json(node.output_names))
         if node.attrs and not is_copy:
             self.write_attributes(proto, node)
         if node.metadata or node.affinity is not None:
@@ -230,7 +231,7 @@ class LevelWriter:
         inner = {key: [n.output_names[0] for n in body.inputs[len(body.inputs) - count :]] for key, body in node.bodies}
         natural = [name for name in free_of_node(proto) if name in self.names.own and name not in self.passing]
         if outer != natural or any(names != own for names in inner.values()):
-            self.writing.note(proto, marks.CAPTURES, marks.Captures(tuple(outer), inner).to_json())
+            self.writing.note(proto, roundtrip.CAPTURES, roundtrip.Captures(tuple(outer), inner).to_json())
 
     def _spec(self, node: Node) -> OpSpec | None:
         key = (node.op or "", node.domain)
@@ -256,7 +257,7 @@ class LevelWriter:
         assert node.value is not None
         named = node.name != node.output_names[0]
         small = node.value.nbytes <= SMALL
-        return (named or (late and small)) and marks.INPUT not in node.metadata and self.may_be_node(node.value)
+        return (named or (late and small)) and roundtrip.INPUT not in node.metadata and self.may_be_node(node.value)
 
     def _elided(self, array: Array) -> bool:
         return self.writing.elide_above is not None and array.nbytes > self.writing.elide_above
@@ -275,7 +276,7 @@ class LevelWriter:
         self.shared.setdefault(id(node.value), name)
         self.listed.append(node)
         if name != node.output_names[0]:
-            self.writing.note(proto, marks.NAME, node.output_names[0])
+            self.writing.note(proto, roundtrip.NAME, node.output_names[0])
         self.writing.describe(proto, node)
 
     def may_be_node(self, array: Array) -> bool:
@@ -296,7 +297,7 @@ class LevelWriter:
         assert node.value is not None
         write_tensor(attribute.t, node.value, aside=self.writing.aside)
         if changed:
-            self.writing.note(proto, marks.NAMES, marks.to_json(node.output_names))
+            self.writing.note(proto, roundtrip.NAMES, roundtrip.to_json(node.output_names))
         self.writing.describe(proto, node)
 
     # the constant is an input of calls
@@ -319,7 +320,7 @@ class LevelWriter:
         proto = self.proto.initializer.add()
         write_tensor(proto, array, name, self.writing.aside)
         self.writing.need_dtype(array.dtype)
-        self.writing.note(proto, marks.HOISTED, "")
+        self.writing.note(proto, roundtrip.HOISTED, "")
         return name
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from partita.graph.errors import WriteError
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.schemas import ONNX_DOMAINS
-from partita.graph.pauses import collector_paused
 from partita.graph.protos import FIRST_IR, first_ir, write_type
-from partita.graph.readers.onnx import marks
+from partita.graph.readers.onnx import roundtrip
 from partita.graph.readers.onnx.load import MODEL_FIELDS, PRODUCER
 from partita.graph.types import Type, dtype_name
 from partita.graph.writers.onnx.output_types import complete_outputs
@@ -103,12 +103,12 @@ class Writing:
     def describe(self, proto: Any, node: Node) -> None:
         """Writes the node's metadata and affinity."""
         for key, value in node.metadata.items():
-            if key == marks.DOC:
+            if key == roundtrip.DOC:
                 proto.doc_string = value
-            elif key != marks.INPUT:
+            elif key != roundtrip.INPUT:
                 self.note(proto, key, value)
         if node.affinity is not None:
-            self.note(proto, marks.AFFINITY, node.affinity)
+            self.note(proto, roundtrip.AFFINITY, node.affinity)
 
     def check_control(self, node: Node) -> None:
         """Raises for control dependencies, which ONNX lacks, unless they are dropped."""
@@ -128,7 +128,7 @@ class Writing:
         for key, field in MODEL_FIELDS.items():
             if key in metadata:
                 setattr(model, field, metadata.pop(key))
-        model.graph.doc_string = metadata.pop(marks.DOC, "")
+        model.graph.doc_string = metadata.pop(roundtrip.DOC, "")
         version = metadata.pop("onnx.model_version", "")
         if version.isdigit():
             model.model_version = int(version)

@@ -7,8 +7,8 @@ from typing import Any
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
-from partita.graph.ops.fragile import is_fragile, unsound
-from partita.graph.readers.onnx import marks
+from partita.graph.ops.onnx_crashes import is_fragile, unsound
+from partita.graph.readers.onnx import roundtrip
 
 SHOWN = 1024
 """Maximum bytes of a constant that is passed to ONNX's inference."""
@@ -35,7 +35,7 @@ def complete_outputs(graph: Graph, model: Any) -> None:
     for item in missing:
         if item.name in types:
             item.type.CopyFrom(types[item.name])
-            item.metadata_props.add(key=marks.INFERRED)
+            item.metadata_props.add(key=roundtrip.INFERRED)
             model.ir_version = max(model.ir_version, 10)
 
 

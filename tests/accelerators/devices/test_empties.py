@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.interface.empties import may_be_empty, sums_nothing
+from partita.accelerators.interface.empty_reductions import may_be_empty, sums_nothing
 from partita.graph.interpret import interpret
 from partita.graph.writers.onnx.model import to_model
 from tests.close import assert_close

@@ -16,7 +16,7 @@ from onnx.helper import (
 )
 
 import partita as pt
-from partita.accelerators.engines.least_sizes import least_sizes
+from partita.accelerators.engines.lower_bounds import least_sizes
 from partita.accelerators.engines.model import engine_model, model_from_bytes
 from partita.graph.interpret import interpret
 from tests.close import assert_close

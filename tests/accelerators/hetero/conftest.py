@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from partita.accelerators.isolation import afar
+from partita.accelerators.isolation import background_worker
 from tests.accelerators.hetero.small_devices import device
 
 
@@ -40,25 +40,25 @@ def workshops(monkeypatch):
     """All workshops that are opened."""
     pytest.importorskip("tvm")
     opened = []
-    init = afar.Workshop.__init__
+    init = background_worker.Workshop.__init__
 
     def noted(self, *given) -> None:
         opened.append(self)
         init(self, *given)
 
-    monkeypatch.setattr(afar.Workshop, "__init__", noted)
+    monkeypatch.setattr(background_worker.Workshop, "__init__", noted)
     return opened
 
 
 @pytest.fixture
 def standing(workshops, monkeypatch):
     """All workshops that are opened; their processes are stopped as soon as they are there, so that no test comes too late."""
-    new_child = afar.Workshop.new_child
+    new_child = background_worker.Workshop.new_child
 
     def stopped(self):
         child = new_child(self)
         os.kill(child.number, signal.SIGSTOP)
         return child
 
-    monkeypatch.setattr(afar.Workshop, "new_child", stopped)
+    monkeypatch.setattr(background_worker.Workshop, "new_child", stopped)
     return workshops

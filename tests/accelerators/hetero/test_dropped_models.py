@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.passes.opaque import hide
+from partita.passes.infer.hidden_nodes import hide
 
 pytest.importorskip("tvm")
 pytestmark = pytest.mark.usefixtures("without_collector")

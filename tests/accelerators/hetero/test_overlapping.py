@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import partita as pt
 from partita.accelerators import CompiledSubgraph
 from partita.accelerators.errors import RunError
-from partita.accelerators.interface.turns import Turn
-from partita.accelerators.process.ending import door
-from partita.accelerators.running.asking_early import begun_early, ends_of
+from partita.accelerators.interface.async_steps import Turn
+from partita.accelerators.process.exit_barrier import door
 from partita.accelerators.running.executor import Executor
+from partita.accelerators.running.overlap_order import begun_early, ends_of
 from partita.accelerators.running.steps import overlapping
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import device

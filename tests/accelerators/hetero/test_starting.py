@@ -17,7 +17,7 @@ import pytest
 import partita as pt
 from partita.accelerators import starting
 from partita.accelerators.isolation import process
-from partita.accelerators.process.behind import lowered
+from partita.accelerators.process.background import lowered
 from partita.accelerators.running import starting_model
 from partita.graph.text import parse
 from tests.accelerators.hetero.small_devices import Ran, Small, device

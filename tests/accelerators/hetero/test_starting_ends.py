@@ -11,7 +11,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.errors import CompileError
-from partita.accelerators.isolation import afar, process
+from partita.accelerators.isolation import background_worker, process
 from partita.accelerators.isolation.process import Origin
 from partita.accelerators.starting import Beginning
 from partita.graph.text import parse
@@ -51,12 +51,12 @@ def workshop(monkeypatch):
     children.clear()
     starting.clear()
     go_on.clear()
-    monkeypatch.setattr(afar, "Child", FakeChild)
-    yield afar.Workshop(Origin("fake", "", "", ""), process.Limit(300.0))
+    monkeypatch.setattr(background_worker, "Child", FakeChild)
+    yield background_worker.Workshop(Origin("fake", "", "", ""), process.Limit(300.0))
     go_on.set()
 
 
-def asked(workshop: afar.Workshop, errors: list[Exception]) -> threading.Thread:
+def asked(workshop: background_worker.Workshop, errors: list[Exception]) -> threading.Thread:
     def ask() -> None:
         try:
             with workshop.child():

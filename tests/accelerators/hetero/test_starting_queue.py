@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.isolation import afar
-from partita.accelerators.process.places import Places
+from partita.accelerators.isolation import background_worker
+from partita.accelerators.process.compile_slots import Places
 from partita.graph.text import parse
 from tests.accelerators.package.models import ROOT
 from tests.waiting import is_running, until
@@ -28,7 +28,7 @@ Y = np.exp(np.maximum(X, 0))
 def alone(monkeypatch) -> Places:
     """A queue with a single place."""
     queue = Places(lambda: 1, lambda: None)
-    monkeypatch.setattr(afar, "places", queue)
+    monkeypatch.setattr(background_worker, "places", queue)
     return queue
 
 
@@ -71,15 +71,15 @@ def test_all_of_a_queue_become_ready(alone, workshops) -> None:
 
 
 def test_what_hangs_is_ended_and_the_next_has_its_place(alone, workshops, monkeypatch) -> None:
-    new_child = afar.Workshop.new_child
+    new_child = background_worker.Workshop.new_child
 
-    def first_hangs(workshop: afar.Workshop):
+    def first_hangs(workshop: background_worker.Workshop):
         child = new_child(workshop)
         if workshop is workshops[0]:
             os.kill(child.number, signal.SIGSTOP)
         return child
 
-    monkeypatch.setattr(afar.Workshop, "new_child", first_hangs)
+    monkeypatch.setattr(background_worker.Workshop, "new_child", first_hangs)
     with pytest.warns(UserWarning, match="reference goes on"):
         hangs = pt.compile(NET, "cpu", {"HETERO": {**NOW["HETERO"], "START_SECONDS": 1}})
         assert np.array_equal(hangs(X)[0], Y) and until(lambda: bool(alone._inside))
@@ -97,7 +97,7 @@ def test_a_size_waits_for_its_turn_and_an_idle_process_makes_room(alone, worksho
     compiled = model.units[0].compiled
     assert np.allclose(model(X)[0], Y, rtol=1e-6) and until(lambda: bool(compiled.sizes)) and not alone._inside
     assert until(lambda: workshops[0].current is not None)
-    with alone.place(afar.Worker(), 0):
+    with alone.place(background_worker.Worker(), 0):
         assert np.allclose(model(X[:1])[0], Y[:1], rtol=1e-6)
         assert until(lambda: alone.is_wanted) and len(compiled.sizes) == 1
         workshops[0].rest()

@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 import partita as pt
-from partita.accelerators.at_once import file_opening, whole_session
+from partita.accelerators.at_once import file_opening, ort_session
 from partita.accelerators.starting import Beginning
 from partita.accelerators.tvm.cpu import CpuAccelerator
 from tests.accelerators.at_once.files import X, convolution
@@ -82,14 +82,14 @@ def right(model, expected, number: int) -> bool:
 def test_calls_of_eight_threads(each, model, expected, monkeypatch) -> None:
     """Each is answered right, and by one of the two alone."""
     by_engine, by_kernels = [], []
-    outputs = whole_session.WholeSession.outputs
+    outputs = ort_session.WholeSession.outputs
 
     def counted(self, *given):
         answer = outputs(self, *given)
         by_engine.extend([] if answer is None else [1])
         return answer
 
-    monkeypatch.setattr(whole_session.WholeSession, "outputs", counted)
+    monkeypatch.setattr(ort_session.WholeSession, "outputs", counted)
     compiled_class = CpuAccelerator().compiled_class()
     run = compiled_class.run
     monkeypatch.setattr(compiled_class, "run", lambda self, *given: by_kernels.append(1) or run(self, *given))
@@ -226,7 +226,7 @@ def test_a_session_ends_once_its_calls_have_ended() -> None:
             assert engine[1].wait(300)
             return []
 
-    session = whole_session.WholeSession(Slow())
+    session = ort_session.WholeSession(Slow())
     answers: list[object] = []
     calling = threading.Thread(target=lambda: answers.append(session.outputs((), {})))
     calling.start()

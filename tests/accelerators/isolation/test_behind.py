@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from partita.accelerators.process.behind import behind, lowered
+from partita.accelerators.process.background import behind, lowered
 
 _word: ContextVar[str] = ContextVar("word", default="")
 

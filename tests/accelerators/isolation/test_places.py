@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from partita.accelerators.process import cores, places
-from partita.accelerators.process.places import GivenUp, Places, Worker
+from partita.accelerators.process import compile_slots, cores
+from partita.accelerators.process.compile_slots import GivenUp, Places, Worker
 from tests.waiting import until
 
 
@@ -54,7 +54,7 @@ def at_work(queue: Places, *needed: int):
 @pytest.fixture(autouse=True)
 def told(monkeypatch) -> None:
     """Whoever waits hears of each place: looking again and again is for memory alone."""
-    monkeypatch.setattr(places, "LOOK", 1e6)
+    monkeypatch.setattr(compile_slots, "LOOK", 1e6)
 
 
 def inside(jobs: list[Job]) -> list[bool]:
@@ -72,7 +72,7 @@ def test_as_many_as_there_are_places_in_order() -> None:
 
 
 def test_one_has_a_place_however_little_memory_is_left(monkeypatch) -> None:
-    monkeypatch.setattr(places, "LOOK", 0.01)
+    monkeypatch.setattr(compile_slots, "LOOK", 0.01)
     left = [10]
     queue = Places(lambda: 4, lambda: left[0])
     with at_work(queue, 100, 20, 5) as jobs:
@@ -125,7 +125,7 @@ def machine(tmp_path: Path, monkeypatch) -> Path:
     (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:       3072 kB\n")
     (tmp_path / "own").write_text("0::/a/b\n")
     (tmp_path / "groups" / "a" / "b").mkdir(parents=True)
-    monkeypatch.setattr(places, "_MACHINE", tmp_path / "meminfo")
+    monkeypatch.setattr(compile_slots, "_MACHINE", tmp_path / "meminfo")
     monkeypatch.setattr(cores, "_OWN", tmp_path / "own")
     monkeypatch.setattr(cores, "_ROOT", tmp_path / "groups")
     return tmp_path
@@ -138,15 +138,15 @@ def limit(folder: Path, most: str, used: int, files: int) -> None:
 
 
 def test_the_memory_that_is_left(machine: Path) -> None:
-    assert places.free_memory() == 3 << 20
+    assert compile_slots.free_memory() == 3 << 20
     limit(machine / "groups" / "a" / "b", "max", 5000, 0)
-    assert places.free_memory() == 3 << 20
+    assert compile_slots.free_memory() == 3 << 20
     limit(machine / "groups" / "a", "9000", 5000, 1000)
-    assert places.free_memory() == 5000
+    assert compile_slots.free_memory() == 5000
     limit(machine / "groups" / "a", "4000", 5000, 0)
-    assert places.free_memory() == 0
+    assert compile_slots.free_memory() == 0
 
 
 def test_a_system_that_does_not_say(machine: Path) -> None:
     (machine / "meminfo").unlink()
-    assert places.free_memory() is None
+    assert compile_slots.free_memory() is None

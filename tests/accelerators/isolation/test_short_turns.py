@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from partita.accelerators.process.behind import behind
-from partita.accelerators.process.short_turns import TURN, short_turns
+from partita.accelerators.process.background import behind
+from partita.accelerators.process.switch_interval import TURN, short_turns
 
 USUAL = 0.005
 

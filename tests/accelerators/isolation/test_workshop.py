@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from partita.accelerators.interface.registry import accelerator
-from partita.accelerators.isolation.afar import Workshop
+from partita.accelerators.isolation.background_worker import Workshop
 from partita.accelerators.isolation.process import Child, Limit, origin_of
-from partita.accelerators.process.behind import lowered
+from partita.accelerators.process.background import lowered
 from partita.accelerators.process.cores import all_but_one_core, default_threads
 from tests.waiting import until
 

@@ -20,9 +20,9 @@ from partita.accelerators.cache import weight_files
 from partita.accelerators.cache.damage import Damaged
 from partita.accelerators.cache.store import Store
 from partita.accelerators.cache.weight_files import read_weights, write_weights
-from partita.accelerators.process import behind
+from partita.accelerators.process import background
 from partita.accelerators.process.atomic import PIECE, write_pieces
-from partita.accelerators.process.short_turns import short_turns
+from partita.accelerators.process.switch_interval import short_turns
 from tests.close import is_close
 
 
@@ -64,7 +64,7 @@ def test_a_weight_that_was_just_written_is_not_read_to_check_it(tmp_path: Path, 
 
 def test_weights_are_read_by_a_single_thread_behind_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six threads of low priority got as much of two cores as a call did, which took half as long again meanwhile."""
-    monkeypatch.setattr(behind, "usable_cores", lambda: 3)
+    monkeypatch.setattr(background, "usable_cores", lambda: 3)
     arrays = [np.full(weight_files.LARGE, i, np.float32) for i in range(12)]
     readers, meet = set[int](), threading.Barrier(3)
 
@@ -79,7 +79,7 @@ def test_weights_are_read_by_a_single_thread_behind_calls(tmp_path: Path, monkey
     assert [int(array[0]) for array in read_weights(tmp_path, rows)] == list(range(12))
     assert len(readers) == 3
     readers.clear()
-    read = behind.behind(lambda: read_weights(tmp_path, rows))
+    read = background.behind(lambda: read_weights(tmp_path, rows))
     assert [int(array[0]) for array in read] == list(range(12))
     assert len(readers) == 1
 

@@ -24,8 +24,8 @@ from partita.accelerators.tvm.bodies.stored import as_stored
 from partita.accelerators.tvm.device import TvmAccelerator
 from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
 from partita.accelerators.tvm.lower.lowering import lower, own_draft
+from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, gpu_machine, opencl_machine
-from partita.accelerators.tvm.machine.special import Used
 from partita.accelerators.tvm.sizes.sizing import Sized, forms_for_any_size
 from partita.graph.types import Array, TensorType
 from tests.accelerators.tvm.plan_graphs import GRAPHS

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import partita as pt
 from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
 from partita.accelerators.tvm.machine.machine import host_machine
-from partita.accelerators.tvm.machine.work import STEPS
+from partita.accelerators.tvm.machine.parallel_thresholds import STEPS
 from partita.accelerators.tvm.sizes.extent import symbol
 from tests.accelerators.tvm.any_size import attention, check, numbers, random, specialized
 from tests.close import assert_close

@@ -9,7 +9,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.interface.registry import accelerator
-from partita.accelerators.tvm.prepare.implied import fold_implied
+from partita.accelerators.tvm.prepare.inferred_operands import fold_implied
 
 pytest.importorskip("tvm")
 

@@ -15,7 +15,7 @@ import pytest
 
 from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.tvm.machine import library
-from partita.accelerators.tvm.machine.short_import import HOOKS, short_import
+from partita.accelerators.tvm.machine.fast_import import HOOKS, short_import
 
 pytest.importorskip("tvm")
 
@@ -23,7 +23,7 @@ IMPORTING = """
 import os
 from partita.accelerators.tvm.machine.library import tvm
 from partita.accelerators.tvm.machine.machine import gpu_machine
-from partita.accelerators.tvm.machine.short_import import HOOKS
+from partita.accelerators.tvm.machine.fast_import import HOOKS
 loaded, reference = tvm().backend.is_loaded, tvm().runtime.disco.DRef
 print(loaded("cuda"), os.environ.get(HOOKS), "__tvm_ffi_type_info__" in vars(reference))
 print(gpu_machine("sm_80").target.kind.name, loaded("cuda"))
@@ -65,7 +65,7 @@ def test_torch_is_not_imported_with_it(tmp_path: Path) -> None:
 AT_ONCE = """
 import importlib, threading, time
 from partita.accelerators.tvm.machine.library import tvm
-from partita.accelerators.tvm.machine.short_import import gpu_hooks
+from partita.accelerators.tvm.machine.fast_import import gpu_hooks
 tvm()
 cuda, begun = importlib.import_module("tvm.backend.cuda"), threading.Event()
 register = cuda.register_backend

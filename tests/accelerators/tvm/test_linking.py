@@ -19,8 +19,8 @@ from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.code import building, codegen, linking
 from partita.accelerators.tvm.code.elf import data_object, is_elf
 from partita.accelerators.tvm.kernels.language import Intrinsic, Kernel, emit, float32
+from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, host_machine
-from partita.accelerators.tvm.machine.special import Used
 from partita.accelerators.tvm.run.pool import pool_object
 from partita.cli.main import main
 from partita.graph.text import parse

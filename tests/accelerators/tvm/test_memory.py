@@ -18,7 +18,7 @@ from partita.accelerators.tvm.bodies.stored import LATER, as_stored
 from partita.accelerators.tvm.code.workers import Workers
 from partita.accelerators.tvm.compiled import assembling
 from partita.accelerators.tvm.layouts import narrowing
-from partita.graph.new_array import new_array
+from partita.graph.mapped_arrays import new_array
 from partita.graph.node import Node
 from tests.accelerators.tvm.running import compiled
 

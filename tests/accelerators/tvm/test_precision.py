@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
+from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, host_machine
-from partita.accelerators.tvm.machine.special import Used
 from partita.graph.interpret import interpret
 from partita.graph.types import numpy_dtype
 from partita.page.collect import collect

@@ -15,8 +15,8 @@ from partita.accelerators.tvm.kernels.attention.few_rows import FewRows
 from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
 from partita.accelerators.tvm.kernels.language import Buffer, Value, float32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.heads import Head
-from partita.accelerators.tvm.kernels.shared.numbers import write
 from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
 from partita.accelerators.tvm.kernels.shared.row import Row
 from partita.accelerators.tvm.kernels.shared.tile import kept, pieces

@@ -27,10 +27,10 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
-from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.row import join_lanes
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import VALUE_PRODUCTS
+from partita.accelerators.tvm.machine.parallel_thresholds import VALUE_PRODUCTS
 
 MOST_ROWS = 4
 """Maximum number of rows that share one read of keys and values."""

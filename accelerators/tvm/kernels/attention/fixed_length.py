@@ -21,9 +21,9 @@ from partita.accelerators.tvm.kernels.language import (
     minimum,
     uint16,
 )
+from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.heads import Head
 from partita.accelerators.tvm.kernels.shared.instructions import Instruction
-from partita.accelerators.tvm.kernels.shared.numbers import write
 from partita.accelerators.tvm.kernels.shared.operands import Matrix
 from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
 from partita.accelerators.tvm.sizes.extent import is_multiple

@@ -18,7 +18,7 @@ from partita.accelerators.tvm.kernels.shared.operands import Readers, readers_of
 from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.graph.build import constant, op
 from partita.graph.graph import Graph
-from partita.graph.new_array import new_array
+from partita.graph.mapped_arrays import new_array
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite

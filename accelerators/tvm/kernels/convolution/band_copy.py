@@ -17,8 +17,8 @@ from partita.accelerators.tvm.kernels.language import (
     minimum,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.element_access import rounded, stored_bits
 from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
-from partita.accelerators.tvm.kernels.shared.numbers import rounded, stored_bits
 from partita.accelerators.tvm.kernels.shared.tile import kept, smaller
 from partita.accelerators.tvm.kernels.shared.window import Pair, Window
 from partita.accelerators.tvm.sizes.extent import Extent

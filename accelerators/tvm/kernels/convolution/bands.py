@@ -11,7 +11,7 @@ import math
 import attrs
 
 from partita.accelerators.tvm.kernels.convolution.channels import reaches
-from partita.accelerators.tvm.kernels.convolution.seen_taps import mean_seen
+from partita.accelerators.tvm.kernels.convolution.tap_ranges import mean_seen
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
@@ -19,7 +19,7 @@ from partita.accelerators.tvm.kernels.shared.tile import LATENCY, PORTS, kept
 from partita.accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
 from partita.accelerators.tvm.kernels.shared.window import Convolved, Pair, Window
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
+from partita.accelerators.tvm.machine.parallel_thresholds import CONVOLUTION_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 
 NEAR = 1200

@@ -31,8 +31,8 @@ from partita.accelerators.tvm.kernels.convolution.blocked_values import (
     Task,
     pixel_addresses,
 )
-from partita.accelerators.tvm.kernels.convolution.fetching_ahead import Fetching
-from partita.accelerators.tvm.kernels.convolution.seen_taps import TapRange, all_taps, seen_taps
+from partita.accelerators.tvm.kernels.convolution.prefetch import Fetching
+from partita.accelerators.tvm.kernels.convolution.tap_ranges import TapRange, all_taps, seen_taps
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -47,7 +47,7 @@ from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
-from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.tile_unit import Left, Right, TileUnit
 from partita.accelerators.tvm.machine.machine import Machine

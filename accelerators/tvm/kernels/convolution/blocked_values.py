@@ -9,7 +9,7 @@ import attrs
 
 from partita.accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer
-from partita.accelerators.tvm.kernels.convolution.seen_taps import TapRange
+from partita.accelerators.tvm.kernels.convolution.tap_ranges import TapRange
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, select
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.tile import kept

@@ -27,6 +27,7 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking_of_all
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
@@ -46,8 +47,7 @@ from partita.accelerators.tvm.kernels.shared.gpu_tile import (
     tiles,
     usual_pixels,
 )
-from partita.accelerators.tvm.kernels.shared.numbers import read
-from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.tensor_feed import (
     Source,
     TensorSide,

@@ -12,7 +12,7 @@ from partita.accelerators.tvm.kernels.convolution.normed_image import NormedImag
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
-from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.graph.node import Node
 from partita.graph.types import Array
 

@@ -13,7 +13,7 @@ import attrs
 
 from partita.accelerators.tvm.kernels.language import Kernel, Value
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
+from partita.accelerators.tvm.machine.parallel_thresholds import CONVOLUTION_PRODUCTS
 
 CACHED = 48 * 1024
 """Number of elements of the image that stay cached while one block after another reads them."""

@@ -10,8 +10,8 @@ from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.kernels.elementwise.chain import find_chain
 from partita.accelerators.tvm.kernels.shared import rounding
+from partita.accelerators.tvm.kernels.shared.element_access import HALVES
 from partita.accelerators.tvm.kernels.shared.formulas import FORMULAS
-from partita.accelerators.tvm.kernels.shared.numbers import HALVES
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.traits import ops

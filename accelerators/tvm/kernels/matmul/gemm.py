@@ -28,6 +28,7 @@ from partita.accelerators.tvm.kernels.language.types import element_named
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
+from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.instructions import (
@@ -36,8 +37,8 @@ from partita.accelerators.tvm.kernels.shared.instructions import (
     instruction_for,
     widened,
 )
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.matrices import make_following
-from partita.accelerators.tvm.kernels.shared.numbers import read
 from partita.accelerators.tvm.kernels.shared.panel_layout import PanelLayout
 from partita.accelerators.tvm.kernels.shared.panels import (
     MANY,
@@ -50,7 +51,6 @@ from partita.accelerators.tvm.kernels.shared.panels import (
     open_tile,
     share_out,
 )
-from partita.accelerators.tvm.kernels.shared.problem import Problem
 from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
 from partita.accelerators.tvm.kernels.shared.tile_unit import (
@@ -62,7 +62,7 @@ from partita.accelerators.tvm.kernels.shared.tile_unit import (
     unit_for,
 )
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import MATRIX_PRODUCTS
+from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops

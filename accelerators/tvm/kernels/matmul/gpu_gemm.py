@@ -16,6 +16,7 @@ from partita.accelerators.tvm.kernels.matmul.gemm import Product as Match
 from partita.accelerators.tvm.kernels.matmul.gemm import find_product
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
+from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.gpu_cost import Demand, ranking
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Product,
@@ -27,7 +28,6 @@ from partita.accelerators.tvm.kernels.shared.gpu_product import (
     spots,
 )
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
-from partita.accelerators.tvm.kernels.shared.numbers import read
 from partita.accelerators.tvm.kernels.shared.tensor_feed import (
     Source,
     TensorSide,

@@ -10,11 +10,11 @@ from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.matmul.product import find_value_product
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
 from partita.accelerators.tvm.kernels.shared.gpu_product import own_thread
 from partita.accelerators.tvm.kernels.shared.gpu_tile import usual_work
 from partita.accelerators.tvm.kernels.shared.heads import Heads, found_in
-from partita.accelerators.tvm.kernels.shared.numbers import write
 from partita.accelerators.tvm.kernels.shared.operands import TwoSided
 from partita.accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
 from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct

@@ -9,13 +9,13 @@ from partita.accelerators.tvm.bodies.blocked import DOMAIN
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, if_inside, minimum
 from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.element_access import read, write
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
 from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
-from partita.accelerators.tvm.kernels.shared.numbers import read, write
-from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import MOVES
+from partita.accelerators.tvm.machine.parallel_thresholds import MOVES
 
 
 def to_blocked(body: Body, machine: Machine) -> Draft | None:

@@ -11,7 +11,7 @@ from partita.accelerators.tvm.kernels.quantized.cut import FRAME, HEAVY, LARGE_F
 from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
 from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import BYTE_PRODUCTS
+from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS
 
 
 @attrs.frozen(slots=True, eq=False)

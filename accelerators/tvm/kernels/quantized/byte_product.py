@@ -29,7 +29,6 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
-from partita.accelerators.tvm.kernels.quantized.crossed import STEP, Crossed, Own
 from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, Tile, make_cut
 from partita.accelerators.tvm.kernels.quantized.epilogue import (
     BEGINNING,
@@ -39,12 +38,13 @@ from partita.accelerators.tvm.kernels.quantized.epilogue import (
     make_following,
     scaled,
 )
-from partita.accelerators.tvm.kernels.quantized.frame import Frame, each_chunk
+from partita.accelerators.tvm.kernels.quantized.fast_inner_product import STEP, Crossed, Own
+from partita.accelerators.tvm.kernels.quantized.padded_band import Frame, each_chunk
 from partita.accelerators.tvm.kernels.quantized.winograd import Squares
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
-from partita.accelerators.tvm.kernels.shared.problem import Problem
 from partita.accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -10,7 +10,7 @@ import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.kernels.language import Element, int8, int16, uint8
-from partita.accelerators.tvm.kernels.quantized import crossed
+from partita.accelerators.tvm.kernels.quantized import fast_inner_product
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
 from partita.accelerators.tvm.kernels.shared.choice import choose
@@ -18,7 +18,7 @@ from partita.accelerators.tvm.kernels.shared.panels import MANY, PanelTile
 from partita.accelerators.tvm.kernels.shared.tile import fitting
 from partita.accelerators.tvm.kernels.shared.window import Convolved, Pair, window_of
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import BYTE_PRODUCTS, TASKS
+from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS, TASKS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 from partita.graph.types import Array
@@ -158,8 +158,8 @@ class Shape(Convolved):
     def may_cross(self) -> bool:
         """True if half of the multiplications may be left out. Not those of squares, whose weights come from a farther cache for
         each tile: lower tiles take as long with half of the multiplications as higher ones with all."""
-        is_whole = self.element is int16 and not self.is_winograd and self.run % crossed.STEP == 0
-        return is_whole and self.depth >= DEEP and self.own >= MANY_COLUMNS and crossed.is_exact(self.depth)
+        is_whole = self.element is int16 and not self.is_winograd and self.run % fast_inner_product.STEP == 0
+        return is_whole and self.depth >= DEEP and self.own >= MANY_COLUMNS and fast_inner_product.is_exact(self.depth)
 
     @property
     def own(self) -> int:
@@ -179,7 +179,7 @@ class Tile:
     rows: int
     vectors: int
     crosses: bool = False
-    """True if half of the multiplications are left out, by `crossed.py`."""
+    """True if half of the multiplications are left out, by `fast_inner_product.py`."""
 
     def cycles(self, vectors: int) -> float:
         """Estimated cycles of a step of `vectors` vectors: the slowest of products, loads and latency, plus loop overhead."""
@@ -367,7 +367,7 @@ def _tiled(
     highest = min(pixels, CALM) if shape.is_open else pixels
     sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= highest]
     if shape.may_cross:
-        few = [Tile(*size, crosses=True) for size in fitting(machine, crossed.beside) if size[0] <= highest]
+        few = [Tile(*size, crosses=True) for size in fitting(machine, fast_inner_product.beside) if size[0] <= highest]
         sizes += [tile for tile in few if Cut(shape, dot, tile, rows, 1, False).widens]
     return Cut(shape, dot, choose("tile", sizes, lambda tile: cost(Cut(shape, dot, tile, rows, 1, False))), rows, 1, False)
 

@@ -28,8 +28,8 @@ from partita.accelerators.tvm.kernels.language import (
     vpmaddwd,
 )
 from partita.accelerators.tvm.kernels.language.buffers import Index
+from partita.accelerators.tvm.machine.instructions import BY_NAME, Used
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.special import BY_NAME, Used
 from partita.graph.types import Array
 
 WORD = 32

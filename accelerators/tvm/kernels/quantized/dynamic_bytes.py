@@ -20,7 +20,7 @@ from partita.accelerators.tvm.kernels.language import (
     select,
 )
 from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.row import SUMS, Row, join_lanes
 from partita.accelerators.tvm.kernels.shared.tile import counted
 from partita.accelerators.tvm.machine.machine import Machine

@@ -20,7 +20,7 @@ from partita.accelerators.tvm.kernels.quantized.epilogue import (
 )
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.graph.types import Array
 
 

@@ -8,11 +8,11 @@ from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.language import uint8
 from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
-from partita.accelerators.tvm.kernels.shared.problem import Problem
 from partita.accelerators.tvm.kernels.shared.tile import counted
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import LOOKUPS
+from partita.accelerators.tvm.machine.parallel_thresholds import LOOKUPS
 
 PIECE = 4096
 """Bytes of a task."""

@@ -9,7 +9,7 @@ from typing import Any
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.bodies.labels import LabelProperty
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
-from partita.accelerators.tvm.kernels.quantized.pairs import find_pair_product
+from partita.accelerators.tvm.kernels.quantized.matmul import find_pair_product
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.heads import found_in

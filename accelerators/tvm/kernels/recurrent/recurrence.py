@@ -35,11 +35,11 @@ from partita.accelerators.tvm.kernels.recurrent.cells import CELLS, HIDDEN, RESE
 from partita.accelerators.tvm.kernels.recurrent.weights import PartPanels, Sizes, packed_weights, panels_of
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.instructions import Number
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
-from partita.accelerators.tvm.kernels.shared.problem import Problem
 from partita.accelerators.tvm.kernels.shared.tile import counted, kept, start
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import MATRIX_PRODUCTS, STEP_PRODUCTS, TASKS
+from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS, STEP_PRODUCTS, TASKS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import NodeEntry
 

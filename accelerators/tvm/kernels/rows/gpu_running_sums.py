@@ -11,7 +11,7 @@ from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, con
 from partita.accelerators.tvm.kernels.rows.gpu_lines import EACH, Lines, LineShare, launch_lines
 from partita.accelerators.tvm.kernels.rows.running_sums import sizes_summed
 from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.node import Node
 

@@ -34,8 +34,7 @@ from partita.accelerators.tvm.kernels.language import (
     sqrt,
 )
 from partita.accelerators.tvm.kernels.shared import functions, rounding
-from partita.accelerators.tvm.kernels.shared.functions import at_least, at_most, larger, magnitude, smaller
-from partita.accelerators.tvm.kernels.shared.numbers import (
+from partita.accelerators.tvm.kernels.shared.element_access import (
     FLOATS,
     HALVES,
     INTEGERS,
@@ -44,6 +43,7 @@ from partita.accelerators.tvm.kernels.shared.numbers import (
     computed_element,
     rounded,
 )
+from partita.accelerators.tvm.kernels.shared.functions import at_least, at_most, larger, magnitude, smaller
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops

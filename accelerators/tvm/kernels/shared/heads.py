@@ -10,11 +10,11 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, uint16, uint32
+from partita.accelerators.tvm.kernels.shared.element_access import constants_of, read
 from partita.accelerators.tvm.kernels.shared.formulas import formula, number_of
-from partita.accelerators.tvm.kernels.shared.numbers import constants_of, read
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
 from partita.accelerators.tvm.kernels.shared.panels import PanelTile
-from partita.accelerators.tvm.kernels.shared.problem import Problem
 from partita.accelerators.tvm.kernels.shared.strides import (
     Strides,
     broadcast_to,

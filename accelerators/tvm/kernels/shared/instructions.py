@@ -24,9 +24,9 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.emit import Narrowing
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.numbers import HALVES, read
+from partita.accelerators.tvm.kernels.shared.element_access import HALVES, read
+from partita.accelerators.tvm.machine.instructions import BY_NAME
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.special import BY_NAME
 
 Number = Callable[[Value, Operand], Value]
 """Reads the left operand in a row of the tile, at a step of the depth."""

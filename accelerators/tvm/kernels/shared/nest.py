@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import STEPS
+from partita.accelerators.tvm.machine.parallel_thresholds import STEPS
 from partita.accelerators.tvm.sizes.extent import Extent, known_least
 
 

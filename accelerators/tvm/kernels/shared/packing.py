@@ -26,8 +26,8 @@ from partita.accelerators.tvm.kernels.language import (
     uint8,
     vpermps,
 )
+from partita.accelerators.tvm.machine.instructions import BY_NAME
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.special import BY_NAME
 from partita.graph.types import Array
 
 PANEL = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from partita.accelerators.tvm.bodies.quantized import STORED
-from partita.accelerators.tvm.kernels.shared.numbers import REALS
+from partita.accelerators.tvm.kernels.shared.element_access import REALS
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.graph.node import NodeEntry
 from partita.graph.types import TensorType

@@ -31,8 +31,8 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import (
     round_to_tf32,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, constant
+from partita.accelerators.tvm.kernels.shared.element_access import computed_as
 from partita.accelerators.tvm.kernels.shared.gpu_product import Spot, spots
-from partita.accelerators.tvm.kernels.shared.numbers import computed_as
 from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, pitch
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_multiple

@@ -21,12 +21,12 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.numbers import read, write
-from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.element_access import read, write
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.accelerators.tvm.kernels.shared.tile import kept
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import POWERS
+from partita.accelerators.tvm.machine.parallel_thresholds import POWERS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 

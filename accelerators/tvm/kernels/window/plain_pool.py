@@ -25,12 +25,12 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.element_access import FLOATS, INTEGERS, computed_as, read, write
+from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from partita.accelerators.tvm.kernels.shared.numbers import FLOATS, INTEGERS, computed_as, read, write
-from partita.accelerators.tvm.kernels.shared.problem import Problem
 from partita.accelerators.tvm.kernels.shared.reducers import LARGEST, LENGTH, MEAN, SUM_OF_SIZES, Reducer
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import TAPS
+from partita.accelerators.tvm.machine.parallel_thresholds import TAPS
 from partita.accelerators.tvm.sizes.extent import known_least
 from partita.accelerators.tvm.sizes.same_padding import same_padding
 from partita.graph.node import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from partita.graph.node import NodeEntry
-from partita.graph.ops.fragile import MOST
+from partita.graph.ops.onnx_crashes import MOST
 from partita.graph.readers.mxnet.conversion import Conversion
 from partita.graph.readers.mxnet.ops.registry import converter
 from partita.graph.readers.mxnet.ops.sizes import shape_value, size_at

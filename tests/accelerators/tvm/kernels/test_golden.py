@@ -16,9 +16,9 @@ from partita.accelerators.tvm.kernels.fusion import fuse_kernels
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.layouts.kept_weights import pack_weights
 from partita.accelerators.tvm.layouts.quantizing import quantize
-from partita.accelerators.tvm.layouts.recurring import project_inputs
+from partita.accelerators.tvm.layouts.recurrent_projections import project_inputs
+from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, gpu_machine
-from partita.accelerators.tvm.machine.special import Used
 from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.kernels.test_quantized_pairs import Pair

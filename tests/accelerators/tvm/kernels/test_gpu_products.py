@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.attention import gpu_attention
-from partita.accelerators.tvm.kernels.attention.gpu_attention import Cut, cuts
+from partita.accelerators.tvm.kernels.attention import gpu
+from partita.accelerators.tvm.kernels.attention.gpu import Cut, cuts
 from partita.accelerators.tvm.kernels.convolution import gpu_conv
 from partita.accelerators.tvm.kernels.matmul import gpu_gemm
 from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
@@ -119,7 +119,7 @@ def test_attention_of_any_cut(opencl: None, cut: Cut, rows: int, keys: int, dept
     if masked == "all keys":
         weights = pt.op("Where", pt.op("IsNaN", weights), pt.constant(np.float32(0)), weights)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_attention, "cuts", lambda *sizes: iter([cut]))
+        patch.setattr(gpu, "cuts", lambda *sizes: iter([cut]))
         matches(pt.op("MatMul", weights, value), "gpu_attention", *arrays)
 
 

@@ -20,7 +20,7 @@ from partita.accelerators.tvm.layouts.scales import Scaling
 from partita.accelerators.tvm.layouts.sums import sums_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
-from partita.graph.new_array import LARGE, has_own_memory
+from partita.graph.mapped_arrays import LARGE, has_own_memory
 
 pytest.importorskip("tvm")
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.machine.special import INSTRUCTIONS
+from partita.accelerators.tvm.machine.instructions import INSTRUCTIONS
 from partita.graph.types import Array
 from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled

@@ -12,9 +12,9 @@ import partita as pt
 from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
 from partita.accelerators.tvm.kernels.quantized.dots import dot_of
 from partita.accelerators.tvm.kernels.shared.window import Window
+from partita.accelerators.tvm.machine.instructions import BY_NAME, INSTRUCTIONS, Used
 from partita.accelerators.tvm.machine.machine import Machine, with_instruction
 from partita.accelerators.tvm.machine.processor import host_features
-from partita.accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used
 from partita.graph.types import Array
 from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled, number

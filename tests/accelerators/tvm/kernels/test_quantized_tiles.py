@@ -13,8 +13,8 @@ from partita.accelerators.tvm.kernels.fusion import fuse_kernels
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from partita.accelerators.tvm.layouts.quantizing import quantize
 from partita.accelerators.tvm.machine import processor
+from partita.accelerators.tvm.machine.instructions import BY_NAME, Used, best_instructions
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
 from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
 from tests.accelerators.tvm.quantizing import Layer
 from tests.accelerators.tvm.running import compiled

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
-from partita.accelerators.tvm.kernels.convolution.seen_taps import mean_seen
+from partita.accelerators.tvm.kernels.convolution.tap_ranges import mean_seen
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.layouts.blocking import block
 from partita.accelerators.tvm.machine.machine import Machine

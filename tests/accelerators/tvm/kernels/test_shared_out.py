@@ -13,8 +13,8 @@ from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.convolution import bands
 from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
 from partita.accelerators.tvm.kernels.shared.window import Window
+from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.special import Used
 from tests.accelerators.tvm.quantizing import Layer
 from tests.accelerators.tvm.running import compiled
 

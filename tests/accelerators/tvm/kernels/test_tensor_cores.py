@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.tvm.bodies.body import make_body
-from partita.accelerators.tvm.kernels.attention import gpu_attention
-from partita.accelerators.tvm.kernels.attention.tensor_attention import TensorCut, tensor_cuts
+from partita.accelerators.tvm.kernels.attention import gpu
+from partita.accelerators.tvm.kernels.attention.gpu_tensor import TensorCut, tensor_cuts
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.convolution import gpu_conv
 from partita.accelerators.tvm.kernels.language import Kernel, uint16, uint32
@@ -157,7 +157,7 @@ def check_attention(
     if masked == "all keys":
         weights = pt.op("Where", pt.op("IsNaN", weights), pt.constant(kind(0)), weights)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_attention, "tensor_cuts", lambda *sizes: iter([cut]))
+        patch.setattr(gpu, "tensor_cuts", lambda *sizes: iter([cut]))
         off = 2.0**-7 if dtype == "bfloat16" else 2.0**-10
         matches(pt.op("MatMul", weights, value), "gpu_attention_on_tensor_cores", *arrays, off=off)
 
@@ -327,7 +327,7 @@ def test_attention_without_barriers_is_seen() -> None:
     """Two warps read the keys that both of them copy."""
     graph = layer("float16", 2, 40, 32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_attention, "tensor_cuts", lambda *sizes: iter([TensorCut(2, 16)]))
+        patch.setattr(gpu, "tensor_cuts", lambda *sizes: iter([TensorCut(2, 16)]))
         draft = draft_kernel(make_body(graph), gpu_machine("sm_80"))
     assert draft is not None and draft.kernel is not None
     arrays = [numbers(1, 40, 2, 32, dtype="float16") for _ in "qkv"] + [numbers(1, 1, 40, 40, dtype="float16")]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import partita as pt
 from benchmarks.models.any_size import Sizes, bert
 from partita.accelerators.tvm.bodies.body import make_body
-from partita.accelerators.tvm.kernels.attention import gpu_attention
-from partita.accelerators.tvm.kernels.attention.tensor_attention import TensorCut
+from partita.accelerators.tvm.kernels.attention import gpu
+from partita.accelerators.tvm.kernels.attention.gpu_tensor import TensorCut
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.matmul import gpu_gemm, gpu_values
 from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
@@ -105,7 +105,7 @@ def test_attention_of_any_length(
         scores = pt.op("Add", scores, pt.variable("m", dtype, (1, 1, 1, "K")))
     sizes = {"s0": batch, "s1": rows, "s2": keys}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_attention, "tensor_cuts", lambda *sizes: iter([cut]))
+        patch.setattr(gpu, "tensor_cuts", lambda *sizes: iter([cut]))
         off = 2.0**-7 if dtype == "bfloat16" else 2.0**-10
         agrees(pt.op("MatMul", pt.op("Softmax", scores, axis=-1), value), "gpu_attention_on_tensor_cores", sizes, arrays, off)
 

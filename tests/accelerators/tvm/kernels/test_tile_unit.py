@@ -14,9 +14,9 @@ from partita.accelerators.tvm.code.building import build
 from partita.accelerators.tvm.kernels.shared.tile_unit import unit_for
 from partita.accelerators.tvm.layouts.blocking import block
 from partita.accelerators.tvm.layouts.narrowing import narrow
+from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, host_machine
 from partita.accelerators.tvm.machine.processor import host_features, usable_features
-from partita.accelerators.tvm.machine.special import Used
 from partita.accelerators.tvm.query.support import takes
 from partita.accelerators.tvm.sizes.sizing import sized
 from tests.accelerators.tvm.running import compiled

@@ -14,7 +14,7 @@ import attrs
 
 from partita.accelerators.tvm.machine.library import part, tvm
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.machine.work import STEPS
+from partita.accelerators.tvm.machine.parallel_thresholds import STEPS
 from partita.accelerators.tvm.schedules.cpu_rule import REDUCTION, SPATIAL, along_rows, inline_cheap, kinds_of
 
 NAME = "any size"

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from partita.accelerators.building.units import Unit
-from partita.accelerators.interface.turns import Turn
-from partita.accelerators.process.ending import door
+from partita.accelerators.interface.async_steps import Turn
+from partita.accelerators.process.exit_barrier import door
 
 
 class UnitTurn:

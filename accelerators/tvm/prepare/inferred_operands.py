@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from partita.accelerators.tvm.prepare.said_otherwise import complaint, said_otherwise
+from partita.accelerators.tvm.prepare.runtime_shape_checks import complaint, said_otherwise
 from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.node import Node

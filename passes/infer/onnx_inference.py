@@ -1,7 +1,7 @@
 """ONNX's inference of types, and its version converter: in this process, or in a child process that may crash.
 
 ONNX's inference relies on assumptions about a file, and crashes the process if one is wrong. Files known to do
-so are rejected before (`partita.graph.ops.fragile`). For untrusted files `settings.isolate_inference` runs all
+so are rejected before (`partita.graph.ops.onnx_crashes`). For untrusted files `settings.isolate_inference` runs all
 of it in one child process, started once, and again after a crash.
 """
 
@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, cast
 
 from partita.graph.errors import TypeMismatch
 from partita.graph.protos import TypeReader
-from partita.passes import frames
-from partita.passes.inference_child import type_bytes, type_of
-from partita.passes.opaque import answer_hidden
+from partita.passes.infer import child_messages
+from partita.passes.infer.hidden_nodes import answer_hidden
+from partita.passes.infer.onnx_child import type_bytes, type_of
 from partita.passes.python_child import environment, module_command
 from partita.passes.settings import settings
 
@@ -30,7 +30,7 @@ LONGEST = 120.0
 
 REMEDY = "The model is damaged, or shows a mistake of the onnx package; without InferShape it can be looked at all the same"
 
-COMMAND = module_command("partita.passes.inference_child")
+COMMAND = module_command("partita.passes.infer.onnx_child")
 """The command that starts the child."""
 
 
@@ -40,7 +40,7 @@ def infer_shapes(model: Any, *, data_prop: bool = False, strict_mode: bool = Fal
     if not settings.isolate_inference:
         return _infer_here(model, data_prop, strict_mode)
     with _held.lock:
-        return _held.ready().asked("inference", frames.INFER, model.SerializeToString(), bytes((data_prop, strict_mode)))
+        return _held.ready().asked("inference", child_messages.INFER, model.SerializeToString(), bytes((data_prop, strict_mode)))
 
 
 def convert_version(model: Any, opset: int) -> Any:
@@ -50,7 +50,7 @@ def convert_version(model: Any, opset: int) -> Any:
 
         return convert_here(model, opset)
     with _held.lock:
-        return _held.ready().asked("version converter", frames.CONVERT, model.SerializeToString(), str(opset).encode())
+        return _held.ready().asked("version converter", child_messages.CONVERT, model.SerializeToString(), str(opset).encode())
 
 
 def _infer_here(model: Any, data_prop: bool, strict_mode: bool) -> Any:
@@ -103,15 +103,15 @@ class _Child:
         failed: Exception | None = None
         while True:
             kind, parts = self.receive(LONGEST)
-            if kind == frames.RESULT:
+            if kind == child_messages.RESULT:
                 return onnx.ModelProto.FromString(parts[0] or b"")
-            if kind == frames.QUESTION:
+            if kind == child_messages.QUESTION:
                 failed = failed or self.answer(parts)
                 continue
             if failed is not None:
                 raise failed
             said = (parts[0] or b"").decode(errors="replace")
-            if kind == frames.COMPLAINT:
+            if kind == child_messages.COMPLAINT:
                 raise InferenceError(said)
             raise TypeMismatch(f"ONNX's {self.tool} failed: {said}")
 
@@ -123,14 +123,14 @@ class _Child:
         except Exception as error:
             if self.process.poll() is not None:
                 raise
-            self.send(frames.ABORT)
+            self.send(child_messages.ABORT)
             return error
-        self.send(frames.ANSWER, *map(type_bytes, types))
+        self.send(child_messages.ANSWER, *map(type_bytes, types))
         return None
 
     def send(self, kind: bytes, *parts: bytes | None) -> None:
         try:
-            frames.send(cast(BinaryIO, self.process.stdin), kind, *parts)
+            child_messages.send(cast(BinaryIO, self.process.stdin), kind, *parts)
         except OSError:
             raise self.died() from None
 
@@ -141,7 +141,7 @@ class _Child:
             _held.end()
             raise TypeMismatch(f"ONNX's {self.tool} took more than {seconds:g} s, and was ended", remedy=REMEDY)
         try:
-            return frames.receive(stream)
+            return child_messages.receive(stream)
         except EOFError:
             raise self.died() from None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from partita.graph.errors import UnknownOp, did_you_mean
+from partita.graph.formatting import shortened
 from partita.graph.ops.schemas import op_names
-from partita.graph.words import shortened
 from partita.partition.hooks import Chooser
 from partita.partition.op_index import OpIndex
 from partita.partition.selector import SubgraphSelector, domain_and_op

@@ -8,7 +8,7 @@ from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Dim, TensorType, Type
 from partita.passes.infer import infer, without_declared
-from partita.passes.symbols import generated, map_types
+from partita.passes.infer.dim_symbols import generated, map_types
 
 REMEDY = (
     "A number that a file states for a size holds for every call. If it is that of an example which the model was exported with, "

@@ -10,7 +10,7 @@ from typing import Any
 
 from partita.accelerators.arrays.owned import array_ids, owned
 from partita.accelerators.errors import RunError
-from partita.accelerators.interface.skeleton import is_skeleton
+from partita.accelerators.interface.stub_body import is_skeleton
 from partita.graph.graph import Graph
 from partita.graph.interpret import interpret
 from partita.graph.nested import graphs_in

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import InputError
-from partita.accelerators.sessions.caches import Cache, is_circular
+from partita.accelerators.sessions.kv_pairs import Cache, is_circular
 from partita.accelerators.sessions.readers import Readers, readers_of
 from partita.graph.graph import Graph
 from partita.graph.node import Node

@@ -10,7 +10,7 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.recurrent import DOMAIN, is_recurrent
-from partita.accelerators.tvm.kernels.shared.numbers import HALVES
+from partita.accelerators.tvm.kernels.shared.element_access import HALVES
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 from partita.graph.build import constant, op
 from partita.graph.graph import Graph

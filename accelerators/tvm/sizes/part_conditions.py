@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.sizes.extent import Extent, Size
 from partita.graph.graph import Graph
-from partita.graph.ops.fitting import fits, has_fits, shape_of
+from partita.graph.ops.shape_constraints import fits, has_fits, shape_of
 
 
 def fits_apart(graph: Graph, transformed: Graph, inputs: Sequence[Sequence[Size]]) -> tuple[Extent, ...]:

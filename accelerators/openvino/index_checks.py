@@ -19,7 +19,7 @@ from partita.accelerators.errors import RunError
 from partita.accelerators.openvino.small_integers import WIDE, is_index
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.fitting import has_fits, misfit
+from partita.graph.ops.shape_constraints import has_fits, misfit
 from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 

@@ -1,4 +1,4 @@
-"""The child process in which ONNX infers types: python -m partita.passes.inference_child
+"""The child process in which ONNX infers types: python -m partita.passes.infer.onnx_child
 
 It reads a model and answers with the typed model, or an error. If ONNX crashes or hangs, only this process does.
 For nodes that are hidden from ONNX it asks its parent, which may have another model inferred before it answers."""
@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 from partita.graph.protos import TypeReader, write_type
 from partita.graph.types import Type
-from partita.passes import frames
-from partita.passes.opaque import answering
+from partita.passes.infer import child_messages
+from partita.passes.infer.hidden_nodes import answering
 
 
 class _Aborted(Exception):
@@ -26,14 +26,14 @@ def main() -> None:
     os.dup2(2, 1)
     import onnx.shape_inference  # noqa: F401  the first question need not wait for it
 
-    frames.send(answers, frames.READY)
+    child_messages.send(answers, child_messages.READY)
     server = _Server(sys.stdin.buffer, answers)
     while True:
         try:
-            kind, parts = frames.receive(sys.stdin.buffer)
+            kind, parts = child_messages.receive(sys.stdin.buffer)
         except EOFError:
             return
-        (server.convert if kind == frames.CONVERT else server.infer)(parts)
+        (server.convert if kind == child_messages.CONVERT else server.infer)(parts)
 
 
 class _Server:
@@ -52,11 +52,12 @@ class _Server:
         try:
             with answering(self.ask):
                 inferred = infer_shapes(model, data_prop=bool(flags[0]), strict_mode=bool(flags[1]))
-            frames.send(self.answers, frames.RESULT, inferred if isinstance(inferred, bytes) else inferred.SerializeToString())
+            answer = inferred if isinstance(inferred, bytes) else inferred.SerializeToString()
+            child_messages.send(self.answers, child_messages.RESULT, answer)
         except InferenceError as error:
-            frames.send(self.answers, frames.COMPLAINT, str(error).encode())
+            child_messages.send(self.answers, child_messages.COMPLAINT, str(error).encode())
         except (_Aborted, ValueError, RuntimeError, LookupError, TypeError, MemoryError, onnx.checker.ValidationError) as error:
-            frames.send(self.answers, frames.FAILURE, f"{type(error).__name__}: {error}".encode())
+            child_messages.send(self.answers, child_messages.FAILURE, f"{type(error).__name__}: {error}".encode())
 
     def convert(self, parts: Sequence[bytes | None]) -> None:
         """Handles CONVERT for one model; errors of the converter become COMPLAINT."""
@@ -67,18 +68,18 @@ class _Server:
         assert model is not None and opset is not None
         try:
             converted = convert_version(onnx.ModelProto.FromString(model), int(opset))
-            frames.send(self.answers, frames.RESULT, converted.SerializeToString())
+            child_messages.send(self.answers, child_messages.RESULT, converted.SerializeToString())
         except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, TypeError, LookupError, MemoryError) as error:
-            frames.send(self.answers, frames.COMPLAINT, str(error).encode())
+            child_messages.send(self.answers, child_messages.COMPLAINT, str(error).encode())
 
     def ask(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """The output types of a hidden node, from the parent."""
-        frames.send(self.answers, frames.QUESTION, str(key).encode(), *map(type_bytes, inputs))
+        child_messages.send(self.answers, child_messages.QUESTION, str(key).encode(), *map(type_bytes, inputs))
         while True:
-            kind, parts = frames.receive(self.questions)
-            if kind == frames.ANSWER:
+            kind, parts = child_messages.receive(self.questions)
+            if kind == child_messages.ANSWER:
                 return [type_of(part, self.reader) for part in parts]
-            if kind == frames.ABORT:
+            if kind == child_messages.ABORT:
                 raise _Aborted
             self.infer(parts)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from partita.accelerators.process.forking import Guard
 from partita.accelerators.tvm.run.runtime import EXTRA, has_backend, without_torch
-from partita.graph.pauses import collector_paused
+from partita.graph.gc_pause import collector_paused
 
 HOOKS = "TVM_DEVICE_BACKEND_AUTOLOAD"
 """Environment variable; TVM imports no hooks if it is 0."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.attention.gpu_tensor import TensorAttention, tensor_cuts
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
-from partita.accelerators.tvm.kernels.attention.tensor_attention import TensorAttention, tensor_cuts
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Operand,
@@ -28,10 +28,10 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
-from partita.accelerators.tvm.kernels.shared.numbers import write
 from partita.accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine

@@ -14,10 +14,10 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import AcceleratorError, CompileError, NotSupported
-from partita.accelerators.interface.skeleton import is_skeleton
+from partita.accelerators.interface.stub_body import is_skeleton
 from partita.accelerators.tvm.code.linking import MISSING, NEEDED, Sharing, can_link, not_linked
 from partita.accelerators.tvm.compiled.assembling import Assembled
-from partita.accelerators.tvm.compiled.exported_words import read_words
+from partita.accelerators.tvm.compiled.export_header import read_words
 from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
 from partita.accelerators.tvm.machine.library import compiling
 from partita.accelerators.tvm.machine.tvm_errors import first_line, quiet

@@ -8,14 +8,14 @@ from __future__ import annotations
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.language import Value, all_of, constant, float32, if_inside, int8, int32
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
-from partita.accelerators.tvm.kernels.quantized.pairs import SIGN, PairProduct, beside, find_pair_product
+from partita.accelerators.tvm.kernels.quantized.matmul import SIGN, PairProduct, beside, find_pair_product
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
 from partita.accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, spots
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles, usual_work
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
-from partita.accelerators.tvm.kernels.shared.numbers import write
 from partita.accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
 from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
 from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles

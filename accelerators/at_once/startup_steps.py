@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from partita.accelerators.process.behind import behind
-from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.process.background import behind
+from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import Guard
 
 if TYPE_CHECKING:

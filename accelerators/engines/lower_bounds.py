@@ -15,9 +15,9 @@ from partita.graph.ops.traits import FILTERS, ops
 from partita.graph.symbols import least, symbol
 from partita.graph.types import TensorType
 from partita.passes import apply_pass
-from partita.passes.deciding import deciding, follows_from_sizes
 from partita.passes.infer import without_declared
 from partita.passes.infer.reading import Reading
+from partita.passes.infer.shape_operands import deciding, follows_from_sizes
 
 Sizes = tuple[int, ...]
 """The lower bound of each dimension."""

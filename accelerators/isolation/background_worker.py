@@ -17,9 +17,9 @@ from partita.accelerators.interface.accelerator import Accelerator, CompiledSubg
 from partita.accelerators.isolation.isolated_device import Isolated, IsolatedSubgraph, Order
 from partita.accelerators.isolation.messages import config_told
 from partita.accelerators.isolation.process import Child, DeviceProcess, Limit, Origin, origin_of
-from partita.accelerators.process.behind import behind, lowered
+from partita.accelerators.process.background import behind, lowered
+from partita.accelerators.process.compile_slots import GivenUp, Worker, places
 from partita.accelerators.process.cores import all_but_one_core, default_threads
-from partita.accelerators.process.places import GivenUp, Worker, places
 from partita.graph.graph import Graph
 from partita.graph.text.digests import arrays_in
 

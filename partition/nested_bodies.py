@@ -9,10 +9,10 @@ import numpy as np
 
 from partita.graph.build import is_made_call
 from partita.graph.errors import PartitaError
+from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
-from partita.graph.words import counted
 from partita.partition.errors import PartitionError, not_a, raised
 from partita.partition.plans import Plan, WrittenReasons
 from partita.partition.report import PartitionReport

@@ -10,7 +10,7 @@ import numpy as np
 
 from partita.graph.errors import GraphError, TypeMismatch, did_you_mean
 from partita.graph.node import Body, Node
-from partita.graph.ops.fragile import require_sound
+from partita.graph.ops.onnx_crashes import require_sound
 from partita.graph.ops.schemas import ONNX_DOMAINS, OpSpec, ParamSpec, require_spec, spec_of
 from partita.graph.sparse import SparseTensor
 from partita.graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from partita.accelerators.process.cores import usable_cores
-from partita.accelerators.process.short_turns import short_turns
+from partita.accelerators.process.switch_interval import short_turns
 
 T = TypeVar("T")
 

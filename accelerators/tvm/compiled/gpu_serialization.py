@@ -14,14 +14,14 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import AcceleratorError, NotSupported
-from partita.accelerators.interface.skeleton import is_skeleton
+from partita.accelerators.interface.stub_body import is_skeleton
 from partita.accelerators.tvm.code.launches import Number
 from partita.accelerators.tvm.compiled.assembling import Assembled
-from partita.accelerators.tvm.compiled.exported_words import ExportedWords, read_words
+from partita.accelerators.tvm.compiled.dynamic_serialization import read_open, written_open
+from partita.accelerators.tvm.compiled.export_header import ExportedWords, read_words
 from partita.accelerators.tvm.compiled.joining import Inside
 from partita.accelerators.tvm.compiled.launch_list import Part, Slot, Step, StepList
 from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenSteps
-from partita.accelerators.tvm.compiled.open_travel import read_open, written_open
 from partita.accelerators.tvm.compiled.stepwise import CompiledSteps
 from partita.accelerators.tvm.compiled.subgraph import RunsOn
 from partita.accelerators.tvm.sizes.extent import Size

@@ -12,7 +12,7 @@ from partita.accelerators.errors import ClaimError
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.types import TensorType
-from partita.passes.contradictions import DeclaredMismatch
+from partita.passes.infer.inference_errors import DeclaredMismatch
 
 
 @attrs.frozen(slots=True)

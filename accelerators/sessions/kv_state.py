@@ -13,7 +13,7 @@ from partita.accelerators.arrays.layout import aligned_zeros
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.atomic import replacing
 from partita.accelerators.process.regular import open_regular
-from partita.accelerators.sessions.caches import Cache
+from partita.accelerators.sessions.kv_pairs import Cache
 from partita.graph.errors import ReadError
 from partita.graph.readers.arrays import read_npz
 

@@ -39,8 +39,8 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import (
     power_of_two,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
-from partita.accelerators.tvm.kernels.shared.numbers import write
 from partita.accelerators.tvm.kernels.shared.tensor_feed import Feed, TensorSide
 from partita.accelerators.tvm.kernels.shared.viewed_sides import neighbours, viewed_side
 from partita.accelerators.tvm.machine.gpu import Gpu

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.sessions.roles import Roles
+from partita.accelerators.sessions.input_roles import Roles
 from partita.graph.build import constant
 from partita.graph.errors import GraphError
 from partita.graph.graph import Graph
