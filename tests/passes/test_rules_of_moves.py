@@ -136,8 +136,8 @@ CASES: Cases = {
         (of((9,), results=4, num_outputs=4), "[3] [3] [3] [0]"),
         (of((3,), results=4, num_outputs=4), "[1] [1] [1] [0]"),
         (of((5,), results=4, num_outputs=4), "the last part and nothing do not go together: -1 is less than 0"),
-        (of(ROWS, results=2, opset=13), "[(N + 1)//2, 5] [-1*(N + 1)//2 + N, 5] where -1*(N + 1)//2 + N == (N + 1)//2"),
-        (of(ROWS, results=2, opset=13, axis=1), "the last part and the others do not go together: 2 and 3"),
+        (of(ROWS, results=2, opset=13), "[(N + 1)//2, 5] [-1*(N + 1)//2 + N, 5] where -1*(N + 1)//2 + N >= (N + 1)//2"),
+        (of(ROWS, results=2, opset=13, axis=1), "the last part and the others do not go together: 2 is less than 3"),
         (of(ROWS, results=5, opset=13, axis=-1), "[N, 1] [N, 1] [N, 1] [N, 1] [N, 1]"),
         (of(ROWS, (2,), axis=1, results=2), "[N, y: value 0] [N, y: value 1] where y: value 0 + y: value 1 == 5"),
         (of(ROWS, split=[1, 4], axis=1, results=2, opset=11), "[N, 1] [N, 4]"),
@@ -324,9 +324,7 @@ CASES: Cases = {
         (of(IMAGE, None, (4,)), "?; more of integers"),
         (
             of(IMAGE, None, None, (4,)),
-            "[y: value 0, y: value 1, y: value 2, y: value 3] where 2147483647*N >= y: value 0, 12884901882 >= y: value 1,"
-            " 2147483647*H >= y: value 2, 19327352823 >= y: value 3",
-        ),
+            "[y: value 0, y: value 1, y: value 2, y: value 3] where 2147483647*N >= y: value 0, 2147483647*H >= y: value 2"),
         (of((0, 6), None, None, [1, 6]), "a dimension and the size that it is resized to do not go together: 0 is less than 1"),
         (of((0, 6), None, None, [0, 6]), "[0, 6]"),
         (of(IMAGE, np.float32([1, 1, 2, 3]), opset=10), "[N, 6, 2*H, 27]"),
@@ -385,7 +383,10 @@ CASES: Cases = {
         (of((1, 8, 12), [4, 4], [2, 2], pads=[0, 1, 0, 0]), "[1, 2, 4, 4]"),
         (of((1, 8, 12), [4, 4], [2, 2], pads=[0, 0, 1, 0]), "[1, 2, 4, 4]"),
         (of((1, 8, 4), [5, 5], [2, 2], strides=[2, 2]), "[1, 2, 5, 5]"),
-        (of((1, 8, 9), (2,), [2, 2]), "?"),
+        (
+            of((1, 8, 9), (2,), [2, 2]),
+            "[1, 2, y: value 0, y: value 1] where 9 == y: value 0*y: value 1 - 1*y: value 0 - 1*y: value 1 + 1",
+        ),
         (of((1, 8, 9), [4, 4], (2,)), "?"),
         (of((1, 18, 4), [4, 4], [3, 3]), "[1, 2, 4, 4]"),
         (of((1, 18, 1), [5, 5], [3, 3], dilations=[2, 2]), "[1, 2, 5, 5]"),

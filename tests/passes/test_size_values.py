@@ -136,7 +136,7 @@ CASES: Cases = {
     ],
     "Div": [
         (of(SIZES, 2), "[(N)//2, 1, (M)//2]"),
-        (of(["N", "M-2"], 3), "[(N)//3, None]"),
+        (of(["N", "M-2"], 3), "[(N)//3, (M + 1)//3 - 1]"),
         (of(SIZES, "N"), "[1, (3)//(N), (M)//(N)]"),
         (of(SIZES, [-1, 2, 1]), "[None, 1, M]"),
         (of(SIZES, 0), "[None, None, None]"),
@@ -146,7 +146,7 @@ CASES: Cases = {
     ],
     "Mod": [
         (of(SIZES, 2), "[-2*(N)//2 + N, 1, -2*(M)//2 + M]"),
-        (of(["N", "M-2"], 2), "[-2*(N)//2 + N, None]"),
+        (of(["N", "M-2"], 2), "[-2*(N)//2 + N, -2*(M)//2 + M]"),
         (of(SIZES, "N"), "[None, None, None]"),
         (of([7, "N"], [4, 1]), "[3, 0]"),
         (of(SIZES, 0), "[None, None, None]"),
