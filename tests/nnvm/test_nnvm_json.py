@@ -178,3 +178,13 @@ def test_mutated_files(text: str) -> None:
 def test_variables_may_have_what_other_nodes_have() -> None:
     x = variable("x").evolve(attrs={"a": 1}, affinity="cpu", metadata={"k": "v"})
     assert str(from_nnvm_json(to_nnvm_json(Graph([x])))) == str(Graph([x]))
+
+
+@pytest.mark.parametrize("text", ["graph g(x: float32[2]) -> (y) { y = Relu(x) }"])
+def test_a_variable_of_two_values_is_refused(text: str) -> None:
+    document = json.loads(to_nnvm_json(parse(text)))
+    variable = next(node for node in document["nodes"] if node["op"] == "null")
+    variable.setdefault("attrs", {})["__outputs__"] = '["x", "z"]'
+    document["node_row_ptr"] = [0, 2, 3]
+    with pytest.raises(ReadError, match="a variable or constant reads nothing and makes one value"):
+        from_nnvm_json(json.dumps(document))

@@ -10,7 +10,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.sessions.errors import Unfit
-from partita.accelerators.sessions.kv_pairs import TO_THE_END, _last
+from partita.accelerators.sessions.kv_pairs import TO_THE_END, _last, find_caches
 from partita.accelerators.sessions.step import StepSizes, step_graph
 
 
@@ -63,3 +63,12 @@ def test_caches_that_no_step_appends_to(kind: tuple[str, Any], options: dict[str
     cache = SimpleNamespace(**{"past": pt.variable("past", *kind), "axis": 2, "grows": False, "room": 16, **options})
     with pytest.raises(Unfit, match=why):
         step_graph(SimpleNamespace(caches=[cache]), StepSizes(1, 1, 16))  # type: ignore[arg-type]
+
+
+def test_a_join_of_computed_values_is_no_cache() -> None:
+    past, new = pt.variable("past", "float32", SHAPE), pt.variable("new", "float32", ("B", 2, 1, 8))
+    computed = pt.op("Concat", pt.op("Relu", past), new, axis=2, name="computed")
+    alone = pt.op("Concat", past, axis=2, name="alone")
+    joined = pt.op("Concat", past, new, axis=2, name="joined")
+    graph = pt.Graph([computed, alone, joined], [past, new])
+    assert [(cache.past, cache.output) for cache in find_caches(graph)] == [(past, 2)]

@@ -311,3 +311,7 @@ def test_a_full_folder_of_temporary_files_asks_for_no_compiler(
     assert np.allclose(model(X)[0], Y, rtol=1e-4)
     for warning in caught:
         assert "TMPDIR name another folder" in str(warning.message) and "C++ compiler" not in str(warning.message)
+
+
+def test_a_compiler_that_fails_names_no_linker() -> None:
+    assert linking._said("false") == "" and linking._said("echo", "ld") == "ld"
