@@ -206,7 +206,7 @@ def _slice(reading: Reading, node: Node) -> Sequence[Sizes]:
 
 
 def _backward(reading: Reading, start: Size, end: Size, size: Size) -> Size:
-    """How many numbers a slice passes on its way backward; as above."""
+    """Number of positions that a slice passes on its way backward."""
     if not isinstance(start, int) or not isinstance(end, int):
         raise CompileError(f"a slice backward from {start} to {end}")
     first: Size = size + start if start < 0 else size - 1 if start >= TO_THE_END else start

@@ -149,7 +149,7 @@ def _larger(a: Any, b: Any) -> Any:
 
 
 def _smaller(a: Any, b: Any) -> Any:
-    """The smaller of two sizes; as above."""
+    """The smaller of two sizes, where that is the same one whatever the symbols are."""
     return b if known_least(a - b) >= 0 else a if known_least(b - a) >= 0 else None
 
 
