@@ -153,6 +153,8 @@ def pad(
 ) -> np.ndarray:
     """Pads both ends of axes; negative numbers crop."""
     chosen = range(x.ndim) if axes is None else [int(a) for a in axes]
+    if len(pads) != 2 * len(chosen) or any(not -x.ndim <= axis < x.ndim for axis in chosen):
+        raise ValueError(f"{len(pads)} numbers for both ends of axes {[*chosen]} of {x.ndim}")
     widths = [(0, 0)] * x.ndim
     for i, axis in enumerate(chosen):
         low, high = widths[axis] = (int(pads[i]), int(pads[i + len(chosen)]))

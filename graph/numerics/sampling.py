@@ -152,7 +152,7 @@ def roi_align(
 def _points(start: float, end: float, count: int, ratio: int, half: bool) -> np.ndarray:
     """The sampled positions of each of ``count`` bins on one axis: (count, points). An empty region has none."""
     extent = end - start if half else max(end - start, 1.0)
-    points = ratio or max(int(np.ceil(extent / count)), 0)
+    points = ratio if ratio > 0 else max(int(np.ceil(extent / count)), 0)
     return (start + (np.arange(count * points) + 0.5) * extent / (count * points)).reshape(count, points)
 
 

@@ -79,7 +79,7 @@ def _each(sizes: Sequence[Any], relation: Any, others: Sequence[Any], said: str)
 
 
 def _product(left: int, right: int) -> Rule:
-    """The depth of both matrices."""
+    """The rule that both matrices have one depth."""
 
     def rule(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
         first, second = shapes[left], shapes[right]

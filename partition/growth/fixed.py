@@ -27,7 +27,8 @@ class Contracted:
 
 
 def contract_fixed(preds: Preds, fixed: Sequence[Sequence[int]]) -> Contracted:
-    """O((nodes + edges) log nodes). Raises ValueError if the fixed groups overlap or close a cycle."""
+    """The graph with each fixed group as one node. Raises ValueError if the fixed groups overlap or close a cycle.
+    O((nodes + edges) log nodes)."""
     count = len(preds)
     owner = list(range(count))
     for group in fixed:

@@ -254,6 +254,8 @@ SQUARE = np.ones((1, 1, 2, 2), np.float32)
         ("RoiAlign", [SQUARE, np.zeros((1, 11), np.float32), np.array([0])], {}, "these have the shape"),
         ("Tile", [np.zeros(3, np.float32), np.array([2, 2])], {}, "not one count for each of 1 axes"),
         ("Pad", [np.zeros(3, np.float32), np.array([-2, -2])], {}, "axis 0 has 3 elements, of which 4 are cut off"),
+        ("Pad", [np.zeros(3, np.float32), np.array([1, 1, 1, 1])], {}, r"4 numbers for both ends of axes \[0\] of 1"),
+        ("Pad", [np.zeros(3), np.array([1, 1]), np.array(0.0), np.array([1])], {}, r"2 numbers for both ends of axes \[1\] of 1"),
         ("RoiAlign", [SQUARE, REGION, np.array([2])], {"mode": "max"}, "a region is of image 2, and there are 1"),
         ("MaxUnpool", [SQUARE, np.array([[[[0, 1], [2, -1]]]])], {"kernel_shape": [2, 2]}, "index -1 is outside of 9 numbers"),
         ("MaxUnpool", [SQUARE, np.array([[[[0, 1], [2, 9]]]])], {"kernel_shape": [2, 2]}, "index 9 is outside of 9 numbers"),
@@ -262,6 +264,15 @@ SQUARE = np.ones((1, 1, 2, 2), np.float32)
 def test_what_lies_outside_is_an_error(op: str, inputs: list[np.ndarray], attributes: dict[str, Any], cause: str) -> None:
     with pytest.raises(ValueError, match=cause):
         evaluate(op, inputs, attributes, version=22, n_outputs=2 if op == "Split" else 1)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_a_negative_sampling_ratio_is_chosen_by_the_size_of_the_region(mode: str) -> None:
+    """As zero is: onnxruntime takes any number that is not positive so."""
+    inputs = [np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3), REGION, np.array([0])]
+    given = [{"mode": mode, "sampling_ratio": ratio} for ratio in (0, -1)]
+    results = [evaluate("RoiAlign", inputs, attributes, version=22, n_outputs=1)[0] for attributes in given]
+    np.testing.assert_array_equal(results[1], results[0])
 
 
 NGRAMS = {"mode": "TF", "max_gram_length": 2, "ngram_counts": [0, 1], "ngram_indexes": [0, 1], "pool_int64s": [1, 1, 2]}

@@ -258,7 +258,7 @@ def _equal(node: Node, x: Numbers) -> Value:
 
     A float is compared with itself by another test, since TVM folds NaN == NaN to true."""
     first, second = (value.cast(int8) for value in x) if _dtype(node.reads[0]) == "bool" else x
-    if first is second and first.type.element.kind == "float":
+    if node.reads[0] == node.reads[1] and first.type.element.kind == "float":
         return first <= math.inf
     equal: Value = first.equals(second)
     return equal

@@ -8,6 +8,7 @@ import pytest
 import partita as pt
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.graph.interpret import interpret
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.planned import MACHINES, kernels
 from tests.accelerators.tvm.running import check, compiled, schedules
 
@@ -98,3 +99,13 @@ def test_no_number_is_taken_for_known(dtype: str) -> None:
     arrays = [numbers, np.full_like(numbers, 1e-4)]
     for name, item, wanted in zip(values, compiled(graph).run(arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_array_equal(item, wanted, name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_result_of_two_bytes_that_is_nan_is_not_equal_to_itself(dtype: str) -> None:
+    """Each reader rounds it anew, in a value of its own."""
+    numbers = np.array([np.nan, np.inf, 1.0]).astype(numpy_dtype(dtype))
+    x, y = (pt.variable(name, dtype, numbers.shape) for name in "xy")
+    difference = pt.op("Sub", x, y)
+    graph = pt.Graph([pt.op("Equal", difference, difference)], inputs=[x, y])
+    assert compiled(graph).run([numbers, numbers])[0].tolist() == [False, False, True]
