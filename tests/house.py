@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -42,6 +42,12 @@ def sources(*folders: str) -> list[Path]:
 def tree_of(path: Path) -> ast.Module:
     """The parsed file."""
     return ast.parse(path.read_text("utf-8"), str(path))
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of the parsed file."""
+    return list(ast.walk(tree_of(path)))
 
 
 def place(path: Path, line: int) -> str:
@@ -117,22 +123,23 @@ def files_naming(op: str) -> Callable[[], Iterator[str]]:
 
     def listed() -> Iterator[str]:
         for path in sources(*STOREYS):
-            if op in path.read_text("utf-8") and named_in(tree_of(path), op):
+            if op in path.read_text("utf-8") and named_in(nodes_of(path), op):
                 yield path.relative_to(ROOT).as_posix()
 
     return listed
 
 
-def named_in(tree: ast.Module, op: str) -> bool:
+def named_in(nodes: Sequence[ast.AST], op: str) -> bool:
     """True if a string of the code is, or lists, the name of an op."""
-    told = {id(node.value) for node in ast.walk(tree) if is_docstring(node)}
-    return any(op in strings_in(node) for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in told)
+    told = {id(node.value) for node in nodes if is_docstring(node)}  # type: ignore[attr-defined]
+    strings = [node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in told]
+    return any(isinstance(text, str) and op in text and op in text.split() for text in strings)
 
 
 def imported(path: Path) -> Iterator[str]:
     """The modules that a file imports, at once or later, with the names that may be modules themselves; those that it names in a
     string too, as `lazily` and `import_module` take them."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -169,7 +176,7 @@ def duplicate_classes() -> Iterator[str]:
     """Classes whose name, without a leading underscore, an earlier one has already."""
     homes: Counter[str] = Counter()
     for path in sources(*STOREYS):
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 homes[node.name.lstrip("_")] += 1
                 if homes[node.name.lstrip("_")] > 1:
@@ -182,7 +189,7 @@ ASKING = re.compile(r"(What|How|Where|Which|Whether|Who|Whose|When|Is|Are|Does|D
 def asking_docstrings() -> Iterator[str]:
     """Docstrings, those of fields and constants too, that begin with What, How, Where or Which, or with a question."""
     for path in sources(*STOREYS):
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             for one in getattr(node, "body", []) if isinstance(getattr(node, "body", None), list) else []:
                 if is_docstring(one):
                     first = re.split(r"(?<=[.?])\s", one.value.value.strip(), maxsplit=1)[0]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from partita.accelerators.errors import CompileError
+from partita.accelerators.interface import registry  # noqa: F401  it names the module of the passes
 from partita.accelerators.interface.accelerator import (
     PRECISIONS,
     Accelerator,

@@ -118,7 +118,7 @@ thread.join()
 """
 
 FORKS_WITHOUT_PATIENCE = (
-    "from partita.graph import half_imported\nhalf_imported.PATIENCE = 0.0\n" + FORKS_BEFORE_A_MODULE_IS_THERE
+    "from partita.graph import fork_guard\nfork_guard.PATIENCE = 0.0\n" + FORKS_BEFORE_A_MODULE_IS_THERE
 )
 
 SCRIPTS = [

@@ -131,7 +131,7 @@ def test_opsets_are_converted_in_the_child_as_here(net: str, opset: int) -> None
 
 def test_a_crash_of_the_converter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     onnx_inference.stop_isolation()
-    asked = "import os; from partita.passes import inference_child as c"
+    asked = "import os; from partita.passes.infer import onnx_child as c"
     crashing_child = f"{asked}; c._Server.convert = lambda s, p: os.abort(); c.main()"
     monkeypatch.setattr(onnx_inference, "COMMAND", [sys.executable, "-c", crashing_child])
     g = text("graph net(x: float32[2, 3]) -> (y) { y = Softmax(x) {axis=1} }", "21")
