@@ -10,7 +10,7 @@ from partita.graph.node import NodeEntry
 
 
 def rotary_embedding(b: BodyBuilder) -> Graph | None:
-    """The body; None where the size of a head is dynamic."""
+    """The body of a RotaryEmbedding; None if the size of a head is dynamic."""
     shape, heads, x = b.type(0).shape, int(b.attr("num_heads", 0)), b.input(0)
     if shape is None or len(shape) not in (3, 4) or not isinstance(shape[-1], int) or (len(shape) == 3 and not heads):
         return None

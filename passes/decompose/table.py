@@ -79,8 +79,7 @@ def has_decomposition(node: Node) -> bool:
 
 
 def decomposed(node: Node, opsets: Mapping[str, int]) -> Graph | None:
-    """The op's body, whose inputs are named x0, x1, … by their index in the node; None if it has none, NoBody for ops of
-    onnxruntime's.
+    """The op's body, its inputs named x0, x1, … by index in the node; None if there is none, NoBody if for an onnxruntime op.
 
     The body of a half-precision op that has no other is the op itself in float32."""
     version = opsets.get("", 1)

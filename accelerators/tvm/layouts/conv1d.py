@@ -31,7 +31,8 @@ BEFORE: Mapping[str, Sequence[int]] = {"kernel_shape": (1,), "strides": (1,), "d
 
 @register_pass("LiftConv1d", keeps=REQUESTS, family="tvm")
 def lift_conv1d(graph: Graph, machine: Machine) -> Graph:
-    """1-D convolutions of dynamic length, or of fewer positions than a vector has lanes, as 2-D ones of a single row. Linear."""
+    """1-D convolutions as 2-D ones of a single row: transposed ones, and those of dynamic length, or of dynamic batch and fewer
+    positions than a vector has lanes. Linear."""
     if not any(_begins(node, machine.lanes) for node in graph.nodes):
         return graph
     return _Images(graph, machine.lanes).run()
@@ -144,7 +145,7 @@ class _Images:
         return _signal(entry) == tuple(sizes)
 
     def _operand(self, entry: NodeEntry) -> NodeEntry:
-        """The image, or the constant."""
+        """The image of a signal, or a constant with a row axis."""
         array = entry.node.value
         if array is None:
             return self._need_image(entry)
@@ -154,7 +155,7 @@ class _Images:
         """The image of a signal."""
         if entry not in self.images:
             self._plain.add(entry)
-            if _is_quantizing(entry.node):  # Integers stay next to the convolution, where they are multiplied as they are.
+            if _is_quantizing(entry.node):  # The convolution has to read the DequantizeLinear itself to multiply integers.
                 name = self._name(f"{entry.name}_image")
                 self.images[entry] = self.rewriter.keep(self._quantized(entry.node).evolve(name=name, output_names=(name,)))[0]
                 return self.images[entry]

@@ -74,7 +74,7 @@ class _Folding:
         return rewrite(self.graph, self._visit)
 
     def _folded(self, run: Run) -> tuple[Array, Array] | None:
-        """The weights and the bias of the convolution that makes the source, if it can take the run."""
+        """The new weights and bias of the convolution before the run, if the run can be folded into it."""
         op = run.source.node
         if op.op not in ops("convolution") or op.domain or not is_only_reader(run.source, self.graph):
             return None
@@ -120,7 +120,7 @@ class _Folding:
 
 
 def _step(node: Node, graph: Graph) -> Run | None:
-    """The op as a scale and a shift of each channel."""
+    """The op as a run of one, if it scales and shifts channels."""
     if not node.is_op or node.domain or node.bodies or not node.inputs or node.inputs[0] is None:
         return None
     if node.op == "BatchNormalization":
@@ -137,14 +137,14 @@ def _step(node: Node, graph: Graph) -> Run | None:
             return None
         wide = np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))
         one, none = np.ones(channels), np.zeros(channels)
-        with np.errstate(divide="ignore"):  # Div by zero makes an infinity, and what others add or multiply by may be zero.
+        with np.errstate(divide="ignore"):  # Div by zero yields infinity, and operands of the other ops may be zero.
             factors = {"Mul": (wide, none), "Add": (one, wide), "Sub": (one, -wide), "Div": (1 / wide, none)}[node.op]
         return Run(x, *factors, (node,))
     return None
 
 
 def _channels(entry: NodeEntry) -> int | None:
-    """The number of channels of a float32 image, where it is known."""
+    """The static number of channels of a float32 image, else None."""
     shape = float32_shape(entry)
     return shape[1] if shape is not None and len(shape) > 2 and isinstance(shape[1], int) else None
 

@@ -58,7 +58,7 @@ TABLE = 4096
 """Least number of elements of a Gather's table that is stored in the narrow type."""
 
 KEPT = ops("row_norm") | frozenset("Add Clip Div Gemm Max Min Mul PRelu Sub Sum".split())
-"""Ops whose constants stay in float32 beside a narrow first input, unless they are matrices: their kernels take both."""
+"""Ops whose constants, unless they are matrices, stay in float32 next to a narrow first input: their kernels take both types."""
 
 Supports = Callable[[Node], bool]
 """True if a kernel takes an op as it is typed."""

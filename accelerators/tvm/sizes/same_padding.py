@@ -15,7 +15,7 @@ Divide = Callable[[Size, int], Size]
 
 
 def same_padding(size: Size, span: int, step: int, auto_pad: str, divide: Divide = floored) -> tuple[int, int]:
-    """The padding before a dimension and behind it, for a window that covers `span` positions and moves by `step`."""
+    """The padding before and after a dimension, for a window that covers `span` positions and moves by `step`."""
     totals = [max(span - step + lacking, 0) for lacking in range(step)]
     befores = [(total + (auto_pad == "SAME_LOWER")) // 2 for total in totals]
     afters = [total - before for total, before in zip(totals, befores, strict=True)]

@@ -81,7 +81,7 @@ class Sized:
     conditions: tuple[Size, ...]
     """Sizes that have to be at least 0."""
     counts: tuple[Extent, ...]
-    """The dynamic numbers of elements of the values."""
+    """The numbers of elements of the values, as far as they are dynamic."""
     counting: tuple[str, ...]
     """The symbols that count several pixels each, or are one more than a size."""
     rounded: Mapping[str, Rounded | Floor]
@@ -266,7 +266,7 @@ class _Rewriting:
     def _op(self, node: Node, rewriter: Rewriter) -> Node | None:
         """The op with the inputs that it keeps; None for one that changes nothing."""
         reading = self.reading
-        said = node.op in ops("typed") and not node.domain and all(node.output_names)  # What is left out has no type.
+        said = node.op in ops("typed") and not node.domain and all(node.output_names)  # An absent output has no type.
         if said and len(node.output_names) == 1 and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
             return None
         leaves_alone = {"Slice": goes_forward, "Resize": changes_nothing}.get(str(node.op)) if not node.domain else None

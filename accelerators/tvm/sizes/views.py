@@ -66,7 +66,7 @@ class SizedView:
     def reshape(self, shape: Sequence[Size]) -> SizedView | None:
         """The same elements under another shape; None if that is no view, or not for every size.
 
-        Both shapes are split into groups of equal products; a group of several dimensions has to be contiguous but for one
+        Both shapes are split into groups of equal products; the old dimensions of each group have to merge into one with a single
         stride."""
         steps: list[Size] = []
         old, new, i = self.shape, list(shape), 0
