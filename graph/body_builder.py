@@ -1,4 +1,4 @@
-"""Builder of an op's body: the graph of simpler ops that stands for one node."""
+"""Builder of an op's body: the graph of simpler ops that replaces one node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Array, TensorType, Type, dtype_name, numpy_dtype
 
 Values = Sequence[Any]
-"""For each input of a node its array, None where that is not constant."""
+"""The array of each input of a node; None if it is not constant."""
 
 Operand = Node | NodeEntry | Array | int | Sequence[int] | None
 """An input of an op: a value, an array or int64 numbers that become a constant, or None for an absent one."""
@@ -25,15 +25,15 @@ AXES_AS_INPUT = {"ReduceSum": 13, "Squeeze": 13, "Unsqueeze": 13}
 
 
 class NoBody(GraphError):
-    """The node cannot be written in simpler ops."""
+    """The node cannot be expressed in simpler ops."""
 
 
 class NotYet(NoBody):
-    """The node cannot be written in simpler ops until more is known of its inputs."""
+    """The node cannot be expressed in simpler ops until more is known of its inputs."""
 
 
 class OpBuilder:
-    """Makes ops of ONNX's at one opset. An op is a method: `b.Reshape(x, [0, -1])` is a Reshape by a constant of int64."""
+    """Creates ONNX ops of one opset. Every op is a method: `b.Reshape(x, [0, -1])` is a Reshape to an int64 constant."""
 
     version: int
     """The opset."""
@@ -48,22 +48,22 @@ class OpBuilder:
         return self.ops(op_type, None, *inputs, **attributes)[0]
 
     def ops(self, op_type: str, count: int | None, /, *inputs: Operand, **attributes: Any) -> tuple[NodeEntry, ...]:
-        """The results of an op, so many."""
+        """The first `count` results of an op."""
         return op(op_type, *map(as_operand, inputs), opset=self.version, n_outputs=count, **attributes).outputs
 
     def along(self, op_type: str, x: Operand, axes: Sequence[int], **attributes: Any) -> NodeEntry:
-        """A reduction, Squeeze or Unsqueeze of these axes, which are an attribute or an input, as the opset has it."""
+        """A reduction, Squeeze or Unsqueeze of these axes, which are an attribute or an input depending on the opset."""
         if self.version < AXES_AS_INPUT.get(op_type, 18):
             return self.op(op_type, x, axes=list(axes), **attributes)
         return self.op(op_type, x, axes, **attributes)
 
     def transposed(self, x: NodeEntry, perm: Sequence[int], **attributes: Any) -> NodeEntry:
-        """The value with its dimensions in this order; itself if nothing changes."""
+        """The transposed value; the value itself if the order is unchanged."""
         return x if list(perm) == sorted(perm) else self.op("Transpose", x, perm=list(perm), **attributes)
 
 
 class BodyBuilder(OpBuilder):
-    """Builds the body of one node. Its inputs are named x0, x1, … after the node's; absent ones have none."""
+    """Builds the body of one node. The body's inputs are named x0, x1, … by their index in the node; absent ones are left out."""
 
     def __init__(
         self, node: Node, opsets: Mapping[str, int], types: Sequence[Type | None] | None = None, values: Values | None = None
@@ -93,7 +93,7 @@ class BodyBuilder(OpBuilder):
 
     @property
     def where(self) -> str:
-        """The node, for messages."""
+        """The node's name and op, for messages."""
         return f"node {self.node.name!r} ({self.node.op})"
 
     def attr(self, name: str, default: Any) -> Any:
@@ -101,7 +101,7 @@ class BodyBuilder(OpBuilder):
         return self.node.attrs.get(name, default)
 
     def attrs(self, *names: str) -> dict[str, Any]:
-        """Those of these attributes that the node has."""
+        """The attributes among these that the node has."""
         return {name: self.node.attrs[name] for name in names if name in self.node.attrs}
 
     def has(self, i: int) -> bool:
@@ -146,7 +146,7 @@ class BodyBuilder(OpBuilder):
         return shape is not None and all(size == 1 for size in shape)
 
     def scalar(self, i: int) -> NodeEntry:
-        """An input that has one element, as a scalar."""
+        """An input of one element, as a scalar."""
         entry = self.input(i)
         if self.values[i] is not None:
             value = np.asarray(self.values[i])
@@ -156,7 +156,7 @@ class BodyBuilder(OpBuilder):
         return entry if self.type(i).shape == () else self.op("Reshape", entry, [])
 
     def dequantized(self, x: int, scale: int, point: int, axis: int | None = None) -> NodeEntry:
-        """The numbers that an input's integers stand for; with an axis there may be a scale for each position along it."""
+        """The dequantized input; with an axis there may be a scale for each position along it."""
         if axis is None or (self.is_scalar(scale) and self.is_scalar(point)):
             scaling = [self.scalar(scale), self.scalar(point) if self.has(point) else None]
             return self.op("DequantizeLinear", self.input(x), *scaling)
@@ -166,7 +166,7 @@ class BodyBuilder(OpBuilder):
         return self.op("DequantizeLinear", self.input(x), *scaling, axis=axis)
 
     def _as_many(self, i: int, other: int) -> NodeEntry:
-        """An input, repeated where it is one number and the other input is several: ONNX has a zero point for each scale."""
+        """An input, repeated to the other input's shape if it is a scalar: ONNX has a zero point for each scale."""
         if not self.is_scalar(i) or self.is_scalar(other):
             return self.input(i)
         value, several = self.values[i], self.values[other]
@@ -175,13 +175,13 @@ class BodyBuilder(OpBuilder):
         return self.op("Expand", self.scalar(i), self.op("Shape", self.input(other)))
 
     def quantized(self, x: NodeEntry, scale: int, point: int, like: int) -> NodeEntry:
-        """Numbers as integers by an input's scale and zero point; an absent point is a zero of the type of the input `like`."""
+        """The value quantized by two inputs; an absent zero point is a zero of the type of the input `like`."""
         return self.op("QuantizeLinear", x, self.scalar(scale), self.scalar(point) if self.has(point) else self.like(like, 0))
 
     # -- the body --------------------------------------------------------------------------------------------
 
     def done(self, *outputs: NodeEntry) -> Graph:
-        """The body with these results, of which those that the node lacks are left out."""
+        """The body with these results, without those that the node lacks."""
         names = self.node.output_names
         if len(outputs) < len(names):
             count = len([name for name in names if name])
@@ -197,8 +197,8 @@ def as_operand(value: Operand) -> Node | NodeEntry | None:
 
 
 def body_call(node: Node, body: Graph, name: str, read: Sequence[str] | None = None) -> Node:
-    """A call of the body in the node's place, under the op `name`: its inputs are those of the node's that the body's name, or
-    that `read` does."""
+    """A call of the body in place of the node, with the op `name`. Its inputs are those of the node's that the body's inputs, or
+    `read`, name."""
     by_name = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
     inputs = tuple([by_name[one] for one in read or [inner.name for inner in body.inputs]])
     return node.evolve(op=name, domain=CALL_DOMAIN, inputs=inputs, attrs={}, subgraph=body)

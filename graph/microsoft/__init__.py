@@ -1,4 +1,4 @@
-"""onnxruntime's own ops (`com.microsoft`), as its quantizer and optimizer write them: each as a graph of ONNX's."""
+"""onnxruntime's own ops (`com.microsoft`), as its quantizer and optimizer write them, each expressed as a graph of ONNX's ops."""
 
 from partita.graph.body_builder import NoBody, types_of
 from partita.graph.microsoft.table import (

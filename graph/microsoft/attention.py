@@ -1,4 +1,4 @@
-"""Attention as onnxruntime's optimizer and quantizer fuse it, taken apart into products, a mask and a Softmax."""
+"""Attention as onnxruntime's optimizer and quantizer fuse it, decomposed into products, a mask and a Softmax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import NodeEntry
 
 LOWEST = float(np.finfo(np.float32).min)
-"""What onnxruntime adds where a key comes after the query, whatever the mask says of it."""
+"""The number that onnxruntime adds to the score of a key after the query, in place of the mask."""
 
 HEADS_FIRST = [0, 2, 1, 3]
 """From [batch, rows, heads, size] to [batch, heads, rows, size], and back."""
@@ -22,19 +22,19 @@ Past = tuple[NodeEntry, NodeEntry]
 
 
 def attention(b: BodyBuilder) -> Graph:
-    """Attention: one product makes queries, keys and values."""
+    """Attention: queries, keys and values come from one product."""
     product = b.MatMul(b.input(0), b.input(1))
     return _by_one_product(b, b.Add(product, b.input(2)) if b.has(2) else product, mask=3, past=4, bias=5)
 
 
 def quantized(b: BodyBuilder) -> Graph:
-    """QAttention: that product is one of integers."""
+    """QAttention: the same with a product of quantized values."""
     product = b.MatMul(b.dequantized(0, 3, 6), b.dequantized(1, 4, 7, axis=1))
     return _by_one_product(b, b.Add(product, b.input(2)), mask=5, past=8, bias=None)
 
 
 def of_heads(b: BodyBuilder) -> Graph:
-    """MultiHeadAttention: queries, keys and values are inputs of their own."""
+    """MultiHeadAttention: queries, keys and values are separate inputs."""
     if b.has(6) and b.has(8):
         return _with_buffer(b, _Slots(bias=3, mask=4, added=5, past=6, length=8, beams=9))
     past = (b.input(6), b.input(7)) if b.has(6) else None
@@ -42,7 +42,7 @@ def of_heads(b: BodyBuilder) -> Graph:
 
 
 def of_one_token(b: BodyBuilder) -> Graph:
-    """DecoderMaskedMultiHeadAttention: the queries of one token see keys of another sequence, or a cache in one buffer."""
+    """DecoderMaskedMultiHeadAttention: the queries of one token attend to another sequence, or to a cache in one buffer."""
     slots = _Slots(bias=10, mask=3, added=4, past=5, length=7, beams=9)
     if b.has(slots.past):
         if not b.attr("past_present_share_buffer", 0):
@@ -62,13 +62,13 @@ class _Slots:
     past: int
     """The keys; the values follow."""
     length: int
-    """The number of positions of the buffer that count."""
+    """The number of valid positions of the buffer."""
     beams: int
-    """For each position the beam that it belongs to."""
+    """The beam of each position."""
 
 
 def _with_buffer(b: BodyBuilder, slots: _Slots) -> Graph:
-    """Attention of new tokens, whose keys and values are written behind those that count."""
+    """Attention of new tokens, whose keys and values are written after the valid positions of a buffer."""
     if b.rank(1) != 3:
         raise NoBody("a cache in one buffer is not known beside keys of another sequence", where=b.where)
     if b.has(slots.beams) and b.has(slots.added) and (b.type(slots.added).shape or ())[:1] != (1,):
@@ -89,7 +89,7 @@ def _with_buffer(b: BodyBuilder, slots: _Slots) -> Graph:
 
 
 def _of_beams(b: BodyBuilder, beams: NodeEntry, length: NodeEntry, past: NodeEntry) -> NodeEntry:
-    """For each beam the keys or values of the beams that its positions belong to."""
+    """The keys or values of each beam, gathered from the beams that its positions belong to."""
     used = b.Slice(b.Cast(beams, to=7), [0], length, [2])
     whole = b.Shape(past)
     rest = b.Slice(whole, [1], [4])
@@ -99,7 +99,7 @@ def _of_beams(b: BodyBuilder, beams: NodeEntry, length: NodeEntry, past: NodeEnt
 
 
 def _by_one_product(b: BodyBuilder, product: NodeEntry, mask: int, past: int, bias: int | None) -> Graph:
-    """Attention to the parts of one product; the keys and values of earlier calls are one value."""
+    """Attention whose queries, keys and values are parts of one product; past keys and values are one input."""
     for name in ("past_present_share_buffer", "do_rotary"):
         if b.attr(name, 0):
             raise NoBody(f"its attribute {name} is {b.attr(name, 0)}, and only 0 is known", where=b.where)
@@ -116,11 +116,11 @@ def _by_one_product(b: BodyBuilder, product: NodeEntry, mask: int, past: int, bi
 
 
 def _parts(b: BodyBuilder, bias: int) -> list[NodeEntry]:
-    """Queries, keys and values as [batch, heads, rows, size], with their bias, which is the input of that number."""
+    """Queries, keys and values as [batch, heads, rows, size], with their bias, which is the input `bias`, added."""
     heads = _head_count(b)
     if b.rank(0) != 3 or not b.has(1) or not b.has(2):
         raise NoBody("queries, keys and values that are one value are not known", where=b.where)
-    if b.rank(1) == 4:  # those of another sequence, whose bias, if any, they have already
+    if b.rank(1) == 4:  # keys and values of another sequence include their bias
         queries = _in_heads(b, b.input(0), heads, _width(b, 0))
         queries = b.Add(queries, _biases(b, bias, heads)[0]) if b.has(bias) else queries
         return [b.transposed(queries, HEADS_FIRST), b.input(1), b.input(2)]
@@ -140,12 +140,12 @@ def _biases(b: BodyBuilder, i: int, heads: int) -> list[NodeEntry]:
 
 
 def _in_heads(b: BodyBuilder, x: NodeEntry, heads: int, width: int) -> NodeEntry:
-    """The rows of a value cut into heads: [batch, rows, heads, size]."""
+    """The rows of a value split into heads: [batch, rows, heads, size]."""
     return b.Reshape(x, [0, 0, heads, width // heads if width > 0 else -1])
 
 
 def _width(b: BodyBuilder, i: int) -> int:
-    """The size of all heads of an input; -1 where it is unknown, which a Reshape takes unless there are no rows."""
+    """The total size of an input's heads; -1 if it is unknown, which a Reshape takes unless there are no rows."""
     shape = b.type(i).shape or (None,)
     size = shape[-1]
     return size * (_head_count(b) if len(shape) == 4 else 1) if isinstance(size, int) else -1
@@ -154,9 +154,9 @@ def _width(b: BodyBuilder, i: int) -> int:
 def _attended(
     b: BodyBuilder, given: list[NodeEntry], added: tuple[int, int | None], past: Past | None, width: int
 ) -> tuple[NodeEntry, NodeEntry, NodeEntry, NodeEntry]:
-    """The attention's result [batch, rows, heads times size], all keys and values, and the scores.
+    """The attention's result [batch, rows, heads * size], all keys and values, and the scores.
 
-    `added` are the inputs that a mask and a bias of the scores are in, `width` the size of the result's rows."""
+    `added` are the indices of the inputs with the mask and the bias of the scores, `width` is the size of the result's rows."""
     queries, keys, values = given
     if past is not None:
         keys, values = (b.Concat(old, new, axis=2) for old, new in zip(past, (keys, values), strict=True))
@@ -172,7 +172,7 @@ def _attended(
 
 
 def _scale(b: BodyBuilder) -> NodeEntry:
-    """The factor of the scores: as given, or one over the root of a head's size."""
+    """The factor of the scores: the attribute, or 1 / sqrt(head size)."""
     given = float(b.attr("scale", 0.0))
     return b.constant(given or 1 / math.sqrt(_head_size(b)), np.float32)
 
@@ -185,7 +185,7 @@ def _head_count(b: BodyBuilder) -> int:
 
 
 def _head_size(b: BodyBuilder) -> int:
-    """How many numbers a head of the queries has."""
+    """The size of a query head."""
     heads, sizes = _head_count(b), b.attr("qkv_hidden_sizes", ())
     if sizes:
         return head_size(b, int(sizes[0]), heads)
@@ -197,14 +197,14 @@ def _head_size(b: BodyBuilder) -> int:
 
 
 def head_size(b: BodyBuilder, width: int, heads: int) -> int:
-    """The size of each of the heads that make a row of this width."""
+    """The size of a head if `heads` of them make a row of this width."""
     if not 0 < heads <= width or width % heads:
         raise NoBody(f"rows of {width} numbers cannot be divided into {heads} heads", where=b.where)
     return width // heads
 
 
 def _mask(b: BodyBuilder, i: int, keys: NodeEntry) -> NodeEntry | None:
-    """What a mask adds to the scores: nothing, or its filter value where a key is not looked at."""
+    """The summand of the scores from a mask: 0, or the filter value for a masked key; None without a mask."""
     if not b.has(i):
         return None
     rank, mask, filtered = b.rank(i), b.input(i), float(b.attr("mask_filter_value", -10000.0))
@@ -218,7 +218,7 @@ def _mask(b: BodyBuilder, i: int, keys: NodeEntry) -> NodeEntry | None:
 
 
 def _within(b: BodyBuilder, i: int, keys: NodeEntry) -> NodeEntry:
-    """Which keys lie before the end that a mask of one dimension gives for each row of the batch, and after its beginning."""
+    """The mask of keys between the beginning, if any, and the end that a one-dimensional mask holds for each row of the batch."""
     batch, sizes = b.type(0).shape, b.type(i).shape
     if batch is None or sizes is None or not isinstance(batch[0], int) or sizes[0] not in (batch[0], 2 * batch[0]):
         raise NotYet("how long its mask is, is unknown, or is neither one nor two numbers for each row", where=b.where)
@@ -232,10 +232,10 @@ def _within(b: BodyBuilder, i: int, keys: NodeEntry) -> NodeEntry:
 
 
 def _without_later(b: BodyBuilder, queries: NodeEntry, keys: tuple[NodeEntry, NodeEntry], mask: NodeEntry | None) -> NodeEntry:
-    """What is added to the scores: that of the mask, and the lowest number in its place where a key comes after the query.
+    """The summand of the scores with a causal mask: the mask's, or the lowest number if a key comes after the query.
 
-    `keys` are all keys and the new ones. A query stands beside the new key of its number; as in onnxruntime, the last query sees
-    all keys, of which there may be more than queries."""
+    `keys` are all keys and the new ones. Query i is at the position of new key i; as in onnxruntime, the last query sees all
+    keys, of which there may be more than queries."""
     columns, rows = _counted(b, keys[0]), _counted(b, queries)
     total, new = (_rows(b, entry) for entry in keys)
     is_last = b.Equal(rows, b.Sub(_rows(b, queries), 1))
@@ -245,10 +245,10 @@ def _without_later(b: BodyBuilder, queries: NodeEntry, keys: tuple[NodeEntry, No
 
 
 def _rows(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
-    """How many rows the heads of a value have."""
+    """Number of rows of each head."""
     return b.Gather(b.Shape(x), 2)
 
 
 def _counted(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
-    """The numbers of these rows, from 0."""
+    """The row numbers of a value, from 0."""
     return b.Range(0, _rows(b, x), 1)

@@ -11,11 +11,11 @@ from partita.graph.node import NodeEntry
 from partita.graph.types import Array, TensorType, Type
 
 INTEGERS = {(4, False): ml_dtypes.uint4, (4, True): ml_dtypes.int4, (8, False): np.uint8, (8, True): np.int8}
-"""The element types by bits, and by whether they are signed."""
+"""The element types by number of bits and signedness."""
 
 
 def matmul(b: BodyBuilder) -> Graph:
-    """MatMulNBits: a product by a matrix that is stored by columns, each cut into blocks of the depth."""
+    """MatMulNBits: a product by a matrix that is stored by columns, each split into blocks along the depth."""
     depth, columns, bits, block = (int(b.attr(name, 0)) for name in ("K", "N", "bits", "block_size"))
     bits = bits or 4
     stored = unpacked(b.value(1).reshape(columns, -1), bits, b)[:, :depth]
@@ -36,7 +36,7 @@ def matmul(b: BodyBuilder) -> Graph:
 
 
 def matmul_types(b: BodyBuilder) -> list[Type]:
-    """The rows of the left matrix, by the columns of the right one."""
+    """The result's type: the rows of the left matrix by the columns of the right one."""
     left = b.type(0)
     if left.shape is None:
         raise NotYet("the rank of its input 0 is unknown", where=b.where)
@@ -44,7 +44,7 @@ def matmul_types(b: BodyBuilder) -> list[Type]:
 
 
 def gather(b: BodyBuilder) -> Graph:
-    """GatherBlockQuantized: rows of a table that is stored in blocks."""
+    """GatherBlockQuantized: rows of a table that is quantized in blocks."""
     table, scales, block = b.value(0), b.value(2), int(b.attr("block_size", 128))
     axis, bits = int(b.attr("quantize_axis", 1)) % table.ndim, int(b.attr("bits", 4))
     points = b.value(3) if b.has(3) else None
@@ -60,7 +60,7 @@ def gather(b: BodyBuilder) -> Graph:
 
 
 def unpacked(array: Array, bits: int, b: BodyBuilder) -> Array:
-    """The numbers of so many bits in bytes, the lowest bits first, along the last axis."""
+    """The integers that are packed into bytes along the last axis, lowest bits first."""
     if bits == 8:
         return array
     if bits != 4:
@@ -69,7 +69,7 @@ def unpacked(array: Array, bits: int, b: BodyBuilder) -> Array:
 
 
 def _centred(stored: Array, bits: int) -> Array:
-    """Unsigned numbers around the middle of their range, as signed ones."""
+    """Unsigned integers as signed ones, shifted by half their range."""
     return (stored.astype(np.int16) - (1 << (bits - 1))).astype(INTEGERS[bits, True])
 
 
@@ -79,7 +79,7 @@ def _dequantized(b: BodyBuilder, stored: Array, scales: Array, points: Array | N
 
 
 def _by_groups(b: BodyBuilder, stored: Array, scales: Array, points: Array | None, bits: int) -> NodeEntry:
-    """The matrix where an input says of each number of the depth in which block it is."""
+    """The dequantized matrix if an input holds the block of each index of the depth."""
     groups = b.value(4).reshape(-1)[: stored.shape[1]]
     if points is None:
         zeros = np.full(scales.shape, 1 << (bits - 1), np.float32)
@@ -91,6 +91,6 @@ def _by_groups(b: BodyBuilder, stored: Array, scales: Array, points: Array | Non
 
 
 def _computed(stored: Array, scales: Array, points: Array, groups: Array) -> Array:
-    """The numbers themselves."""
+    """The dequantized numbers."""
     wide = stored.astype(np.float32) - points.astype(np.float32)[:, groups]
     return wide * scales.astype(np.float32)[:, groups]

@@ -1,4 +1,4 @@
-"""Ops that onnxruntime's optimizer fuses, taken apart again."""
+"""Decompositions of ops that onnxruntime's optimizer fuses."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from partita.graph.node import NodeEntry
 from partita.graph.protos import DTYPE_NUMBERS
 
 HALVES = ("float16", "bfloat16")
-"""Types of two bytes."""
+"""The 16-bit float types."""
 
 CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 """The attributes that a convolution shares with its fused form."""
 
 
 def matmul(b: BodyBuilder) -> Graph:
-    """FusedMatMul and its older name TransposeMatMul: of either matrix the last two dimensions, or those of the batch, may be
-    turned, and the product is multiplied by a number."""
+    """FusedMatMul and its older name TransposeMatMul: either matrix may have its last two dimensions, or those of the batch,
+    transposed, and the product is scaled."""
     left = _turned(b, 0, "transA", "transBatchA")
     right = _turned(b, 1, "transB", "transBatchB")
     product, alpha = b.MatMul(left, right), float(b.attr("alpha", 1.0))
@@ -28,7 +28,7 @@ def matmul(b: BodyBuilder) -> Graph:
 
 
 def _turned(b: BodyBuilder, i: int, flag: str, batch_flag: str) -> NodeEntry:
-    """The rows of a batch stand at the front where the batch is turned, as [rows, batch, columns]."""
+    """A matrix transposed as its flags require; with the batch flag it is stored as [rows, batch, columns]."""
     rank = b.rank(i)
     perm = list(range(rank))
     if b.attr(batch_flag, 0) and rank > 2:
@@ -46,7 +46,7 @@ def gemm(b: BodyBuilder) -> Graph:
 
 
 def conv(b: BodyBuilder) -> Graph:
-    """FusedConv: a Conv, what is added to it, and its activation."""
+    """FusedConv: a Conv, a summand, and an activation."""
     result = b.Conv(*[b.input(i) for i in range(3) if b.has(i)], **b.attrs(*CONV))
     summed = b.Add(result, b.input(3)) if b.has(3) else result
     return b.done(_activated(b, summed, [float(value) for value in b.attr("activation_params", ())]))
@@ -68,14 +68,14 @@ def _activated(b: BodyBuilder, x: NodeEntry, given: list[float]) -> NodeEntry:
 
 
 def gelu(b: BodyBuilder) -> Graph:
-    """Gelu and BiasGelu, by the error function."""
+    """Gelu and BiasGelu, with the error function."""
     x = b.Add(b.input(0), b.input(1)) if b.has(1) else b.input(0)
     half = b.Mul(x, b.like(0, 0.5))
     return b.done(b.Mul(half, b.Add(b.Erf(b.Mul(x, b.like(0, math.sqrt(0.5)))), b.like(0, 1.0))))
 
 
 def fast_gelu(b: BodyBuilder) -> Graph:
-    """FastGelu, by the hyperbolic tangent."""
+    """FastGelu, with the hyperbolic tangent."""
     x = b.Add(b.input(0), b.input(1)) if b.has(1) else b.input(0)
     first, third = math.sqrt(2 / math.pi), 0.044715 * math.sqrt(2 / math.pi)
     cubic = b.Add(b.Mul(b.Mul(x, x), b.like(0, third)), b.like(0, first))
@@ -108,25 +108,25 @@ def simplified_skip_layer_norm(b: BodyBuilder) -> Graph:
 
 
 def _summed(b: BodyBuilder, bias: int) -> NodeEntry:
-    """The sum of the first two inputs and a bias, of which halves are summed in float32: a square of 300 is none of theirs."""
+    """The sum of the first two inputs and a bias, in float32 for 16-bit floats: the square of 300 overflows float16."""
     total = b.Add(_wide(b, 0), _wide(b, 1))
     return b.Add(total, _wide(b, bias)) if b.has(bias) else total
 
 
 def _wide(b: BodyBuilder, i: int) -> NodeEntry:
-    """An input, of a type of two bytes in float32."""
+    """An input, cast to float32 if it is a 16-bit float."""
     return b.Cast(b.input(i), to=1) if b.type(i).dtype in HALVES else b.input(i)
 
 
 def _narrow(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
-    """A result in the type of the first input."""
+    """A result, cast to the first input's type if that is a 16-bit float."""
     return b.Cast(x, to=DTYPE_NUMBERS[b.type(0).dtype]) if b.type(0).dtype in HALVES else x
 
 
 def embed_layer_norm(b: BodyBuilder) -> Graph:
-    """EmbedLayerNormalization: the embeddings of words, of positions and of segments, and the norm of their sum.
+    """EmbedLayerNormalization: the layer norm of the sum of the embeddings of words, positions and segments.
 
-    Its second result counts for each row of the mask how many words are there."""
+    Its second result is the number of words in each row of the mask."""
     summed = b.Gather(b.input(2), b.input(0))
     if b.has(8):
         positions = b.Gather(b.input(3), b.input(8))

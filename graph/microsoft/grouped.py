@@ -1,7 +1,7 @@
-"""GroupQueryAttention, as the exports of onnxruntime-genai have it, and RotaryEmbedding, taken apart.
+"""Decompositions of GroupQueryAttention, as in the exports of onnxruntime-genai, and of RotaryEmbedding.
 
-Each head of keys and values serves as many neighbouring heads of queries. What a caller says of the cache is how many positions
-of each sequence count in the end: new keys and values stand behind those that counted before, wherever that is in the cache."""
+Each head of keys and values serves a group of neighbouring query heads. The caller passes the number of valid positions of each
+sequence after the call: new keys and values are written after the positions that were valid before, within the cache."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from partita.graph.node import NodeEntry
 from partita.graph.types import TensorType, Type
 
 PLAIN = {"sliding_window_cache": 0, "qk_output": 0, "causal": 1, "kv_cache_bit_width": 0}
-"""The attributes that say something else only with another value."""
+"""The attributes that are supported only with this value."""
 
 SINKS = 11
-"""The input with a number for each head that takes part in its Softmax beside the scores."""
+"""The input with one attention sink per head: an additional score in its Softmax."""
 
 FIRST_UNKNOWN = 12
-"""The first input of several that are not known: scales of narrow caches, norms."""
+"""The first of the unsupported inputs: scales of quantized caches, norms."""
 
 
 @attrs.frozen(slots=True)
 class _Read:
-    """What a node reads: queries, keys and values as [batch, heads, rows, size]."""
+    """The operands of a node: queries, keys and values as [batch, heads, rows, size]."""
 
     queries: NodeEntry
     keys: NodeEntry
@@ -41,7 +41,7 @@ class _Read:
 
 
 def attention(b: BodyBuilder) -> Graph:
-    """GroupQueryAttention; what does not count in a cache is behind what does."""
+    """GroupQueryAttention on a cache in which unused positions follow the valid ones."""
     read = _read(b)
     places = _places(b, read)
     keys, values = (_written(b, i, new, read, places) for i, new in ((3, read.keys), (4, read.values)))
@@ -59,7 +59,7 @@ def attention(b: BodyBuilder) -> Graph:
 
 
 def appended(b: BodyBuilder) -> Graph:
-    """The same where all positions of the cache count, so that new ones are joined to it."""
+    """GroupQueryAttention on a cache whose positions are all valid, so that new ones are concatenated to it."""
     read = _read(b)
     if b.has(10) or not b.has(3):
         raise NoBody("a bias, or no cache, is not known here", where=b.where)
@@ -71,14 +71,14 @@ def appended(b: BodyBuilder) -> Graph:
 
 
 def _repeated(b: BodyBuilder, read: _Read, x: NodeEntry) -> NodeEntry:
-    """Each head as often as heads of queries read it."""
+    """Each head repeated for each query head of its group."""
     spread = b.Expand(b.Unsqueeze(x, [2]), [1, 1, read.heads // read.groups, 1, 1])
     return b.Reshape(spread, [0, read.heads, -1, _size(b)])
 
 
 def _shares(b: BodyBuilder, scores: NodeEntry, heads: Sequence[int]) -> NodeEntry:
-    """What each position gets of each head; `heads` says in which dimension of the scores these stand. Where there are sinks, or
-    it is smooth, which means zeros, one more number takes part, whose share nobody gets."""
+    """The softmax of the scores; `heads` is a shape that broadcasts one number per head to the scores. With sinks, or with
+    smooth_softmax, which means sinks of zero, it includes one more column, which is dropped afterwards."""
     if not b.has(SINKS) and int(b.attr("smooth_softmax", 0)) != 1:
         return b.Softmax(scores, axis=-1)
     one = [1] * len(heads)
@@ -90,13 +90,13 @@ def _shares(b: BodyBuilder, scores: NodeEntry, heads: Sequence[int]) -> NodeEntr
 
 
 def _capped(b: BodyBuilder, scores: NodeEntry) -> NodeEntry:
-    """The scores, scaled, and bent towards a number that none is above."""
+    """The scores, scaled and soft-capped: cap · tanh(score / cap)."""
     scores, cap = b.Mul(scores, b.like(0, _scale(b))), float(b.attr("softcap", 0.0))
     return b.Mul(b.Tanh(b.Div(scores, b.like(0, cap))), b.like(0, cap)) if cap else scores
 
 
 def rotary(b: BodyBuilder) -> Graph:
-    """RotaryEmbedding: queries or keys turned by the angles of their positions, which are given, or the first of them is."""
+    """RotaryEmbedding: queries or keys rotated by the angles of their positions, of which all or the first are an input."""
     if b.attr("is_packed_batching", 0) or float(b.attr("scale", 1.0)) != 1.0:
         raise NoBody("packed sequences, and a scale, are not known", where=b.where)
     x, is_flat, heads = b.input(0), b.rank(0) == 3, int(b.attr("num_heads", 0))
@@ -163,8 +163,8 @@ def _read(b: BodyBuilder) -> _Read:
 
 
 def _counted(b: BodyBuilder, rows: NodeEntry) -> Operand:
-    """The numbers of the new tokens. Where these are known, so is the size of what is turned by them: a dimension of 1 would take
-    any."""
+    """The numbers of the new tokens from 0; a constant if there is a static number of them, so that the size of rotated values is
+    static too: an unknown size might broadcast a dimension of 1."""
     shape = b.type(0).shape
     if shape is not None and isinstance(shape[1], int):
         return np.arange(shape[1])
@@ -172,13 +172,13 @@ def _counted(b: BodyBuilder, rows: NodeEntry) -> Operand:
 
 
 def _unpacked(b: BodyBuilder, heads: int, groups: int) -> tuple[NodeEntry, ...]:
-    """Queries, keys and values that stand side by side in one value."""
+    """Queries, keys and values, split from one packed value."""
     size = _size(b)
     return b.ops("Split", 3, b.input(0), [heads * size, groups * size, groups * size], axis=2)
 
 
 def _size(b: BodyBuilder) -> int:
-    """How many numbers a head has."""
+    """The size of a head."""
     heads, groups, shape = int(b.attr("num_heads", 0)), int(b.attr("kv_num_heads", 0)), b.type(0).shape
     if shape is None or not isinstance(shape[-1], int):
         raise NotYet("the size of its heads is unknown", where=b.where)
@@ -193,7 +193,7 @@ def _scale(b: BodyBuilder) -> float:
 
 
 def _places(b: BodyBuilder, read: _Read) -> NodeEntry:
-    """Where new keys go, for each of them: its sequence, its head and its position."""
+    """Indices of the new keys in the cache, as (sequence, head, position) for each of them."""
     sequences = b.Range(0, b.Gather(b.Shape(b.input(0)), 0), 1)
     numbers = (
         b.Unsqueeze(sequences, [1, 2, 3]),
@@ -204,9 +204,9 @@ def _places(b: BodyBuilder, read: _Read) -> NodeEntry:
 
 
 def _checked(b: BodyBuilder, positions: NodeEntry) -> NodeEntry:
-    """The positions, or such as no cache has if the total length that a caller states is not that of the past and what is new.
+    """The positions, or invalid ones if the total length that the caller passes is not that of the past plus the new tokens.
 
-    onnxruntime then takes the cache for one buffer, in which present is as long as past: its length is stated by a value."""
+    onnxruntime then takes the cache for one buffer, in which present is as long as past: its length depends on a value."""
     if not b.has(3):
         return positions
     past, rows = (b.Gather(b.Shape(b.input(i)), axis) for i, axis in ((3, 2), (0, 1)))
@@ -216,14 +216,14 @@ def _checked(b: BodyBuilder, positions: NodeEntry) -> NodeEntry:
 
 
 def _of_new(b: BodyBuilder, read: _Read, size: int) -> NodeEntry:
-    """The shape of new keys, with so many numbers for each."""
+    """The shape [batch, groups, rows, size] of new keys."""
     sizes = b.Shape(b.input(0))
     batch, rows = (b.Gather(sizes, [axis]) for axis in (0, 1))
     return b.Concat(batch, [read.groups], rows, [size], axis=0)
 
 
 def _written(b: BodyBuilder, i: int, new: NodeEntry, read: _Read, places: NodeEntry) -> NodeEntry:
-    """A cache with what is new written behind what counts of each sequence."""
+    """A cache with the new keys or values written after the valid positions of each sequence."""
     if not b.has(i):
         return new
     room = b.Expand(b.like(0, 0.0), _of_new(b, read, _size(b)))
@@ -231,7 +231,7 @@ def _written(b: BodyBuilder, i: int, new: NodeEntry, read: _Read, places: NodeEn
 
 
 def _seen(b: BodyBuilder, read: _Read, keys: NodeEntry) -> NodeEntry:
-    """Which positions each new token sees, [batch, 1, rows, positions]: up to its own, or a window of the last of these."""
+    """Mask [batch, 1, rows, positions] of what each new token sees: positions up to its own, or a window of the last of these."""
     columns = b.Range(0, b.Gather(b.Shape(keys), 2), 1)
     own, window = b.Unsqueeze(read.positions, [1, 3]), int(b.attr("local_window_size", -1))
     seen = b.LessOrEqual(columns, own)
@@ -239,7 +239,7 @@ def _seen(b: BodyBuilder, read: _Read, keys: NodeEntry) -> NodeEntry:
 
 
 def _bias(b: BodyBuilder, read: _Read) -> NodeEntry:
-    """What is added to the scores, for all heads or for each."""
+    """The bias of the scores, shared by all heads or per head."""
     shape = b.type(10).shape
     if shape is None or len(shape) != 4 or shape[1] not in (1, read.heads):
         raise NotYet("the shape of its attention_bias is unknown", where=b.where)
@@ -257,7 +257,7 @@ def _side_by_side(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
 
 
 def _half(b: BodyBuilder, table: int) -> int:
-    """How many pairs of numbers are turned."""
+    """Number of rotated pairs of a head."""
     shape = b.type(table).shape
     if shape is None or not isinstance(shape[-1], int):
         raise NotYet("the size of its table of cosines is unknown", where=b.where)
@@ -267,7 +267,7 @@ def _half(b: BodyBuilder, table: int) -> int:
 def _turned(
     b: BodyBuilder, x: NodeEntry, positions: NodeEntry, tables: tuple[int, int], size: int, is_interleaved: bool
 ) -> NodeEntry:
-    """Each pair of numbers of a head turned by its angle; those behind all pairs as they are."""
+    """Each pair of elements of a head rotated by its angle; the elements after all pairs unchanged."""
     half = _half(b, tables[0])
     cosines, sines = (b.Unsqueeze(b.Gather(b.input(i), positions), [1]) for i in tables)
 

@@ -1,4 +1,4 @@
-"""Ops on integers: numbers for the integers, ONNX's op, and integers again."""
+"""Quantized ops as dequantizing, ONNX's op, and quantizing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FLOAT = 1
 
 
 def quantize(b: BodyBuilder) -> Graph:
-    """QuantizeLinear of more element types than ONNX's had."""
+    """onnxruntime's QuantizeLinear, for more element types than ONNX's had."""
     point = b.input(2) if b.has(2) else b.constant(0, np.uint8)
     return b.done(b.QuantizeLinear(b.input(0), b.input(1), point, **b.attrs("axis")))
 
 
 def dequantize(b: BodyBuilder) -> Graph:
-    """DequantizeLinear of more element types than ONNX's had."""
+    """onnxruntime's DequantizeLinear, for more element types than ONNX's had."""
     return b.done(b.DequantizeLinear(b.input(0), b.input(1), b.optional(2), **b.attrs("axis")))
 
 
@@ -48,7 +48,7 @@ def leaky_relu(b: BodyBuilder) -> Graph:
 
 
 def softmax(b: BodyBuilder) -> Graph:
-    """QLinearSoftmax; before opset 13 all dimensions from the axis on are one."""
+    """QLinearSoftmax; before opset 13 all dimensions from the axis on are flattened."""
     x, axis, rank = b.dequantized(0, 1, 2), b.attr("axis", -1), b.rank(0)
     if b.attr("opset", 13) >= 13 or axis in (-1, rank - 1):
         return b.done(b.quantized(b.Softmax(x, axis=axis), 3, 4, 0))
@@ -70,7 +70,7 @@ def global_average_pool(b: BodyBuilder) -> Graph:
 
 
 def _channels_first(b: BodyBuilder, x: NodeEntry, compute: Callable[[NodeEntry], NodeEntry]) -> NodeEntry:
-    """The result of `compute` for an image whose channels may come last, as they do in the result."""
+    """The result of `compute` for an image that may be channels-last, in the image's layout."""
     rank = b.rank(0)
     if not b.attr("channels_last", 0):
         return compute(x)
@@ -95,7 +95,7 @@ def where(b: BodyBuilder) -> Graph:
 
 
 def gemm(b: BodyBuilder) -> Graph:
-    """QGemm: its bias is in int32, with the scale of the products; without a scale of its own the result is numbers."""
+    """QGemm: its bias is int32 with the scale of the products; without an output scale the result is float32."""
     alpha, turned = float(b.attr("alpha", 1.0)), b.attr("transB", 0)
     given = [b.dequantized(0, 1, 2), b.dequantized(3, 4, 5, axis=0 if turned else 1)]
     if b.has(6):
@@ -108,7 +108,7 @@ def gemm(b: BodyBuilder) -> Graph:
 
 
 def _scale_of_products(b: BodyBuilder, several: bool) -> NodeEntry:
-    """Both matrices' scales multiplied: a constant where they are."""
+    """The product of both matrices' scales; a constant if both are."""
     if b.values[1] is None or b.values[4] is None:
         return b.Mul(b.scalar(1), b.input(4) if several else b.scalar(4))
     right = b.value(4) if several else b.value(4).reshape(())
@@ -116,13 +116,13 @@ def _scale_of_products(b: BodyBuilder, several: bool) -> NodeEntry:
 
 
 def matmul_to_float(b: BodyBuilder) -> Graph:
-    """MatMulIntegerToFloat: exact sums, times both scales."""
+    """MatMulIntegerToFloat: exact int32 sums, times both scales."""
     operands = b.input(0), b.input(1), b.optional(4), b.optional(5)
     return b.done(_scaled(b, operands, b.input(2), b.input(3), 6))
 
 
 def dynamic_matmul(b: BodyBuilder) -> Graph:
-    """DynamicQuantizeMatMul: the left matrix is quantized as its numbers are."""
+    """DynamicQuantizeMatMul: the left matrix is quantized by its own range."""
     integers, scale, point = b.ops("DynamicQuantizeLinear", 3, b.input(0))
     return b.done(_scaled(b, (integers, b.input(1), point, b.optional(3)), scale, b.input(2), 4))
 

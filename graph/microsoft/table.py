@@ -1,4 +1,4 @@
-"""The ops of onnxruntime's domain that are known here: what each means in ONNX's ops, and since which opset these are there."""
+"""The supported ops of onnxruntime's domain: the body of each in ONNX's ops, and the opset that it needs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def _names(listed: str) -> frozenset[str]:
 
 @attrs.frozen(slots=True)
 class Meaning:
-    """One op."""
+    """The decomposition of one op."""
 
     body: Callable[[BodyBuilder], Graph]
-    """Writes its body."""
+    """Writes the body."""
     since: int
-    """The opset whose ops the body is written in, at least."""
+    """The lowest opset that has the ops of the body."""
     attributes: frozenset[str] = attrs.field(converter=_names, default="")
-    """The attributes that it knows."""
+    """The supported attributes."""
     types: Callable[[BodyBuilder], Sequence[Type]] | None = None
-    """The types of its results, where the body is too large to be written for them alone."""
+    """Rule for the types of the results, if the body is too large to be written for them alone."""
 
 
 _POOL = "auto_pad ceil_mode channels_last count_include_pad kernel_shape pads strides"
@@ -88,17 +88,17 @@ _MEANINGS = {
 
 
 def is_known(node: Node) -> bool:
-    """Is it an op of onnxruntime's whose meaning is known?"""
+    """True for an op of onnxruntime's that is in the table."""
     return node.domain == DOMAIN and node.subgraph is None and node.op in _MEANINGS
 
 
 def needed_opset(node: Node) -> int:
-    """The opset that the node's body is written in, at least."""
+    """The lowest opset that has the ops of the node's body."""
     return _MEANINGS[str(node.op)].since
 
 
 def why_unknown(node: Node) -> str | None:
-    """Why nothing is known of an op of onnxruntime's; None where it is known."""
+    """The reason for which an op of onnxruntime's is not supported; None if it is, or for any other op."""
     if node.domain != DOMAIN:
         return None
     if node.op not in _MEANINGS:
@@ -109,9 +109,9 @@ def why_unknown(node: Node) -> str | None:
 
 
 def body_of(node: Node, types: Sequence[Type | None], values: Values, opset: int = 0) -> Graph:
-    """The op's body for inputs of these types, whose values are given where they are known; `NoBody` says why there is none.
+    """The op's body for inputs of these types and of these values where constant; `NoBody` with the reason if there is none.
 
-    It is written in that opset, or in the first that has all ops that it needs."""
+    It is written in this opset, or in the lowest that has all ops that it needs if that is higher."""
     reason = why_unknown(node)
     if reason is not None:
         raise NoBody(reason, where=f"node {node.name!r} ({node.op})")
@@ -120,8 +120,8 @@ def body_of(node: Node, types: Sequence[Type | None], values: Values, opset: int
 
 
 def why_none(node: Node) -> str | None:
-    """Why nothing is known of an op of onnxruntime's, or of one with these attributes and inputs; None where it is known, or
-    shows only once more is known of its inputs."""
+    """The reason for which an op of onnxruntime's with these attributes and inputs has no body; None if it has one, or if that
+    depends on unknown types or values of its inputs."""
     types = [None if entry is None else entry.type for entry in node.inputs]
     try:
         body_of(node, types, [None] * len(types))
@@ -133,6 +133,6 @@ def why_none(node: Node) -> str | None:
 
 
 def result_types(node: Node, types: Sequence[Type | None], values: Values) -> Sequence[Type] | None:
-    """The types of the op's results for inputs of these types, if they are known without its body."""
+    """The types of the op's results for inputs of these types, if the table has a rule for them."""
     rule = _MEANINGS[str(node.op)].types
     return None if rule is None else rule(BodyBuilder(node, {"": needed_opset(node)}, types, values))

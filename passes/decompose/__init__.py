@@ -1,4 +1,4 @@
-"""Decompositions: how ops are expressed by simpler ones, a table by (domain, op, opset)."""
+"""Decompositions of ops into simpler ones, as a table by (domain, op, opset)."""
 
 from partita.passes.decompose.onnx_functions import has_function_of_onnx, onnx_function
 from partita.passes.decompose.table import Row, decomposed, has_decomposition

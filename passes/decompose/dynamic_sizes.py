@@ -1,5 +1,5 @@
-"""Bodies of ops whose sizes are dynamic: the positions that they read are computed by the same ops on vectors of positions, and
-the values are gathered. A host computes such vectors once for each size."""
+"""Bodies of ops of dynamic sizes: the same ops applied to vectors of positions compute the positions that are read, and the
+values are gathered. The host computes such vectors once for each size."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from partita.graph.node import NodeEntry
 from partita.passes.decompose.halves import HALVES
 
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
-"""For each mode of a resize, the number of positions along a dimension that a result is made of."""
+"""Number of positions that a result of a resize reads along a dimension, by mode."""
 
 
 def slice_by_gathers(b: BodyBuilder, spans: Iterable[tuple[int, int, int]]) -> Graph:
-    """Slice, for each span (the place among starts and ends, the axis, the step) a Gather."""
+    """Slice as a Gather for each span (index in the starts and ends, axis, step)."""
     y = b.input(0)
     for slot, axis, step in spans:
         count = b.Squeeze(b.Shape(y, start=axis, end=axis + 1), [0])
@@ -28,8 +28,8 @@ def slice_by_gathers(b: BodyBuilder, spans: Iterable[tuple[int, int, int]]) -> G
 
 
 def pad_by_gathers(b: BodyBuilder, amounts: Mapping[int, tuple[int, int]]) -> Graph:
-    """Pad, for each padded axis a Gather; `amounts` are the places of its amounts among the pads. Positions count from one, so
-    that a zero tells what is no position."""
+    """Pad as a Gather for each padded axis; `amounts` are the indices of its amounts in the pads. Positions count from 1, so that
+    0 marks padding."""
     y, rank, mode = b.input(0), b.rank(0), str(b.attr("mode", "constant"))
     for axis, ends in amounts.items():
         end = b.Squeeze(b.Shape(y, start=axis, end=axis + 1), [0])
@@ -42,7 +42,7 @@ def pad_by_gathers(b: BodyBuilder, amounts: Mapping[int, tuple[int, int]]) -> Gr
 
 
 def tile_by_expand(b: BodyBuilder) -> Graph:
-    """Tile as an Expand between two Reshapes: each dimension gets one before it, along which it is repeated."""
+    """Tile as an Expand: each dimension is repeated along a new dimension before it, and merged with that."""
     x, counts, rank = b.input(0), b.input(1), b.rank(0)
     sizes = b.Shape(x)
     spread = b.Gather(b.Concat(counts, sizes, axis=0), [place for d in range(rank) for place in (d, rank + d)])
@@ -51,7 +51,7 @@ def tile_by_expand(b: BodyBuilder) -> Graph:
 
 
 def vector_product(b: BodyBuilder) -> Graph:
-    """MatMul by a vector, which becomes a row or a column that goes again behind the product."""
+    """MatMul by a vector, which becomes a row or a column whose dimension is removed after the product."""
     is_vector = [b.rank(i) == 1 for i in (0, 1)]
     matrices = [b.Unsqueeze(b.input(i), [i]) if is_vector[i] else b.input(i) for i in (0, 1)]
     gone = [axis for axis, alone in zip((-2, -1), is_vector, strict=True) if alone]
@@ -59,8 +59,8 @@ def vector_product(b: BodyBuilder) -> Graph:
 
 
 def volumes_as_images(b: BodyBuilder) -> Graph:
-    """Conv of volumes as one of images: the slices that a result reads are joined as channels. A volume of D slices becomes D
-    images, or fewer where the window steps over some; a filter of three slices becomes one of three times as many channels."""
+    """Conv of volumes as a Conv of images: the slices that a result reads are concatenated as channels. There is one image for
+    each slice of the result; a filter of three slices becomes one of three times as many channels."""
     x, array = b.input(0), b.value(1)
     outs, channels, taps, *window = array.shape
     steps, apart = (list(b.node.attrs.get(name) or [1, 1, 1]) for name in ("strides", "dilations"))
@@ -84,8 +84,8 @@ def volumes_as_images(b: BodyBuilder) -> Graph:
 
 
 def resize_by_gathers(b: BodyBuilder, axes: Sequence[int]) -> Graph:
-    """A resize along these axes. Whatever its mode, it is linear along each dimension: each result is a sum of few positions,
-    times their shares, which ONNX's own op makes of a few vectors."""
+    """A resize along these axes. In every mode it is linear in the elements of each dimension: a result is a weighted sum of few
+    positions, and ONNX's own op, applied to a few vectors, yields the positions and shares."""
     x, rank, dtype = b.input(0), b.rank(0), b.type(0).dtype
     y, taps = x, TAPS[str(b.attr("mode", "nearest"))]
     for axis in axes:
@@ -95,14 +95,14 @@ def resize_by_gathers(b: BodyBuilder, axes: Sequence[int]) -> Graph:
 
 
 def _resized_combs(b: BodyBuilder, axis: int, taps: int) -> NodeEntry:
-    """[positions made, 2 * taps] of one dimension: the resize of combs, each of which has a one at every so many positions, and
-    of the same combs with the positions' numbers in the place of the ones. The taps of a result are neighbours, so that each of
-    them meets a comb of its own."""
+    """[results, 2 * taps] of one dimension: the resize of `taps` combs, each with a 1 at every `taps`-th position, and of the
+    same combs with the position in place of the 1. The taps of a result are neighbours, so that each of them meets a different
+    comb."""
     count = b.Gather(b.Shape(b.input(0)), axis)
     numbers = b.Reshape(b.Range(0, count, 1), [-1, 1])
     combs = b.Cast(b.Equal(b.Mod(numbers, [taps]), list(range(taps))), to="float32")
     both = b.Concat(combs, b.Mul(combs, b.Cast(numbers, to="float32")), axis=1)
-    if b.has(3) and np.size(b.values[3]):  # Older files have an empty one beside scales.
+    if b.has(3) and np.size(b.values[3]):  # Older files have empty sizes beside scales.
         sizes = b.Concat(b.Gather(b.input(3), [axis]), [2 * taps], axis=0)
         return b.Resize(both, None, None, sizes, **b.node.attrs)
     scales = b.value(2)
@@ -110,8 +110,8 @@ def _resized_combs(b: BodyBuilder, axis: int, taps: int) -> NodeEntry:
 
 
 def _taps(b: BodyBuilder, resized: NodeEntry, axis: int, taps: int) -> tuple[NodeEntry, NodeEntry]:
-    """The positions that each result reads, and their shares, both [positions made, taps]. One without a share is another that
-    has one, and so inside of the image."""
+    """The positions that each result reads, and their shares, both [results, taps]. A position without a share is replaced by one
+    that has a share, and so is inside the image."""
     zero = b.constant(0, np.float32)
     shares, sums = (b.Slice(resized, [i * taps], [(i + 1) * taps], [1]) for i in (0, 1))
     is_none = b.Equal(shares, zero)
@@ -122,7 +122,7 @@ def _taps(b: BodyBuilder, resized: NodeEntry, axis: int, taps: int) -> tuple[Nod
     positions = b.Cast(nearby, to="int64")
     if taps != 2:
         return positions, shares
-    # Half a position twice is the position, infinite or not; one that is infinite has no share of zero.
+    # Half a value twice is the value, even if it is infinite; a share of 0 would make it NaN.
     is_one = b.Equal(b.along("ReduceMin", b.Abs(shares), [1]), zero)
     half = b.Mul(b.along("ReduceSum", shares, [1]), np.float32(0.5))
     return positions, b.Where(is_one, half, shares)
@@ -131,7 +131,7 @@ def _taps(b: BodyBuilder, resized: NodeEntry, axis: int, taps: int) -> tuple[Nod
 def _mixed(
     b: BodyBuilder, y: NodeEntry, positions: NodeEntry, shares: NodeEntry, axis: int, rank: int, taps: int, is_narrow: bool
 ) -> NodeEntry:
-    """The value's positions along a dimension, each times its share, added up."""
+    """The weighted sum of the value's positions along a dimension."""
     total: NodeEntry | None = None
     for tap in range(taps):
         part = b.Gather(y, b.Gather(positions, tap, axis=1), axis=axis)

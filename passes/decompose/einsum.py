@@ -1,9 +1,9 @@
-"""Einsum as a Transpose, a product of groups of letters, or a row of smaller ones.
+"""Einsum as a Transpose, a product of groups of letters, or a sequence of smaller ones.
 
-An Einsum of one operand whose letters are permuted is a Transpose. One of two operands whose letters come in groups, those of a
-batch, of rows, of columns and those summed over, is a MatMul of the groups (`abc,bcd->ad` has rows a and sums over b times c);
-without sums, or without rows and columns, it is an element-wise product. One of many operands would take all letters at once:
-a chain of a dozen matrices of 8 x 8 takes 5e11 products so, and some thousand as a row of smaller ones."""
+An Einsum of one operand whose letters are permuted is a Transpose. One of two operands whose letters form groups (batch, rows,
+columns, summed) is a MatMul of the groups: `abc,bcd->ad` has rows a and sums over b times c. Without summed letters, or without
+rows and columns, it is an element-wise product. One of many operands would iterate over all letters at once: a chain of a dozen
+8 x 8 matrices takes 5e11 products so, and some thousand as a sequence of smaller ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from partita.graph.types import Dim, TensorType
 from partita.passes.decompose.halves import is_half
 
 MOST_PRODUCTS = 1 << 28
-"""The products that an Einsum of more than two operands may take in one walk."""
+"""Largest number of products of an Einsum of more than two operands that is computed at once."""
 
 
 def einsum(b: BodyBuilder) -> Graph | None:
@@ -44,7 +44,7 @@ def einsum(b: BodyBuilder) -> Graph | None:
 
 
 def terms_of(equation: str) -> tuple[list[str], str]:
-    """The letters of each operand, and of the result: without an arrow all that appear once."""
+    """The letters of each operand, and of the result, which without an arrow has all that appear once."""
     left, arrow, result = equation.replace(" ", "").partition("->")
     counts = Counter(letter for letter in left if letter != ",")
     return left.split(","), result if arrow else "".join(sorted(letter for letter, count in counts.items() if count == 1))
@@ -93,13 +93,13 @@ class Groups:
 
     @property
     def is_matmul(self) -> bool:
-        """True for a MatMul of transposed operands: no dimensions are joined."""
+        """True for a MatMul of transposed operands, without merged dimensions."""
         return len(self.rows) == len(self.columns) == len(self.summed) == 1
 
 
 def groups_of(node: Node) -> Groups | None:
-    """The groups of an Einsum of float32; None where a letter is in no group, a dimension is broadcast, or a size is 0, which is
-    refused for its own reason."""
+    """The groups of a float32 Einsum; None if a letter is in no group, a dimension is broadcast, or a size is 0, which is
+    rejected elsewhere."""
     if node.op != "Einsum" or node.domain or len(node.inputs) != 2:
         return None
     terms, result = terms_of(str(node.attrs["equation"]))
@@ -132,7 +132,7 @@ def _by_matmul(b: BodyBuilder, groups: Groups) -> NodeEntry:
 
 
 def _by_element(b: BodyBuilder, groups: Groups) -> NodeEntry:
-    """The operands multiplied by broadcasting, and summed up."""
+    """The broadcast product of the operands, summed."""
     left = _ordered(b, groups, 0, groups.batch + groups.rows + groups.summed)
     right = _ordered(b, groups, 1, groups.batch + groups.summed + groups.columns)
     first, rows = len(groups.batch), len(groups.rows)
@@ -157,12 +157,12 @@ def _in_order_of_result(b: BodyBuilder, groups: Groups, value: NodeEntry) -> Nod
 
 
 def _joined(b: BodyBuilder, groups: Groups, value: NodeEntry, *last: str) -> NodeEntry:
-    """The value with its last two groups of letters as one dimension each."""
+    """The value with each of its last two groups of letters merged into one dimension."""
     return value if all(len(group) == 1 for group in last) else _shaped(b, groups, value, [*groups.batch, *last])
 
 
 def _shaped(b: BodyBuilder, groups: Groups, value: NodeEntry, dimensions: list[str]) -> NodeEntry:
-    """The value reshaped: each dimension is that of some letters."""
+    """The value reshaped to one dimension for each string of letters."""
     sizes = [_size(b, groups, letters) for letters in dimensions]
     static = [size for size in sizes if isinstance(size, int)]
     if len(static) == len(sizes):
@@ -171,7 +171,7 @@ def _shaped(b: BodyBuilder, groups: Groups, value: NodeEntry, dimensions: list[s
 
 
 def _size(b: BodyBuilder, groups: Groups, letters: str) -> int | NodeEntry:
-    """The product of the sizes of some letters: an integer if it is static, else a vector of one."""
+    """The product of the sizes of some letters: an integer if it is static, else a vector of one element."""
     static = [size for letter in letters if isinstance(size := groups.sizes[letter], int)]
     if len(static) == len(letters):
         return math.prod(static)
@@ -186,20 +186,20 @@ def _size(b: BodyBuilder, groups: Groups, letters: str) -> int | NodeEntry:
 
 @attrs.frozen(slots=True)
 class Contraction:
-    """One Einsum of the row."""
+    """One Einsum of the sequence."""
 
     operands: tuple[int, ...]
-    """The places of its operands among the values that are left; its result is put behind the others."""
+    """The indices of its operands in the remaining values; its result is appended to them."""
     equation: str
 
 
 def is_long(node: Node) -> bool:
-    """True for an Einsum of more than two operands that takes too long in one walk."""
+    """True for an Einsum of more than two operands that takes too long at once."""
     return node.op == "Einsum" and not node.domain and len(node.inputs) > 2 and (einsum_products(node) or 0) > MOST_PRODUCTS
 
 
 def contractions(node: Node) -> list[Contraction] | None:
-    """The row of smaller ones; None where the equation has an ellipsis or a size is dynamic."""
+    """The sequence of smaller Einsums; None if the equation has an ellipsis or a size is dynamic."""
     shapes = [_static_shape(entry.type) for entry in node.reads]
     terms, result = terms_of(str(node.attrs["equation"]))
     if any("." in term for term in (*terms, result)) or any(shape is None for shape in shapes):

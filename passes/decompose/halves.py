@@ -1,7 +1,7 @@
-"""Half-precision numbers: an op that rounds at every step is computed in float32 and rounded once, as ONNX's reference does it.
+"""Half precision: an op that would round at every step is computed in float32 and rounded once, as in ONNX's reference.
 
-Sums of 4,096 ones are 2,048 in float16, and norms of them nothing at all. Ops that only move or compare numbers, and those of one
-exact step, stay as they are."""
+In float16 a sum of 4,096 ones is 2,048, and norms of such vectors are meaningless. Ops that only move or compare elements, and
+ops of one exact step, stay as they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 HALVES = frozenset(("float16", "bfloat16"))
-"""The element types of two bytes."""
+"""The 16-bit float types."""
 
 WIDENED = (
     ops("unary", "broadcast", "reduction", "pool", "global_pool", "convolution", "matmul", "norm", "softmax")
@@ -23,19 +23,19 @@ WIDENED = (
 
 
 def is_half(entry: object) -> bool:
-    """True for a value of half-precision numbers."""
+    """True for a half-precision value."""
     value_type = getattr(entry, "type", None)
     return isinstance(value_type, TensorType) and value_type.dtype in HALVES
 
 
 def is_widened(node: Node) -> bool:
-    """True for an op that rounds half-precision numbers at every step."""
+    """True for an op that would round half-precision values at every step."""
     summed = node.op in WIDENED or (node.op in ops("scattering") and node.attrs.get("reduction", "none") != "none")
     return summed and not node.domain and any(map(is_half, node.inputs))
 
 
 def in_single_precision(b: BodyBuilder) -> Graph:
-    """The op itself between casts of its half-precision inputs to float32 and of its results back."""
+    """The op itself, with its half-precision inputs cast to float32 and its results cast back."""
     node = b.node
     inputs = [b.optional(i) for i in range(len(node.inputs))]
     wide = [b.Cast(x, to="float32") if is_half(x) else x for x in inputs]

@@ -1,10 +1,10 @@
-"""ConvInteger and MatMulInteger as products that devices have kernels for. All sums are of 32 bits, as ONNX has them, so that
-both sides agree bit for bit.
+"""ConvInteger and MatMulInteger as products that devices have kernels for. All sums are int32, as in ONNX, so that both sides
+agree bit for bit.
 
-A weight whose distances to its zero point are no signed bytes is a signed byte plus one number for each result: the product by
-that number is the number times the sum of what is read. A product of two values whose zero points are computed is that of their
-integers, less what the zero points add to it. A ConvInteger by weights that are computed, or of other things than images,
-multiplies doubles, which hold every sum."""
+A weight that does not fit int8 once its zero point is subtracted is a signed byte plus one number per output channel: the product
+by this number is the number times the sum of the elements read. A product of two values with computed zero points is that of
+their integers, minus the contributions of the zero points. A ConvInteger by computed weights, or of other ranks than images, is
+computed in float64, which holds every sum."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import Array, TensorType
 
 LARGEST_PRODUCT = 255 * 255
-"""The largest product of two bytes' distances to their zero points."""
+"""The largest product of two bytes once their zero points are subtracted."""
 
 LARGEST_SUM = 2**31 - 1
-"""The largest sum that 32 bits hold."""
+"""The largest int32."""
 
 
 def is_far(node: Node) -> bool:
-    """True for an op whose constant weights have distances to their zero point that are no signed bytes."""
+    """True for an op whose constant weights do not fit int8 once their zero point is subtracted."""
     weight, point = _weight_of(node), _point_of(node)
     if weight is None or point is None:
         return False
@@ -36,7 +36,7 @@ def is_far(node: Node) -> bool:
 
 
 def is_pair_of_unknown_points(node: Node) -> bool:
-    """True for a MatMulInteger of two values with a zero point that is computed."""
+    """True for a MatMulInteger of two values with a computed zero point."""
     if node.op != "MatMulInteger" or node.domain:
         return False
     if any(entry is None or entry.node.value is not None for entry in node.inputs[:2]):
@@ -46,7 +46,7 @@ def is_pair_of_unknown_points(node: Node) -> bool:
 
 
 def integer_product(b: BodyBuilder) -> Graph | None:
-    """The body; None for a product that needs none or has none."""
+    """The body of an integer product; None if it needs none or has none."""
     if is_pair_of_unknown_points(b.node):
         return _pair(b)
     if is_far(b.node):
@@ -55,7 +55,7 @@ def integer_product(b: BodyBuilder) -> Graph | None:
 
 
 def _far(b: BodyBuilder) -> Graph:
-    """The product by the weights as signed bytes, and that by ones, times what those bytes are too small."""
+    """The product by the weights as signed bytes, plus the product by ones times the difference of weights and bytes."""
     weight, point = _weight_of(b.node), _point_of(b.node)
     assert weight is not None and point is not None
     moved = 128 if weight.dtype == np.uint8 else 0
@@ -70,7 +70,7 @@ def _far(b: BodyBuilder) -> Graph:
 
 
 def _ones(node: Node, weight: Array) -> Array:
-    """Weights that sum up a window: one result for all of the op's, or one for each, where these are in groups."""
+    """Weights of 1, which sum up a window: one output channel for all, or one for each if there are groups."""
     if node.op == "MatMulInteger":
         return np.ones((len(weight), 1), np.int8)
     results = 1 if int(node.attrs.get("group", 1)) == 1 else len(weight)
@@ -78,13 +78,13 @@ def _ones(node: Node, weight: Array) -> Array:
 
 
 def _pair(b: BodyBuilder) -> Graph | None:
-    """The product of the integers, less what the zero points add; None where sizes are dynamic."""
+    """The product of the integers minus the contributions of the zero points; None if sizes are dynamic."""
     left, right, shapes = b.input(0), b.input(1), [_static_shape(entry) for entry in b.node.inputs[:2]]
     if None in shapes:
         return None
     points = [b.Reshape(b.Cast(b.input(i), to="int32"), []) if b.has(i) else None for i in (2, 3)]
     result = b.MatMulInteger(left, right)
-    # A single row, and a single column, is a dimension that the product has not.
+    # The product lacks the dimension of a vector operand.
     rows, columns = (len(shape or ()) > 1 for shape in shapes)
     sums = (right, -2 if columns else -1, points[0]), (left, -1, points[1])
     for value, axis, point in sums:
@@ -98,7 +98,7 @@ def _pair(b: BodyBuilder) -> Graph | None:
 
 
 def _doubles(b: BodyBuilder) -> Graph | None:
-    """The convolution of doubles; None where its sums might not fit 32 bits, and where sizes are dynamic."""
+    """The convolution in float64; None if its sums might overflow int32 or sizes are dynamic."""
     shape, results = _static_shape(b.node.inputs[1]), _static_shape(b.node[0])
     if not shape or not results or math.prod(shape[1:]) * LARGEST_PRODUCT > LARGEST_SUM:
         return None
@@ -111,13 +111,13 @@ def _doubles(b: BodyBuilder) -> Graph | None:
 
 
 def _as_double(b: BodyBuilder, value: NodeEntry, point: NodeEntry | None) -> NodeEntry:
-    """The distances of integers to their zero point."""
+    """The integers in float64 with their zero point subtracted."""
     number = b.Cast(value, to="float64")
     return number if point is None else b.Sub(number, b.Cast(point, to="float64"))
 
 
 def _weight_of(node: Node) -> Array | None:
-    """The constant weights of an integer product of a value; None for any other node."""
+    """The constant weights of an integer product whose left operand is not constant; None for any other node."""
     if node.op not in ops("integer_product") or node.domain or node.inputs[0] is None or node.inputs[0].node.value is not None:
         return None
     array = None if node.inputs[1] is None else node.inputs[1].node.value
@@ -126,7 +126,7 @@ def _weight_of(node: Node) -> Array | None:
 
 
 def _point_of(node: Node) -> Array | None:
-    """The zero point of the weights, if it is constant: one number, or one for each result."""
+    """The constant zero point of the weights: a scalar, or one number per output channel; None if it is computed."""
     entry, weight = (*node.inputs, None, None)[3], _weight_of(node)
     if entry is None or weight is None:
         return np.zeros((), np.int32)

@@ -14,12 +14,12 @@ from partita.passes.decompose.halves import HALVES
 SORTED_AS = {
     "float16": "float64", "bfloat16": "float64", "float32": "float64", "int16": "int32", "uint16": "int32", "uint32": "int64",
 }
-"""For each element type, the other type in which it is sorted."""
+"""The type to which elements are cast for sorting, by element type."""
 
 
 def top_k(b: BodyBuilder) -> Graph | None:
-    """TopK sorted in double precision: there is room above infinity for NaN, which TVM's sort takes for equal to anything.
-    Narrow integers, which it does not take, are widened."""
+    """TopK of floats is sorted in float64, with NaN as infinity and infinity as 1e300, since TVM's sort takes NaN for equal to
+    any number. Narrow integers, which TVM does not sort, are widened."""
     x, dtype = b.input(0), b.type(0).dtype
     sorted_as = SORTED_AS.get(dtype)
     if sorted_as is None:
@@ -34,7 +34,7 @@ def top_k(b: BodyBuilder) -> Graph | None:
 
 
 def hardmax(b: BodyBuilder) -> Graph | None:
-    """Hardmax along the last axis, between transpositions that exchange it with the node's."""
+    """Hardmax along the last axis, between transposes that swap it with the node's axis."""
     rank = b.rank(0)
     if not rank:
         return None
@@ -44,7 +44,7 @@ def hardmax(b: BodyBuilder) -> Graph | None:
 
 
 def is_one_hot(node: Node, version: int) -> bool:
-    """True for a OneHot of a static number of classes that has its two values."""
+    """True for a OneHot with a constant number of classes and two values."""
     depth = node.inputs[1] if node.op == "OneHot" and not node.domain and version >= 16 else None
     values = node.inputs[2].type if depth is not None and node.inputs[2] is not None else None
     count = values.shape[0] if isinstance(values, TensorType) and values.shape else None
@@ -52,8 +52,8 @@ def is_one_hot(node: Node, version: int) -> bool:
 
 
 def one_hot(b: BodyBuilder) -> Graph | None:
-    """OneHot as a comparison with the numbers of the classes: TVM's own makes float64 of float32. Negative indices count from
-    the end; those outside are of no class."""
+    """OneHot as a comparison with the class numbers, since TVM's own turns float32 into float64. Negative indices count from the
+    end; those out of range match no class."""
     if not is_one_hot(b.node, b.version):
         return None
     rank, count = b.rank(0), int(b.value(1).item())
@@ -66,7 +66,7 @@ def one_hot(b: BodyBuilder) -> Graph | None:
 
 
 def concat(b: BodyBuilder) -> Graph | None:
-    """A Concat of which some inputs have no elements, as a decoder's first past, without these."""
+    """A Concat without its empty inputs, such as a decoder's first cache."""
     types = list(b.types)
     full = [i for i, kind in enumerate(types) if not isinstance(kind, TensorType) or kind.shape is None or 0 not in kind.shape]
     joined = [b.input(i) for i in full if b.has(i)]
@@ -76,7 +76,7 @@ def concat(b: BodyBuilder) -> Graph | None:
 
 
 def grid_sample(b: BodyBuilder) -> Graph | None:
-    """GridSample of the nearest pixels: NaN where a position is NaN, of which TVM makes the position of some pixel."""
+    """Nearest GridSample, with NaN for NaN positions, which TVM converts to an arbitrary pixel."""
     x, grid, dtype = b.input(0), b.input(1), b.type(0).dtype
     if FUSED in b.node.metadata or b.attr("mode", None) != "nearest" or "float" not in dtype:
         return None
@@ -87,7 +87,7 @@ def grid_sample(b: BodyBuilder) -> Graph | None:
 
 
 def shrink(b: BodyBuilder) -> Graph | None:
-    """Shrink of integers by way of doubles: its bias and its threshold need not be integers."""
+    """Shrink of integers in float64: its bias and its threshold need not be integers."""
     dtype = b.type(0).dtype
     if "int" not in dtype:
         return None

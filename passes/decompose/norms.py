@@ -1,7 +1,7 @@
 """Norms as means and products.
 
-ONNX's own bodies subtract the mean's square from the mean of squares: where the mean is large beside the deviation, nothing is
-left of the difference, or less than nothing. Here the mean is subtracted first."""
+ONNX's own functions subtract the squared mean from the mean of squares: if the mean is much larger than the deviation, the
+difference cancels to zero or becomes negative. Here the mean is subtracted first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SINGLE = 1
 
 
 def layer_normalization(b: BodyBuilder) -> Graph | None:
-    """LayerNormalization, with its mean and its inverse deviation."""
+    """LayerNormalization, with its mean and its inverse standard deviation."""
     rank, dtype = b.rank(0), b.type(0).dtype
     if int(b.attr("stash_type", SINGLE)) != SINGLE:
         return None
@@ -32,7 +32,7 @@ def layer_normalization(b: BodyBuilder) -> Graph | None:
 
 
 def group_normalization(b: BodyBuilder) -> Graph | None:
-    """GroupNormalization, whose scales belong to groups before opset 21, and to channels since."""
+    """GroupNormalization, whose scales are per group before opset 21, and per channel since."""
     rank, dtype = b.rank(0), b.type(0).dtype
     if int(b.attr("stash_type", SINGLE)) != SINGLE:
         return None
@@ -47,7 +47,7 @@ def group_normalization(b: BodyBuilder) -> Graph | None:
 
 
 def mean_variance_normalization(b: BodyBuilder) -> Graph | None:
-    """MeanVarianceNormalization, of numbers that are not half-precision."""
+    """MeanVarianceNormalization; None in half precision."""
     dtype = b.type(0).dtype
     if dtype in HALVES:
         return None
@@ -56,12 +56,12 @@ def mean_variance_normalization(b: BodyBuilder) -> Graph | None:
 
 
 def _widened(b: BodyBuilder, dtype: str) -> tuple[NodeEntry, str]:
-    """The first input and its element type, in float32 where it is half-precision."""
+    """The first input, cast to float32 if it is half-precision, and its element type."""
     return (b.Cast(b.input(0), to=SINGLE), "float32") if dtype in HALVES else (b.input(0), dtype)
 
 
 def _centred(b: BodyBuilder, x: NodeEntry, axes: Sequence[int]) -> tuple[NodeEntry, NodeEntry, NodeEntry]:
-    """The value without its mean, the mean square of that, and the mean."""
+    """The value minus its mean, the mean square of that, and the mean."""
     mean = b.along("ReduceMean", x, axes, keepdims=1)
     rest = b.Sub(x, mean)
     return rest, b.along("ReduceMean", b.Mul(rest, rest), axes, keepdims=1), mean

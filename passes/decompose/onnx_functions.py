@@ -1,9 +1,9 @@
-"""The bodies that ONNX defines ops by, where they mean the same at the graph's opset.
+"""The functions by which ONNX defines ops, if they mean the same at the graph's opset.
 
-Two of them are corrected. Labels of a loss below zero name no class, while other indices count from the end. Attention gives
-zeros to a query that sees nothing: its body clears that row of weights before they are multiplied. A kernel of attention computes
-the softmax and the product in one; therefore the row is cleared behind the product, where it is as long as a head and not as all
-keys. Then it is zeros also where a value is not finite. Where nothing hides a key, no row is cleared."""
+Two of them are corrected. Negative labels of a loss name no class, while other negative indices count from the end. Attention
+returns zeros for a query that sees no key: its body clears that row of weights before the product. A fused attention kernel
+computes softmax and product together; therefore the row is cleared after the product, where it is as long as a head and not as
+all keys. So it is zero even if a value is not finite. If nothing hides a key, no row is cleared."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from partita.graph.single_node import graph_of_node
 from partita.graph.types import TensorType, numpy_dtype
 
 NO_CLASS = np.iinfo(np.int32).max
-"""Stands for each label below zero: an index outside of every number of classes, which is an error while it runs."""
+"""Replaces negative labels: an index that is out of range for every number of classes, and an error at run time."""
 
 VISIBLE = frozenset((0, 1, 2, 4, 5))
 """The inputs of Attention that hide no key: queries, keys and values, and those of the past."""
 
 PLAIN = frozenset("scale softcap q_num_heads kv_num_heads qk_matmul_output_mode softmax_precision".split())
-"""The attributes of Attention that hide none."""
+"""The attributes of Attention that hide no key."""
 
 
 def has_function_of_onnx(node: Node, opsets: Mapping[str, int]) -> bool:
-    """True for an op that ONNX defines by a body."""
+    """True for an op that ONNX defines by a function."""
     schema = _schema(str(node.op), node.domain, opsets.get(node.domain, 1))
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def onnx_function(node: Node, opsets: Mapping[str, int]) -> tuple[Graph | None, list[str]]:
-    """The body that ONNX defines, and the node's inputs that it reads: x0 is the first."""
+    """The body of ONNX's function, and the names (x0, x1, …) of the node's inputs that it reads."""
     from partita.graph.readers.onnx import load_onnx
 
     function = _function(node, opsets)
@@ -68,7 +68,7 @@ def onnx_function(node: Node, opsets: Mapping[str, int]) -> tuple[Graph | None, 
 
 
 def with_classes_alone(body: Graph, labels: Node, loss: Node) -> Graph:
-    """The body of a loss; its labels below zero are of no class, save for the one to be ignored."""
+    """The body of a loss with negative labels replaced by `NO_CLASS`, except for the ignored label."""
     data_type = loss.inputs[1].type if loss.inputs[1] is not None else None
     dtype = numpy_dtype(data_type.dtype) if isinstance(data_type, TensorType) else np.dtype(np.int64)
     ignored, b = loss.attrs.get("ignore_index"), BodyBuilder(loss, body.opsets)
@@ -93,7 +93,7 @@ def sees_all_keys(attention: Node) -> bool:
 
 
 def with_rows_cleared_last(body: Graph, attention: Node) -> Graph:
-    """The op's body, in which rows of weights that a condition clears are cleared behind their product, or not at all. Linear."""
+    """The op's body, with rows of weights that a condition clears cleared after their product, or not at all. Linear."""
     readers = Counter(entry for node in body.nodes for entry in node.inputs if entry is not None)
     readers.update(body.outputs)
     is_never_cleared = sees_all_keys(attention)
@@ -117,7 +117,7 @@ def with_rows_cleared_last(body: Graph, attention: Node) -> Graph:
 
 
 def _clearing(product: Node) -> Node | None:
-    """The Where that makes zeros of rows that a product reads on its left, if there is one."""
+    """The Where that clears rows of a product's left operand, if there is one."""
     read = product.inputs[0] if product.op == "MatMul" else None
     if read is None or read.node.op != "Where" or read.node.inputs[0] is None:
         return None
@@ -162,7 +162,7 @@ def _function(node: Node, opsets: Mapping[str, int]) -> Any:
 
 
 def _same_meaning(function: Any, opsets: Mapping[str, int]) -> bool:
-    """True if the function's ops mean the same at the graph's opset."""
+    """True if the ops of the function mean the same at the graph's opset."""
     version = opsets.get("", 1)
     for opset in function.opset_import:
         for inner in function.node:
@@ -179,7 +179,7 @@ def _same_meaning(function: Any, opsets: Mapping[str, int]) -> bool:
 
 
 _SINCE = 7
-"""Since this version the ops of function bodies have only been given more element types, but for the following."""
+"""The version since which ops of function bodies have only gained element types, apart from those in `_STABLE`."""
 
 _STABLE = {
     "Clip": 11, "Pad": 11, "Softmax": 13, "LogSoftmax": 13, "Squeeze": 13, "Unsqueeze": 13, "ReduceSum": 13, "ReduceMean": 18,
@@ -212,7 +212,7 @@ def _model(node: Node, opsets: Mapping[str, int], function: Any) -> Any:
 
 
 def _drop_unused(function: Any, proto: Any) -> None:
-    """Inputs that are absent and not read, and outputs that are not asked for, leave the function and its call."""
+    """Removes absent unread inputs, and outputs that the node lacks, from the function and its call."""
     read = {name for inner in function.node for name in inner.input}
     given = [*proto.input, *[""] * (len(function.input) - len(proto.input))]
     kept = [(formal, actual) for formal, actual in zip(function.input, given, strict=True) if actual or formal in read]
@@ -224,7 +224,7 @@ def _drop_unused(function: Any, proto: Any) -> None:
 
 
 def _node(node: Node, opsets: Mapping[str, int]) -> Any:
-    """The node alone as ONNX writes it, with the schema's defaults, its inputs called x0, x1, …"""
+    """The node as a NodeProto with the schema's defaults; its inputs are named x0, x1, …"""
     import onnx.helper as h
 
     from partita.graph.writers.onnx.model import to_model

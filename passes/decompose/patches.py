@@ -1,5 +1,5 @@
-"""Convolutions whose windows lie side by side, as products: a signal or a volume is cut into patches, and each is multiplied by
-the filters. Video transformers begin so. Images have kernels of their own."""
+"""Convolutions of signals and volumes whose strides equal their windows, as matrix products of patches by the filters. Video
+transformers begin with one. Images have kernels of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.node import Node
 from partita.graph.types import TensorType
 
 FEW = 16
-"""Signals with fewer windows than this have no kernel as they stand."""
+"""Signals with fewer windows than this have no convolution kernel."""
 
 
 def is_of_patches(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""QLinear ops as what they mean, and scales of blocks as a scale for each position."""
+"""QLinear ops as dequantizing, op and quantizing, and block scales as one scale for each position."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, numpy_dtype
 
 ALONG_AN_AXIS = 13
-"""Since this version a scale may differ from channel to channel."""
+"""The opset since which scales may be per channel."""
 
 IN_BLOCKS = {"float32", "uint8", "int8", "uint16", "int16"}
-"""The element types whose scales of blocks are spread."""
+"""The element types whose block scales are expanded."""
 
 
 def linear(b: BodyBuilder) -> Graph | None:
-    """QLinearConv and QLinearMatMul: numbers for the integers, the op, and integers again. None where scales differ along another
-    axis than the weight's last or first."""
+    """QLinearConv and QLinearMatMul as dequantizing, op and quantizing. None if scales differ along another axis than the
+    weight's output channels."""
     is_conv, scaling = b.node.op == "QLinearConv", (1, 2, 6, 7)
     if not all(b.has(i) and b.is_scalar(i) for i in scaling) or (b.has(8) and (b.values[1] is None or b.values[4] is None)):
         return None
@@ -36,13 +36,13 @@ def linear(b: BodyBuilder) -> Graph | None:
 
 
 def has_blocks(node: Node) -> bool:
-    """True for a QuantizeLinear or DequantizeLinear whose scales stand for blocks along a dimension."""
+    """True for a QuantizeLinear or DequantizeLinear with one scale per block of a dimension."""
     return node.op in ops("quantizing") and not node.domain and int(node.attrs.get("block_size", 0)) > 0
 
 
 def blocks(b: BodyBuilder) -> Graph | None:
-    """QuantizeLinear and DequantizeLinear of blocks: each position gets its block's scale. None for other numbers than float32
-    and integers of one or two bytes, and where the size of the dimension is dynamic."""
+    """QuantizeLinear and DequantizeLinear in blocks: each position gets its block's scale. None for types other than float32 and
+    integers of 8 or 16 bits, and if the size of the dimension is dynamic."""
     data, result = b.type(0), b.node.output_types[0]
     if not isinstance(result, TensorType) or b.type(1).dtype != "float32" or data.shape is None:
         return None

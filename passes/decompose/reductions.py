@@ -1,4 +1,4 @@
-"""Reductions as others: those along no axes, the logarithm of a sum of exponentials, the largest of all."""
+"""Reductions expressed by others: those along no axes, ReduceLogSumExp, GlobalMaxPool."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from partita.graph.node import Node
 from partita.passes.decompose.halves import HALVES
 
 UNREDUCED = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log", "ReduceSumSquare": "Mul"}
-"""For each reduction that changes each element even where nothing is reduced, the op that does it; Mul takes it by itself."""
+"""For reductions that change elements even along no axes, the element-wise op; Mul multiplies the value by itself."""
 
 
 def reduces_nothing(node: Node) -> bool:
-    """True for a reduction that has no axes and takes that for none."""
+    """True for a reduction with noop_with_empty_axes and no axes."""
     axes = node.inputs[1] if len(node.inputs) > 1 else None
     empty = axes is None or (axes.node.value is not None and not axes.node.value.size)
     return bool(node.attrs.get("noop_with_empty_axes", 0)) and empty
 
 
 def unreduced(b: BodyBuilder) -> Graph | None:
-    """A reduction along no axes as what it does to each element."""
+    """A reduction along no axes as an element-wise op."""
     if not reduces_nothing(b.node):
         return None
     return b.done(b.op(UNREDUCED[str(b.node.op)], *[b.input(0)] * (2 if b.node.op == "ReduceSumSquare" else 1)))
 
 
 def log_sum_exp(b: BodyBuilder) -> Graph | None:
-    """ReduceLogSumExp: the largest element is subtracted first, unless it is infinite; integers by way of doubles."""
+    """ReduceLogSumExp: the largest element is subtracted first, unless it is infinite; integers are computed in float64."""
     kind, rank, x = b.type(0), b.rank(0), b.input(0)
     if not rank or 0 in (kind.shape or ()) or kind.dtype in HALVES or (b.has(1) and b.values[1] is None):
         return None
@@ -38,7 +38,7 @@ def log_sum_exp(b: BodyBuilder) -> Graph | None:
     dtype = kind.dtype if "float" in kind.dtype else "float64"
     x = x if dtype == kind.dtype else b.Cast(x, to=dtype)
     top = b.along("ReduceMax", x, axes, keepdims=1)
-    # IsInf is younger than this op.
+    # IsInf is newer than this op.
     finite = b.Less(b.Abs(top), b.constant(np.inf, dtype))
     top, keepdims = b.Where(finite, top, b.constant(0, dtype)), int(b.attr("keepdims", 1))
     total = b.along("ReduceSum", b.Exp(b.Sub(x, top)), axes, keepdims=keepdims)

@@ -1,7 +1,7 @@
-"""Resizes as sums of the positions that it reads, times their shares.
+"""Resizes as weighted sums of the positions that they read.
 
-The meaning of each of ONNX's modes comes from the op's own meaning in numpy: a resize is linear along each dimension, so that
-resizing the unit vectors gives its matrix."""
+The numpy implementation of the op defines the matrix in every mode: a resize is linear along each dimension, so that resizing the
+unit vectors yields its matrix."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from partita.graph.types import Array, TensorType, numpy_dtype
 from partita.passes.decompose.halves import HALVES
 
 TAPS = 8
-"""A resize whose results are mixed of more positions than this along one dimension is left to others."""
+"""Largest number of positions that a result may read along one dimension."""
 
 MIXED = HALVES | {"float32", "float64"}
-"""The element types that a resize mixes."""
+"""The element types in which positions are mixed."""
 
 LARGEST = 30_000_000
-"""Numbers that finding a matrix may take."""
+"""Largest number of elements for computing a matrix."""
 
 
 def resize(b: BodyBuilder) -> Graph | None:
-    """One dimension after the other: each result is the sum of what it reads, times its shares. Half-precision numbers are
-    gathered as they are stored, mixed in float32, and rounded once."""
+    """A resize, one dimension after the other: each result is a weighted sum of the positions it reads. Half-precision values are
+    gathered as they are, mixed in float32, and rounded once."""
     rank, dtype, y = b.rank(0), b.type(0).dtype, b.input(0)
     if b.attr("mode", "nearest") != "nearest" and dtype not in MIXED:
         return None
@@ -50,8 +50,8 @@ def resize(b: BodyBuilder) -> Graph | None:
 
 
 def _mixed(b: BodyBuilder, x: NodeEntry, dims: int, positions: Array, shares: Array, is_narrow: bool) -> NodeEntry:
-    """The mixture of the positions that each result reads along the first of the last `dims` dimensions, in float32 where the
-    numbers are narrow; a single position is taken as it is."""
+    """The weighted sum of the positions that each result reads along dimension `-dims`, in float32 if the values are narrow; a
+    single position is only gathered."""
     read = [b.Gather(x, column, axis=-dims) for column in positions.T]
     if len(read) == 1 and (shares == 1).all():
         return read[0]
@@ -64,13 +64,13 @@ def _mixed(b: BodyBuilder, x: NodeEntry, dims: int, positions: Array, shares: Ar
 
 
 def has_constant_sizes(node: Node) -> bool:
-    """Is all that a resize reads beside its image known when the model is compiled?"""
+    """True if all inputs of a resize except its image are constant."""
     return all(entry is None or entry.node.value is not None for entry in node.inputs[1:])
 
 
 def mixtures(node: Node, graph: Graph, image: tuple[int, ...], result: tuple[int, ...]) -> list[tuple[Array, Array]] | None:
-    """For each dimension of the pixels (positions [made, 2], shares [made, 2]), where an image [N, C, H, W] is resized; None
-    for a resize that mixes more positions, shrinks the image, crops it, or changes other dimensions.
+    """For height and width of a resized image [N, C, H, W], the positions [results, 2] and shares [results, 2]; None for a resize
+    that mixes more positions, shrinks the image, crops it, or changes other dimensions.
     """
     attributes = node.attrs
     if attributes.get("axes") is not None or attributes.get("antialias", 0) or attributes.get("mode", "nearest") == "cubic":
@@ -94,8 +94,8 @@ def mixtures(node: Node, graph: Graph, image: tuple[int, ...], result: tuple[int
 
 
 def matrix(node: Node, opsets: Mapping[str, int], axis: int) -> Array | None:
-    """The matrix [positions made, positions read] of one dimension; None where it depends on other dimensions or on
-    unknown values.
+    """The matrix [results, positions read] of one dimension; None if it depends on other dimensions or on values that are not
+    constant.
     """
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
@@ -130,5 +130,5 @@ def matrix(node: Node, opsets: Mapping[str, int], axis: int) -> Array | None:
 
 
 def _kept(value: Array | None, count: int) -> float:
-    """The scale, or the size, of a dimension that stays as it is."""
+    """The scale, or the size, of a dimension that keeps its size."""
     return count if value is not None and value.dtype.kind == "i" else 1

@@ -1,6 +1,6 @@
-"""RotaryEmbedding as products: pairs of numbers of each head are rotated by angles that depend on positions.
+"""RotaryEmbedding as products: pairs of elements of each head are rotated by angles that depend on positions.
 
-ONNX's own body is one of sizes that are computed while it runs, which no device here reads."""
+ONNX's own function computes sizes at run time, which no device here supports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partita.graph.node import NodeEntry
 
 
 def rotary_embedding(b: BodyBuilder) -> Graph | None:
-    """The body; None where the size of a head is dynamic."""
+    """The body of a RotaryEmbedding; None if the size of a head is dynamic."""
     shape, heads, x = b.type(0).shape, int(b.attr("num_heads", 0)), b.input(0)
     if shape is None or len(shape) not in (3, 4) or not isinstance(shape[-1], int) or (len(shape) == 3 and not heads):
         return None
@@ -35,7 +35,7 @@ def _part(b: BodyBuilder, x: NodeEntry, first: int, end: int, step: int = 1) -> 
 
 
 def _rotated(b: BodyBuilder, x: NodeEntry, cos: NodeEntry, sin: NodeEntry, size: int) -> NodeEntry:
-    """The first `size` elements of each head, rotated: pairs are neighbours, or lie in both halves."""
+    """The first `size` elements of each head, rotated: a pair is two neighbours if interleaved, else one element of each half."""
     half, is_interleaved = size // 2, bool(b.attr("interleaved", 0))
     cuts = ((0, size, 2), (1, size, 2)) if is_interleaved else ((0, half, 1), (half, size, 1))
     first, second = (_part(b, x, *cut) for cut in cuts)

@@ -1,4 +1,4 @@
-"""The decomposition table: by domain, op and opset, the body of simpler ops that an op stands for."""
+"""The decomposition table: the body of simpler ops for an op, by domain, op and opset."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Row:
 
     op: str
     body: Callable[[BodyBuilder], Graph | None]
-    """Writes the body; None, or NoBody, for a node that it does not fit."""
+    """Writes the body; returns None or raises NoBody for a node that it does not fit."""
     since: int = 1
-    """The opset whose ops the body is written in, at least."""
+    """The lowest opset that has the ops of the body."""
     applies: Callable[[Node], bool] = _always
-    """False for nodes of the op that are never decomposed so."""
+    """False for nodes of the op that this row never decomposes."""
 
 
 _ROWS = (
@@ -79,9 +79,9 @@ def has_decomposition(node: Node) -> bool:
 
 
 def decomposed(node: Node, opsets: Mapping[str, int]) -> Graph | None:
-    """The op's body, whose inputs are named x0, x1, … after the node's; None where it has none, for ops of onnxruntime's NoBody.
+    """The op's body, its inputs named x0, x1, … by index in the node; None if there is none, NoBody if for an onnxruntime op.
 
-    An op of half-precision numbers that has no other body is the op itself in float32."""
+    The body of a half-precision op that has no other is the op itself in float32."""
     version = opsets.get("", 1)
     if is_known(node):
         if needed_opset(node) > version:

@@ -1,4 +1,4 @@
-"""Sums of quantized values that are as many as sizes say: kernels add up integers of 32 bits."""
+"""Bounds on dynamic sizes for which int32 accumulators cannot overflow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PRODUCTS = ops("matmul") | {"MatMulInteger"}
 
 
 def whole_sums(graph: Graph, is_for_gpu: bool) -> tuple[Extent, ...]:
-    """What is no less than zero where the sums of all images' bytes fit, and on a GPU, which has kernels for any number of them,
-    those of products of two values; nothing where no value is quantized. Linear."""
+    """Conditions (each ≥ 0) under which the sums of global pools fit int32 and, on a GPU, which has kernels of dynamic depth, the
+    sums of matrix products too. Empty if no value is quantized. Linear."""
     if all(node.op not in ops("quantizing", "integer_product") for node in graph.nodes):
         return ()
     pools = [sizes_of(node.reads[0].type) or () for node in graph.nodes if node.op == "GlobalAveragePool"]
@@ -25,6 +25,6 @@ def whole_sums(graph: Graph, is_for_gpu: bool) -> tuple[Extent, ...]:
 
 
 def _depth(node: Node) -> Size:
-    """The number of products of each sum; 0 where it is not known."""
+    """Number of products per sum; 0 if it is unknown."""
     sizes = sizes_of(node.reads[0].type) or (0,)
     return sizes[0 if node.attrs.get("transA", 0) else -1]

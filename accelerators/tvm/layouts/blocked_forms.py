@@ -1,4 +1,4 @@
-"""The values of a graph that is rewritten: plain, blocked, or both; a form is made once, where it is first asked for."""
+"""The values of a graph during the rewrite: plain, blocked, or both. A form is made once, at its first use."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from partita.graph.types import Array, TensorType
 
 
 class Forms:
-    """The plain and the blocked form of each value, by the old graph's value."""
+    """The plain and the blocked form of each value of the old graph."""
 
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.rewriter = Rewriter(graph)
         """The rewriter that makes the new graph."""
         self.lanes = lanes
-        """How many channels stand together in a block."""
+        """Number of channels in a block."""
         self.blocked: dict[NodeEntry, Value] = {}
         """The values that have a blocked form."""
         self._plain: set[NodeEntry] = set()
@@ -32,7 +32,7 @@ class Forms:
         self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
 
     def need_plain(self, entry: NodeEntry) -> None:
-        """The plain form stands for the value from here on."""
+        """Makes the plain form the value's form from here on."""
         if entry not in self.blocked or entry in self._plain:
             return
         value = self.settled(entry)
@@ -47,7 +47,7 @@ class Forms:
         self.rewriter.replace(entry, node[0])
 
     def need_blocked(self, entry: NodeEntry, reader: Node) -> Value:
-        """The value's blocked form, which this op reads."""
+        """The value's blocked form, for this reader."""
         if entry in self.blocked:
             return self.settled(entry)
         shape = real_shape(entry)
@@ -60,7 +60,7 @@ class Forms:
         return value
 
     def settled(self, entry: NodeEntry) -> Value:
-        """A blocked value whose channels stand in their order: a shuffle that was put off is done now."""
+        """A blocked value with its channels in order: a deferred shuffle is done now."""
         value = self.blocked[entry]
         if value.shuffle > 1:
             more = {"rows": value.shuffle, "channels": value.shape[1]}
@@ -79,7 +79,7 @@ class Forms:
         return self._constants[entry]
 
     def new_constant(self, array: Array, name: str) -> NodeEntry:
-        """A constant that the old graph has not."""
+        """A new constant."""
         return self.rewriter.keep(constant(array, self.name(name)))[0]
 
     def name(self, wanted: str) -> str:

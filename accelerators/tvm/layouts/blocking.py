@@ -1,8 +1,8 @@
-"""Blocked layouts for what convolutions make, all the way to where somebody needs a plain value.
+"""Blocked layouts for the results of convolutions, up to the first reader that needs a plain value.
 
-One walk in the graph's order. A convolution makes a blocked value, and reads one where there is one (the first reads the plain
-image). Pools, element-wise ops, joins of channels keep it so. Anything else reads a plain value, made once where it is first
-asked for; a value of one pixel is the same in both forms, and takes a reshape that moves nothing."""
+One walk in the graph's order. A convolution makes a blocked value, and reads one if there is one (the first reads the plain
+image). Pools, element-wise ops and joins of channels stay blocked. Any other op reads a plain value, made once at its first use;
+a value of one pixel is the same in both forms, and takes a reshape that moves nothing."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from partita.passes.decompose.resizing import has_constant_sizes, mixtures
 from partita.passes.registry import REQUESTS, register_pass
 
 MOSTLY_PADDING = 0.6
-"""Where less than this part of the products of a convolution meets the image, its kernel passes over taps that meet only
-padding, for the price of two loops whose length is not known beforehand. A weight that is infinite or NaN makes NaN of the zeros
-of the padding, so its filter is walked whole."""
+"""If less than this share of a convolution's products meets the image, its kernel skips taps that meet only padding, at the price
+of two loops of variable length. A weight that is infinite or NaN turns the zeros of the padding into NaN, so a filter with such a
+weight skips nothing."""
 
 
 @register_pass("BlockChannels", keeps=REQUESTS, family="tvm")
@@ -52,7 +52,7 @@ def block(graph: Graph, machine: Machine) -> Graph:
 
 
 class _Blocking:
-    """The walk; a method for each kind of op says what stands for it on blocked values, or that it stays as it is."""
+    """The walk; a method for each kind of op returns the op on blocked values, or None if the op stays as it is."""
 
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.graph = graph
@@ -86,7 +86,7 @@ class _Blocking:
         return self.rewriter.finish(nodes=())
 
     def _keep(self, node: Node, value: Value) -> None:
-        """Note that the node's value is blocked."""
+        """Records the blocked form of the node's value."""
         self.values[node[0]] = value
         if node[0] in self.wanted:
             self.forms.need_plain(node[0])
@@ -134,7 +134,7 @@ class _Blocking:
         return convolution.evolve(metadata={**node.metadata, ORIGIN: "\n".join([*origins_of(node), *origins_of(join)])})
 
     def _joined(self, entry: NodeEntry, join: Node, window: Window) -> tuple[NodeEntry, ...]:
-        """The values that a Concat joins for this convolution alone, which copies its image anyway; none where it reads one."""
+        """The operands of a Concat that only this convolution reads, which copies its image anyway; empty for any other image."""
         is_join = (join.domain, join.op) == (DOMAIN, "Concat") and not window.is_inside
         alone = is_join and entry not in self.wanted and len(self.graph.consumers(entry)) == 1
         return tuple(join.reads) if alone else ()
@@ -142,7 +142,7 @@ class _Blocking:
     def _depthwise(
         self, node: Node, window: Window, rest: tuple[NodeEntry | None, ...], shape: tuple[int, ...], rows: int
     ) -> Node:
-        """Each channel by itself: a shuffle before it may as well come after it."""
+        """A depthwise convolution; a shuffle before it is deferred until after it."""
         assert node.inputs[0] is not None
         if rows == 1:
             return self._window(node, window, rest, shape, op="DepthwiseConv")
@@ -156,7 +156,7 @@ class _Blocking:
         return convolution.evolve(op="DepthwiseConv")
 
     def _transposed(self, node: Node, shape: tuple[int, ...]) -> Node | None:
-        """A convolution for each kind of phases, and the phases dealt out."""
+        """A convolution for each kind of phases, and an interleaving of the phases."""
         source, phases = node.inputs[0], find_phases(node, self.lanes)
         if phases is None or source is None:
             return None
@@ -198,7 +198,7 @@ class _Blocking:
         return on_blocks(node, inputs, shape, self.lanes, **more).evolve(op="Resize")
 
     def _enlarged(self, node: Node, source: NodeEntry, shape: tuple[int, ...]) -> Node | None:
-        """A resize of an image of any size: each pixel becomes as many as are known."""
+        """A resize of an image of dynamic size by integer factors."""
         image = real_shape(source)
         assert image is not None
         times = whole_factors(node, image[2:], shape[2:]) if image[:2] == shape[:2] else None
@@ -228,13 +228,13 @@ class _Blocking:
         return self._window(node, window, (), shape)
 
     def _within_padding(self, node: Node, window: Window, last: list[int]) -> bool:
-        """Does no window reach beyond the padding? Positions beyond it count in no mean."""
+        """True if no window reaches beyond the padding, where positions do not count in a mean."""
         after = (node.attrs.get("pads") or (0,) * 4)[2:]
         explicit = node.attrs.get("auto_pad", "NOTSET") == "NOTSET"
         return explicit and all(is_less(a + s, n + p + 1) for a, s, n, p in zip(last, window.span, window.sizes, after))
 
     def _reads_blocks(self, node: Node) -> bool:
-        """Does the op read blocked values: since its image is one already, or since it has no other kernel for such numbers?"""
+        """True if the op reads blocked values: its image is blocked already, or it has no other kernel for the element type."""
         return node.inputs[0] in self.values or is_blocked_alone(node)
 
     def _global(self, node: Node, shape: tuple[int, ...]) -> Node | None:

@@ -1,9 +1,8 @@
-"""Signals of any length as images of one row, whose convolutions have kernels for any width. So are any number of signals with
-fewer positions than a vector has numbers, for which the kernel of signals as they stand has no room; and all signals that a
-transposed convolution reads, which has kernels for images alone.
+"""1-D signals as images of one row, for three reasons. Only 2-D convolutions have kernels for a dynamic length. With a dynamic
+batch, the 1-D kernel cannot take fewer positions than a vector has lanes. Transposed convolutions have kernels for images alone.
 
-A convolution of a signal makes an image, and reads one where there is one. Pools, element-wise ops, joins of channels and
-quantizing by one scale keep it so. Anything else reads a signal: the same numbers under another shape, which takes no time."""
+A convolution of a signal makes an image, and reads one if there is one. Pools, element-wise ops, joins of channels and quantizing
+by one scale stay on images. Any other op reads the signal: the same elements under another shape, which takes no time."""
 
 from __future__ import annotations
 
@@ -24,22 +23,23 @@ from partita.graph.types import TensorType
 from partita.passes.registry import REQUESTS, register_pass
 
 POOLS = ops("pool") - {"LpPool"}
-"""The ops that make an image of an image by windows."""
+"""Windowed ops that read and make images."""
 
 BEFORE: Mapping[str, Sequence[int]] = {"kernel_shape": (1,), "strides": (1,), "dilations": (1,), "output_padding": (0,)}
-"""What stands for the row before an attribute's numbers for the signal; pads have a zero before each of theirs."""
+"""The row's value of each attribute, placed before the signal's; pads get a zero before each of theirs."""
 
 
 @register_pass("LiftConv1d", keeps=REQUESTS, family="tvm")
 def lift_conv1d(graph: Graph, machine: Machine) -> Graph:
-    """1-D convolutions of dynamic length, or of fewer positions than a vector has lanes, as 2-D ones of a single row. Linear."""
+    """1-D convolutions as 2-D ones of a single row: transposed ones, and those of dynamic length, or of dynamic batch and fewer
+    positions than a vector has lanes. Linear."""
     if not any(_begins(node, machine.lanes) for node in graph.nodes):
         return graph
     return _Images(graph, machine.lanes).run()
 
 
 def _begins(node: Node, lanes: int) -> bool:
-    """Is it a convolution of such signals by a constant?"""
+    """True for a convolution by a constant that is lifted to two dimensions."""
     if node.op not in ops("convolution") or node.domain or node.attrs.get("output_shape") or node.inputs[0] is None:
         return False
     given, result = _signal(node.inputs[0]), _signal(node[0])
@@ -52,7 +52,7 @@ def _begins(node: Node, lanes: int) -> bool:
 
 
 def _is_constant(entry: NodeEntry) -> bool:
-    """True for a constant, or one of integers whose scales run along no position."""
+    """True for a constant, or a quantized constant whose scales do not run along positions."""
     if entry.node.value is not None:
         return True
     return is_weight(entry) and entry.node.attrs.get("axis", 1) in (0, 1) and not entry.node.attrs.get("block_size")
@@ -72,14 +72,14 @@ def _is_quantizing(node: Node) -> bool:
 
 
 class _Images:
-    """The walk in the graph's order."""
+    """Rewrites the graph in one walk in its order."""
 
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.graph = graph
         self.lanes = lanes
         self.rewriter = Rewriter(graph)
         self.images: dict[NodeEntry, NodeEntry] = {}
-        """The images, by the old graph's signals."""
+        """The images, by the signals of the old graph."""
         self._plain: set[NodeEntry] = set()
         self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
 
@@ -121,7 +121,7 @@ class _Images:
         return None
 
     def _quantized(self, node: Node) -> Node:
-        """The op, which reads an image."""
+        """The quantizing op, reading an image."""
         read, *scales = node.inputs
         assert read is not None
         others = [None if entry is None else self.rewriter.value(entry) for entry in scales]
@@ -129,7 +129,7 @@ class _Images:
 
     @staticmethod
     def _evolved(node: Node, sizes: Sequence[Size], inputs: tuple[NodeEntry | None, ...]) -> Node:
-        """The op with these inputs, what it says of the signal said of an image."""
+        """The op with these inputs, its attributes and type converted from signals to images."""
         attributes: dict[str, Any] = dict(node.attrs)
         attributes |= {name: [*row, *attributes[name]] for name, row in BEFORE.items() if attributes.get(name)}
         if attributes.get("pads"):
@@ -138,14 +138,14 @@ class _Images:
         return node.evolve(inputs=inputs, attrs=attributes, output_types=(_image_type(node[0], sizes),))
 
     def _is_operand(self, entry: NodeEntry, sizes: Sequence[Size]) -> bool:
-        """Can an element-wise op on images read it? It is such a signal, one number, or one number for each channel."""
+        """True if an element-wise op on images can read it: a signal of these sizes, a scalar, or one number for each channel."""
         array = entry.node.value
         if array is not None:
             return array.size == 1 or array.shape in ((1, sizes[1], 1), (sizes[1], 1))
         return _signal(entry) == tuple(sizes)
 
     def _operand(self, entry: NodeEntry) -> NodeEntry:
-        """The image, or the constant."""
+        """The image of a signal, or a constant with a row axis."""
         array = entry.node.value
         if array is None:
             return self._need_image(entry)
@@ -155,7 +155,7 @@ class _Images:
         """The image of a signal."""
         if entry not in self.images:
             self._plain.add(entry)
-            if _is_quantizing(entry.node):  # Integers stay next to the convolution, where they are multiplied as they are.
+            if _is_quantizing(entry.node):  # The convolution has to read the DequantizeLinear itself to multiply integers.
                 name = self._name(f"{entry.name}_image")
                 self.images[entry] = self.rewriter.keep(self._quantized(entry.node).evolve(name=name, output_names=(name,)))[0]
                 return self.images[entry]
@@ -164,7 +164,7 @@ class _Images:
         return self.images[entry]
 
     def _need_signal(self, entry: NodeEntry) -> None:
-        """The signal stands for the value from here on."""
+        """Makes the signal the value's form from here on."""
         if entry in self.images and entry not in self._plain:
             self._plain.add(entry)
             assert isinstance(entry.type, TensorType)
@@ -175,7 +175,7 @@ class _Images:
         return self.rewriter.keep(Node(name, "Reshape", (read,), output_names=(name,), output_types=(kind,)))[0]
 
     def _with_row(self, entry: NodeEntry) -> NodeEntry:
-        """A constant whose last dimension is the signal's, for one row."""
+        """A constant with a row axis of size 1 before its last one."""
         array = entry.node.value
         if array is None:
             assert isinstance(entry.type, TensorType)

@@ -1,4 +1,4 @@
-"""The division by a result's scale, worked into the factor of the sums that the result is made of."""
+"""The division by the scale of a QuantizeLinear, folded into the factor of the product before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partita.graph.types import Array
 
 
 def divide(walk: Walk, node: Node, factor: Array) -> Array:
-    """The factor, divided by the scale that the result is quantized with if nothing in between would notice."""
+    """The factor, divided by the scale with which the result is quantized if all ops in between commute with that."""
     path, reader = [], only_reader(node[0], walk.readers)
     while reader is not None and _is_homogeneous(reader):
         path.append(reader)
@@ -28,7 +28,7 @@ def divide(walk: Walk, node: Node, factor: Array) -> Array:
 
 
 def _is_homogeneous(node: Node) -> bool:
-    """Does a number divided by a scale come out divided by it?"""
+    """True if f(x / scale) = f(x) / scale, for a Clip once its bounds are divided too."""
     if node.domain or node.op not in ("Relu", "LeakyRelu", "Clip"):
         return False
     return node.op != "Clip" or (len(node.inputs) > 1 and all(entry.node.value is not None for entry in node.reads[1:]))

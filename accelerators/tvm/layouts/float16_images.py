@@ -1,4 +1,4 @@
-"""Ops on images of half-precision numbers that have no kernel but those on blocked values."""
+"""Ops on half-precision images that only have kernels on blocked values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from partita.passes.decompose.halves import is_half
 from partita.passes.decompose.resizing import has_constant_sizes, mixtures
 
 BLOCKED_ALONE = ops("resizing") | {"LRN"}
-"""Ops that read plain values too, where these are float32."""
+"""Ops that have kernels on plain values for float32 alone."""
 
 
 def is_blocked_alone(node: Node) -> bool:
-    """Has the op of half-precision numbers no kernel for plain ones?"""
+    """True for a half-precision op that has no kernel on plain values."""
     return node.op in BLOCKED_ALONE and is_half(node.inputs[0])
 
 
 def has_blocked_kernel(node: Node, graph: Graph, machine: Machine) -> bool:
-    """Does `blocking` give the op of half-precision numbers a kernel, whatever makes its image?"""
+    """True if `blocking` gives the half-precision op a kernel, whichever op makes its image."""
     image, result = real_shape(node.inputs[0]), real_shape(node[0])
     is_image = image is not None and result is not None and len(image) == len(result) == 4 and 0 not in (*image, *result)
     if machine.is_gpu or node.domain or not is_image or image is None or result is None:

@@ -1,7 +1,7 @@
-"""Scales and shifts of channels worked into the convolution before them, or made one of each.
+"""Per-channel scales and shifts folded into the convolution before them, or merged into one of each.
 
-Old exports write a batch norm as a Mul and an Add, or follow one by them; where no convolution stands before (networks that
-normalise first), a whole run of such ops becomes one Mul and one Add, which fuse with what follows."""
+Old exports write a batch norm as a Mul and an Add, or follow one by them. If there is no convolution before (networks that
+normalise first), a run of such ops becomes one Mul and one Add, which fuse with the ops after them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from partita.passes.registry import REQUESTS, register_pass
 
 @attrs.frozen(slots=True)
 class Run:
-    """y = x · scale + shift, number by channel."""
+    """A run of ops that compute y = x · scale + shift per channel."""
 
     source: NodeEntry
     """The value that is scaled and shifted."""
     scale: Array
     """The factor of each channel, in float64."""
     shift: Array
-    """What is added to each channel, in float64."""
+    """The summand of each channel, in float64."""
     nodes: tuple[Node, ...]
-    """The ops that say so."""
+    """The ops of the run."""
 
 
 @register_pass("FoldScales", keeps=REQUESTS, family="tvm")
@@ -58,9 +58,9 @@ class _Folding:
         self.graph = graph
         self.namer = Namer(graph)
         self.into: dict[Node, tuple[Run, Array, Array]] = {}
-        """For each convolution, the run that it takes, and its new weights and bias."""
+        """For each convolution, the run that is folded into it, and its new weights and bias."""
         self.alone: dict[Node, Run] = {}
-        """The runs that stay, by their last op; each becomes a Mul and an Add."""
+        """The runs that are not folded, by their last op; each becomes a Mul and an Add."""
         for last, run in runs.items():
             folded = self._folded(run)
             if folded is not None:
@@ -74,7 +74,7 @@ class _Folding:
         return rewrite(self.graph, self._visit)
 
     def _folded(self, run: Run) -> tuple[Array, Array] | None:
-        """The weights and the bias of the convolution that makes the source, if it can take the run."""
+        """The new weights and bias of the convolution before the run, if the run can be folded into it."""
         op = run.source.node
         if op.op not in ops("convolution") or op.domain or not is_only_reader(run.source, self.graph):
             return None
@@ -102,7 +102,7 @@ class _Folding:
             rewriter.keep(node)
 
     def _pair(self, node: Node, run: Run, rewriter: Rewriter) -> None:
-        """A Mul and an Add instead of the run; the last of them stands for its last op."""
+        """Replaces the run by a Mul and an Add."""
         value_type = run.source.type
         assert isinstance(value_type, TensorType) and value_type.rank is not None
         value = rewriter.value(run.source)
@@ -120,7 +120,7 @@ class _Folding:
 
 
 def _step(node: Node, graph: Graph) -> Run | None:
-    """The op as a scale and a shift of each channel."""
+    """The op as a run of one, if it scales and shifts channels."""
     if not node.is_op or node.domain or node.bodies or not node.inputs or node.inputs[0] is None:
         return None
     if node.op == "BatchNormalization":
@@ -137,14 +137,14 @@ def _step(node: Node, graph: Graph) -> Run | None:
             return None
         wide = np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))
         one, none = np.ones(channels), np.zeros(channels)
-        with np.errstate(divide="ignore"):  # Div by zero makes an infinity, and what others add or multiply by may be zero.
+        with np.errstate(divide="ignore"):  # Div by zero yields infinity, and operands of the other ops may be zero.
             factors = {"Mul": (wide, none), "Add": (one, wide), "Sub": (one, -wide), "Div": (1 / wide, none)}[node.op]
         return Run(x, *factors, (node,))
     return None
 
 
 def _channels(entry: NodeEntry) -> int | None:
-    """The number of channels of a float32 image, where it is known."""
+    """The static number of channels of a float32 image, else None."""
     shape = float32_shape(entry)
     return shape[1] if shape is not None and len(shape) > 2 and isinstance(shape[1], int) else None
 

@@ -1,4 +1,4 @@
-"""Pools of one window that is the whole image, as the reductions that they are: many threads share one then."""
+"""Pools whose one window is the whole image become reductions, which several threads can share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partita.graph.rewrite import Rewriter, rewrite
 from partita.passes.registry import REQUESTS, register_pass
 
 GLOBAL = {"AveragePool": "GlobalAveragePool", "MaxPool": "GlobalMaxPool"}
-"""The name of such a pool of all pixels."""
+"""The global form of each pool."""
 
 
 @register_pass("WidenPools", keeps=REQUESTS, family="tvm")
@@ -27,7 +27,7 @@ def widen_windows(graph: Graph) -> Graph:
 
 
 def _sees_all(node: Node) -> bool:
-    """Is the op a pool of one window, which has the size of the image and no padding?"""
+    """True for a pool of one window that has the size of the image and no padding."""
     if node.op not in GLOBAL or node.domain or len(node.output_names) != 1:
         return False
     image, result = real_shape(node.inputs[0]), real_shape(node[0])

@@ -1,7 +1,7 @@
-"""Weights that are stored as bytes or half bytes, kept so: products by them, and tables that rows are gathered from.
+"""Weights of 8 or 4 bits stay packed: products by them, and tables that rows are gathered from.
 
-What a model says as DequantizeLinear of a constant and then MatMul, Gemm or Gather becomes an op on the packed matrix
-(`bodies/packed.py`). A table that is also multiplied by, as the embeddings of a language model, is packed once for both."""
+A DequantizeLinear of a constant with a MatMul, Gemm or Gather after it becomes an op on the packed matrix (`bodies/packed.py`).
+A table that is also a product's weight, as the embeddings of a language model, is packed once for both."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from partita.passes.constants import Namer
 from partita.passes.registry import REQUESTS, register_pass
 
 BITS = {"int8": 8, "uint8": 8, "int4": 4, "uint4": 4}
-"""The element types of weights that stay packed."""
+"""Bits of the element types of weights that stay packed."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Stored:
-    """A constant matrix as a model stores it, depth by columns."""
+    """A quantized constant matrix [depth, columns] as the model stores it."""
 
     numbers: Array
-    """The integers, as few bits as hold them in numpy's types."""
+    """The integers, in numpy's smallest type that holds them."""
     scales: Array
-    """[blocks of the depth, columns], in the type that the model stores them in."""
+    """The scales [blocks of the depth, columns], in the model's element type."""
     points: Array | None
     """The zero points, a byte each; None if they are all zero."""
     bits: int
     signed: bool
     block: int
-    """How many numbers of the depth have one scale."""
+    """Number of elements along the depth that share a scale."""
 
 
 @register_pass("PackWeights", keeps=(FOUND, *REQUESTS), family="tvm")
@@ -63,11 +63,10 @@ class _Packing:
         self.namer = Namer(graph)
         self.lanes = machine.lanes
         self.operands: dict[tuple[Node, bool], tuple[tuple[NodeEntry, ...], dict[str, int]] | None] = {}
-        """By weight, and whether its columns come first: the packed matrix and the rest of what the ops read, and their
-        attributes."""
+        """The operands (packed matrix, scales, zero points) and attributes of the ops, by weight and whether it is transposed."""
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        """A product or a Gather of a weight becomes an op on the packed one; anything else stays."""
+        """Replaces a product or a Gather of a weight by an op on the packed weight; keeps any other op."""
         change = _CHANGES.get(str(node.op)) if not node.domain else None
         if change is None or not change(self, node, rewriter):
             rewriter.keep(node)
@@ -104,7 +103,7 @@ class _Packing:
         return rewriter.keep(self._helper(node, scaled, f"{node.name}_bias"))[0]
 
     def _helper(self, node: Node, helper: Node, name: str) -> Node:
-        """A node on behalf of another."""
+        """The node, renamed and traced to the original node."""
         name = self.namer(name)
         return helper.evolve(name=name, output_names=(name,), metadata={ORIGIN: "\n".join(origins_of(node))})
 
@@ -123,7 +122,7 @@ class _Packing:
     def _packed(
         self, entry: NodeEntry | None, turned: bool, rewriter: Rewriter
     ) -> tuple[tuple[NodeEntry, ...], dict[str, int]] | None:
-        """The weight as the ops read it; None if it is none that stays packed."""
+        """The packed weight's operands and attributes; None if it cannot stay packed."""
         if entry is None or not is_weight(entry):
             return None
         key = entry.node, turned
@@ -148,9 +147,9 @@ _CHANGES = {"MatMul": _Packing._product, "Gemm": _Packing._product, "Gather": _P
 
 
 def stored_matrix(node: Node, turned: bool) -> Stored | None:
-    """The matrix that a DequantizeLinear of a constant stands for; `turned` if the constant has its columns first.
+    """The matrix that a DequantizeLinear of a constant represents; `turned` if the constant is [columns, depth].
 
-    None if its scales are neither one, nor one for each column, nor for each block of the depth in each column."""
+    None unless its scales are per tensor, per column, or per column and block of the depth."""
     array, scale, point = (None if entry is None else entry.node.value for entry in (*node.inputs, None)[:3])
     if array is None or scale is None or array.ndim != 2 or not array.size or array.dtype.name not in BITS:
         return None
@@ -185,7 +184,7 @@ def stored_matrix(node: Node, turned: bool) -> Stored | None:
 
 
 def _stored(numbers: Array, scales: Array, points: Array, bits: int, block: int) -> Stored:
-    """The integers without their zero points where they fit, so that none has to be subtracted while the model runs."""
+    """The integers with their zero points subtracted if they still fit, so that none is subtracted at run time."""
     whole = np.repeat(points, block, axis=0)[: len(numbers)] if len(points) > 1 else points
     centred = numbers - whole if points.any() else numbers
     half = 1 << (bits - 1)
@@ -196,7 +195,7 @@ def _stored(numbers: Array, scales: Array, points: Array, bits: int, block: int)
 
 
 def _before_turn(entry: NodeEntry | None) -> tuple[NodeEntry | None, bool]:
-    """The weight that an entry is, or is the transpose of, and whether it is."""
+    """The weight that an entry is or transposes, and whether it transposes it."""
     node = None if entry is None else entry.node
     if node is None or node.op != "Transpose" or node.domain or len(any_shape(entry) or ()) != 2:
         return entry, False

@@ -1,8 +1,8 @@
-"""Activations and weights stored in two bytes: what PRECISION asks for, done after every layout is chosen.
+"""Activations and weights stored in 16 bits, as PRECISION requests, after every layout is chosen.
 
-A product takes its image and its weights in the narrow type, and whatever follows from it stays there: element-wise ops, norms,
-pools and moves, whose kernels compute in float32 and round where they store. What was there before the first product, and what
-narrow numbers would spoil, stays in float32. Casts stand where one meets the other; kernels work them in."""
+A product reads its image and its weights in the narrow type, and the ops after it stay there: element-wise ops, norms, pools and
+moves, whose kernels compute in float32 and round where they store. Ops before the first product, and ops that would lose too much
+precision, stay in float32. Casts connect the two; kernels fuse them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from partita.passes.constants import Namer
 from partita.passes.registry import LAYOUT_NOTES, REQUESTS, register_pass
 
 PRODUCTS = ops("convolution", "matmul") | {"DepthwiseConv"}
-"""Ops that take narrow numbers wherever they are."""
+"""Ops that are made narrow anywhere in the graph."""
 
 STAYING = ops("circular", "shuffle") | frozenset(
     """BatchNormalization GlobalLpPool GroupNormalization Hardmax InstanceNormalization Log LpPool MeanVarianceNormalization
@@ -43,25 +43,25 @@ STAYING = ops("circular", "shuffle") | frozenset(
 FOLLOWING = (
     ops("unary", "broadcast", "copying", "reduction", "pool", "global_pool", "softmax", "norm") | {"Pad", "Resize"}
 ) - (ops("stepped") | STAYING)
-"""Ops that store what they make in the narrow type where one of their inputs is stored so."""
+"""Ops that store their results in the narrow type if one of their inputs is narrow."""
 
 OVERFLOWING = frozenset("Exp Pow Reciprocal ReduceL2 ReduceSum ReduceSumSquare Softplus".split())
-"""Ops whose results may be larger than any float16, though what they read is none too large."""
+"""Ops whose results may overflow float16 although their inputs do not."""
 
 TURNING = VIEWS | {"Transpose"}
-"""Ops by which a product reads a constant matrix in another order."""
+"""Ops that reorder a constant matrix for a product."""
 
 SHOWN = 8
 """The number of ops that the report names for one reason."""
 
 TABLE = 4096
-"""A table of at least so many numbers, of which a Gather takes some, is stored in the narrow type."""
+"""Least number of elements of a Gather's table that is stored in the narrow type."""
 
 KEPT = ops("row_norm") | frozenset("Add Clip Div Gemm Max Min Mul PRelu Sub Sum".split())
-"""Ops whose constants stay in float32 beside a narrow first input, unless they are matrices: their kernels take both."""
+"""Ops whose constants, unless they are matrices, stay in float32 next to a narrow first input: their kernels take both types."""
 
 Supports = Callable[[Node], bool]
-"""Says whether a kernel takes an op as it is typed now."""
+"""True if a kernel takes an op as it is typed."""
 
 
 @register_pass("NarrowTypes", keeps=REQUESTS, family="tvm")
@@ -74,8 +74,8 @@ def narrow_types(
     halves_by: Used | None = None,
     why_wide: str = "",
 ) -> Graph:
-    """Products and stored values in the 16-bit type that PRECISION asks for, with a note on those that stay in float32. Linear,
-    beside the questions to the kernels."""
+    """Products and stored values in the 16-bit type that PRECISION requests, with a note on those that stay in float32. Linear,
+    apart from the queries of the kernels."""
     notes: tuple[str, ...] = (why_wide,) if why_wide else ()
     if dtype != "float32":
         result = narrow(graph, dtype, takes(graph, machine))
@@ -85,17 +85,17 @@ def narrow_types(
 
 @attrs.frozen(slots=True)
 class Narrowed:
-    """A graph whose values are stored in the narrow type where that is good."""
+    """A graph with narrow values, and the ops that are narrow or stay in float32."""
 
     graph: Graph
     dtype: str
     narrow: tuple[str, ...]
-    """The user's ops that store narrow numbers."""
+    """The user's ops with narrow results."""
     wide: tuple[tuple[str, str], ...]
     """The user's ops that compute in float32, each with the reason."""
 
     def notes(self, used: Used | None) -> tuple[str, ...]:
-        """The lines of the report: how much is narrow and by which instruction, and what stays in float32, by reason."""
+        """The lines of the report: the number of narrow ops and their instruction, and the ops in float32, by reason."""
         narrow = set(self.narrow)
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.wide:
@@ -107,14 +107,14 @@ class Narrowed:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few of these names."""
+    """The first few of these names, and the number of the others."""
     distinct = list(dict.fromkeys(names))
     more = f" and {len(distinct) - SHOWN} more" if len(distinct) > SHOWN else ""
     return ", ".join(distinct[:SHOWN]) + more
 
 
 def narrow(graph: Graph, dtype: str, supports: Supports) -> Narrowed:
-    """The graph with values of this type of two bytes. Linear, beside what is asked of `supports`."""
+    """The graph with values of this 16-bit type. Linear, apart from the queries of `supports`."""
     with collector_paused():
         narrowing = _Narrowing(graph, dtype, supports)
         narrowed = narrowing.run()
@@ -123,7 +123,7 @@ def narrow(graph: Graph, dtype: str, supports: Supports) -> Narrowed:
 
 
 class _Narrowing:
-    """One walk in the graph's order. Each value has the form that its op made, and the other where somebody asked for it."""
+    """One walk in the graph's order. Each value has the form that its op made, and the other form if a reader needs it."""
 
     def __init__(self, graph: Graph, dtype: str, supports: Supports) -> None:
         self.graph = graph
@@ -134,7 +134,7 @@ class _Narrowing:
         self.narrow: dict[NodeEntry, NodeEntry] = {}
         """The narrow form of each value of the old graph."""
         self.float32: dict[NodeEntry, NodeEntry] = {}
-        """The float32 that was made of each value of the old graph that was made narrow."""
+        """The float32 form of values of the old graph that were made narrow."""
         self.constants: dict[NodeEntry, NodeEntry] = {}
         self.made: set[NodeEntry] = set()
         """The values of the old graph whose ops make the narrow form."""
@@ -163,7 +163,7 @@ class _Narrowing:
     # -- which ops -----------------------------------------------------------------------------------------
 
     def _why_wide(self, node: Node, products: set[NodeEntry]) -> str | None:
-        """Why the op stays in float32; None where it need not."""
+        """The reason for which the op stays in float32; None if it need not."""
         if node.op in ops("classifying") and not node.domain and any(entry in self.made for entry in node.reads):
             return None
         floats = [entry for entry in node.outputs if float32_shape(entry) is not None]
@@ -188,7 +188,7 @@ class _Narrowing:
     # -- narrow ops ----------------------------------------------------------------------------------------
 
     def _keep_narrow(self, node: Node) -> bool:
-        """The op on narrow values; False where no kernel takes it."""
+        """Keeps the op on narrow values; False if no kernel takes it."""
         inputs = [None if entry is None else self._read(node, i, entry) for i, entry in enumerate(node.inputs)]
         if node.op in ops("commutative") and not node.domain:
             inputs.sort(key=lambda entry: entry is not None and not _is_narrow(entry))
@@ -205,7 +205,7 @@ class _Narrowing:
         return True
 
     def _read(self, node: Node, slot: int, entry: NodeEntry) -> NodeEntry:
-        """What a narrow op reads in place of a value."""
+        """The form of a value that a narrow op reads."""
         array = entry.node.value
         if float32_shape(entry) is None or (node.op == "Resize" and slot > 0):
             return self.rewriter.value(entry)
@@ -215,7 +215,7 @@ class _Narrowing:
         return self.rewriter.value(entry) if image and entry not in self.made else self._narrow(entry, node)
 
     def _stays(self, node: Node, slot: int, array: Array) -> bool:
-        """Does a constant stay in float32? A bias does, and a number that would change."""
+        """True for a constant that stays in float32: a bias, or a scalar that the narrow type cannot represent."""
         if node.domain == DOMAIN:
             return slot > 1 or node.op not in PRODUCTS
         if array.size == 1 and _is_held(array, self.dtype):
@@ -225,7 +225,7 @@ class _Narrowing:
         return node.op in KEPT and array.ndim <= max(1, _rank(node[0]) - 1) and not (node.op == "Gemm" and slot == 1)
 
     def _constant(self, entry: NodeEntry, array: Array) -> NodeEntry:
-        """A constant in the narrow type, once for all who read it."""
+        """A constant in the narrow type, shared by all readers."""
         if entry not in self.constants:
             declared = TensorType(self.dtype, array.shape)
             held = array if array.nbytes >= LATER else as_stored(array, self.dtype)
@@ -243,7 +243,7 @@ class _Narrowing:
     # -- float32 -------------------------------------------------------------------------------------------
 
     def _keep_wide(self, node: Node, reason: str) -> None:
-        """The op as it was, on float32."""
+        """Keeps the op on float32."""
         narrow = [entry for entry in node.reads if entry in self.made]
         is_told = bool(narrow) or any(float32_shape(entry) is not None for entry in node.outputs)
         if is_told:
@@ -274,7 +274,7 @@ class _Narrowing:
         return self.rewriter.keep(node)[0]
 
     def _within(self, value: NodeEntry, name: str, origin: Node) -> NodeEntry:
-        """The value with what is too large for float16 at its largest numbers: masks of very large numbers stay numbers."""
+        """The value clipped to float16's range, so that masks of very large numbers stay finite."""
         limit = float(np.finfo(np.float16).max)
         bounds = [self.rewriter.keep(constant(np.float32(x), self.namer(f"{name}_bound")))[0] for x in (-limit, limit)]
         name = self.namer(f"{name}_within")
@@ -285,7 +285,7 @@ class _Narrowing:
 
 
 def _is_held(array: Array, dtype: str) -> bool:
-    """Does the type hold these numbers as they are? One that is too large becomes infinite."""
+    """True if the type represents these numbers exactly; numbers that are too large become infinite."""
     with np.errstate(over="ignore"):
         return np.array_equal(array, array.astype(numpy_dtype(dtype)).astype(np.float32))
 
@@ -295,7 +295,7 @@ def _is_product(node: Node) -> bool:
 
 
 def _is_turned_constant(node: Node) -> bool:
-    """Is it a constant matrix that a product reads in another order?"""
+    """True for an op that reorders a constant, perhaps the matrix of a product."""
     return node.op in TURNING and not node.domain and node.reads[0].node.value is not None
 
 

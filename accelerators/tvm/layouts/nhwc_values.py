@@ -1,4 +1,4 @@
-"""The values of a graph whose channels come to stand side by side: plain, [N, C, H, W], beside, [N, H, W, C], or both."""
+"""The values of a graph during the rewrite: plain, [N, C, H, W], NHWC (`beside`), [N, H, W, C], or both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from partita.graph.types import Array, TensorType
 
 @attrs.frozen(slots=True)
 class Beside:
-    """A value whose channels stand side by side."""
+    """A value in NHWC."""
 
     entry: NodeEntry
     """The value in the new graph."""
@@ -31,22 +31,22 @@ class Beside:
 
 
 class Sides:
-    """Both forms of each value, by the old graph's."""
+    """Both forms of each value of the old graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.rewriter = Rewriter(graph)
-        """What makes the new graph."""
+        """The rewriter that makes the new graph."""
         self.beside: dict[NodeEntry, Beside] = {}
-        """The values that have the one form."""
+        """The values that have an NHWC form."""
         self.scalings: dict[Node, Scaling] = {}
-        """What the integers stand for, for each new node of our domain that quantizes or dequantizes."""
+        """The scaling of each new node of our domain that quantizes or dequantizes."""
         self._plain: set[NodeEntry] = set()
         self._unsigned: dict[NodeEntry, NodeEntry] = {}
         self._turned: dict[tuple[NodeEntry, tuple[int, ...]], Node] = {}
         self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
 
     def keep(self, old: Node, new: Node, is_beside: bool) -> Node:
-        """The new node, whose value stands for the old one's."""
+        """Keeps the new node in place of the old one."""
         shape = any_shape(old[0]) or ()
         if not is_beside:
             return self.rewriter.keep(old, new)
@@ -56,7 +56,7 @@ class Sides:
         return new
 
     def named(self, node: Node, name: str, origin: Node, is_beside: bool, dtype: str = "") -> Node:
-        """A new node beside the one that stands for the old one's value, under this name; `dtype` if its type is another."""
+        """Keeps an additional node on behalf of `origin` under this name, of the same type but for `dtype`."""
         name, kind = self.name(name), _turned(origin[0]) if is_beside else origin.output_types[0]
         assert isinstance(kind, TensorType)
         types = (TensorType(dtype or kind.dtype, kind.shape),)
@@ -64,7 +64,7 @@ class Sides:
         return self.rewriter.keep(node.evolve(name=name, output_names=(name,), output_types=types, metadata=metadata))
 
     def need_plain(self, entry: NodeEntry) -> None:
-        """The plain form stands for the value from here on."""
+        """Makes the plain form the value's form from here on."""
         if entry not in self.beside or entry in self._plain:
             return
         self._plain.add(entry)
@@ -73,11 +73,11 @@ class Sides:
         self.rewriter.replace(entry, node[0])
 
     def is_plain(self, entry: NodeEntry) -> bool:
-        """Is the plain form at hand?"""
+        """True if the plain form exists."""
         return entry not in self.beside or entry in self._plain
 
     def need_beside(self, entry: NodeEntry) -> NodeEntry:
-        """The value's form with channels side by side."""
+        """The value's NHWC form."""
         if entry not in self.beside:
             shape = any_shape(entry) or ()
             moved_shape = tuple(shape[d] for d in (0, 2, 3, 1))
@@ -87,7 +87,7 @@ class Sides:
         return self.beside[entry].entry
 
     def _moved(self, entry: NodeEntry, name: str, perm: tuple[int, ...], shape: tuple[int, ...], origin: Node) -> Node:
-        """The value with its dimensions in another order: numbers of integers by way of these."""
+        """The transposed value; of a dequantized value the integers are transposed, and dequantized after that."""
         numbers, scaling = entry.node, self.scalings.get(entry.node)
         integers = numbers.inputs[0] if numbers.inputs else None
         if scaling is None or scaling.axis is not None or numbers.op != "DequantizeLinear" or integers is None:
@@ -104,7 +104,7 @@ class Sides:
     def _turned_round(
         self, entry: NodeEntry, name: str, perm: tuple[int, ...], shape: tuple[int, ...], origin: Node
     ) -> Node:
-        """The value with its dimensions in another order; a reshape where that moves nothing."""
+        """The transposed value; a reshape if that moves nothing."""
         name, (before,) = self.name(name), [any_shape(entry) or ()]
         value_type = TensorType(entry.type.dtype, shape)  # type: ignore[union-attr]
         moving = [d for d in perm if before[d] != 1]
@@ -117,7 +117,7 @@ class Sides:
         return self.rewriter.keep(node)
 
     def unsigned(self, entry: NodeEntry, is_beside: bool) -> NodeEntry:
-        """The bytes without a sign: signed ones are 128 more."""
+        """The bytes as uint8: 128 is added to int8."""
         read = self.need_beside(entry) if is_beside else self.rewriter.value(entry)
         kind = read.type
         assert isinstance(kind, TensorType)
@@ -133,7 +133,7 @@ class Sides:
         return self._unsigned[read]
 
     def low(self, entry: NodeEntry, name: str) -> NodeEntry:
-        """A constant without its leading dimensions of size one, which broadcasting adds again; any other value as it is."""
+        """A constant without its leading axes of size 1, which broadcasting adds again; any other value unchanged."""
         array = entry.node.value
         if array is None or array.shape[:1] != (1,):
             return entry
@@ -141,11 +141,11 @@ class Sides:
         return self.new_constant(array.reshape(sizes), name)
 
     def new_constant(self, array: Array, name: str) -> NodeEntry:
-        """A constant that the old graph has not."""
+        """A new constant."""
         return self.rewriter.keep(constant(array, self.name(name)))[0]
 
     def sizes(self, shape: tuple[int, ...], name: str) -> tuple[NodeEntry, ...]:
-        """The constant that a Reshape to these sizes reads; none where sizes are not known, which its type says then."""
+        """The shape constant of a Reshape to these sizes; empty for dynamic sizes, which the Reshape's type holds."""
         if any(isinstance(size, Extent) for size in shape):
             return ()
         return (self.new_constant(np.array(shape, np.int64), name),)

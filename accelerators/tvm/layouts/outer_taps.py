@@ -1,6 +1,6 @@
-"""Taps of a convolution that meet nothing but padding, left out: those of a filter that is spread wider than its image.
+"""Removes taps of a convolution that only meet padding: those of a filter that is dilated beyond its image.
 
-A filter of 3 x 3 taps that stand 36 pixels apart sees of an image of 14 x 14 one pixel at a time."""
+A filter of 3 x 3 taps with dilation 36 sees one pixel at a time of a 14 x 14 image."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partita.passes.registry import REQUESTS, register_pass
 
 @register_pass("DropOuterTaps", keeps=REQUESTS, family="tvm")
 def drop_outer_taps(graph: Graph) -> Graph:
-    """Convolutions with smaller filters, where taps along a filter's border only ever meet padding. Linear."""
+    """Convolutions without the border taps of their filters that only ever meet padding. Linear."""
     namer = Namer(graph)
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -36,7 +36,7 @@ def drop_outer_taps(graph: Graph) -> Graph:
 
 
 def _smaller(node: Node) -> tuple[np.ndarray, dict[str, object]] | None:
-    """The weights of the taps that meet the image, and the attributes for them; None where all do."""
+    """The weights of the taps that meet the image, and the attributes for them; None if all taps do."""
     image, result = real_shape(node.inputs[0]), real_shape(node[0])
     weights = None if node.inputs[1] is None else node.inputs[1].node.value
     if image is None or result is None or weights is None or node.attrs.get("auto_pad", "NOTSET") != "NOTSET":
@@ -61,6 +61,6 @@ def _smaller(node: Node) -> tuple[np.ndarray, dict[str, object]] | None:
 
 
 def _meets(first: int, stride: int, size: int, out: int) -> bool:
-    """Does a tap that stands at `first` for the first result stand inside the image for some result?"""
+    """True if a tap that is at `first` for the first result is inside the image for some result."""
     nearest = first if first >= 0 else first + min(-(first // stride), out - 1) * stride
     return out > 0 and 0 <= nearest < size

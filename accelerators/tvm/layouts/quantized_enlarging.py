@@ -1,4 +1,4 @@
-"""Rules for ops that make images larger: transposed convolutions and resizes, on integers whose channels stand side by side."""
+"""Rules for ops that enlarge images: transposed convolutions and resizes, on NHWC integers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from partita.graph.types import Array
 from partita.passes.decompose.resizing import mixtures
 
 WIDEST = 4
-"""A filter whose taps are spread is filled up with zeros, to so many times its size at most."""
+"""Largest growth of a dilated filter that is filled with zeros between its taps."""
 
 
 def transposed(walk: Walk, node: Node) -> bool | None:
-    """ConvTranspose: a convolution that makes all phases, and the phases dealt out, after they are rounded if they are."""
+    """ConvTranspose: a convolution that makes all phases, which are interleaved, after quantizing if the result is quantized."""
     image, shape = any_shape(node.inputs[0]) or (), any_shape(node[0]) or ()
     if len(shape) != 4 or not _is_plain(node):
         return None
@@ -72,7 +72,7 @@ def transposed(walk: Walk, node: Node) -> bool | None:
 
 
 def _spread(weight: Array, dilations: tuple[int, ...]) -> Array | None:
-    """The filter with zeros between its taps, so that they stand next to each other; None if that makes it too large."""
+    """The dilated filter as a dense one, with zeros between its taps; None if that makes it too large."""
     sizes = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations)]
     if np.prod(sizes) > WIDEST * np.prod(weight.shape[2:]):
         return None
@@ -82,14 +82,14 @@ def _spread(weight: Array, dilations: tuple[int, ...]) -> Array | None:
 
 
 def _beside(weight: Array, groups: int) -> Array:
-    """[channels, results of a group, taps] as [channels of a group, results, taps]."""
+    """The weight [channels, results of a group, taps] as [channels of a group, results, taps]."""
     _, own, *taps = weight.shape
     return weight.reshape(groups, -1, own, *taps).swapaxes(0, 1).reshape(-1, groups * own, *taps)
 
 
 def _image_of(walk: Walk, node: Node, source: NodeEntry, outs: int) -> tuple[NodeEntry, dict[str, Any]]:
-    """The bytes that a convolution of so many results reads, with its channels and groups: a channel that has results of its own
-    stands beside itself as often as it has results."""
+    """The bytes that a convolution of `outs` results reads, and its channels and groups. If it is depthwise, each channel is
+    repeated once for each of its results."""
     channels, groups = (any_shape(source) or ())[1], int(node.attrs.get("group", 1))
     read = walk.sides.unsigned(source, True)
     if groups == 1 or groups < channels:
@@ -98,13 +98,13 @@ def _image_of(walk: Walk, node: Node, source: NodeEntry, outs: int) -> tuple[Nod
 
 
 def _is_plain(node: Node) -> bool:
-    """Is it a transposed convolution whose geometry its pads and strides say?"""
+    """True for a transposed convolution with explicit pads and no `output_shape`."""
     automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
     return not (automatic or node.attrs.get("output_shape"))
 
 
 def resized(walk: Walk, node: Node) -> bool | None:
-    """Resize: integers that are taken as they are stay integers; mixtures of two in each dimension are numbers."""
+    """Resize: nearest pixels stay integers; linear mixtures of two pixels per axis become float32."""
     source, shape = node.inputs[0], any_shape(node[0]) or ()
     if source not in walk.sides.beside or len(shape) != 4 or any(e is not None and e.node.value is None for e in node.inputs[1:]):
         return None
@@ -127,18 +127,18 @@ def resized(walk: Walk, node: Node) -> bool | None:
 
 @attrs.frozen(slots=True, eq=False)
 class _Reading:
-    """Which pixels of the image those of the result read."""
+    """The pixels of the image that each pixel of a resize's result reads."""
 
     is_nearest: bool
-    """Does each read one?"""
+    """True if each pixel of the result reads a single one."""
     tables: list[tuple[Array, Array]]
-    """Down and across, positions and shares; none where the attributes say them."""
+    """Positions and shares, down and across; empty if the attributes determine them."""
     attributes: dict[str, Any]
-    """Whole factors, and where pixels are counted from."""
+    """The integer factors, and whether coordinates are pixel centres."""
 
     @classmethod
     def of(cls, walk: Walk, node: Node, image: tuple[int, ...], shape: tuple[int, ...]) -> _Reading | None:
-        """Those of a resize; None where it mixes more of them."""
+        """The pixels that a resize reads; None if it mixes more than two per axis or has no integer factors."""
         if not any(isinstance(size, Extent) for size in (*image[2:], *shape[2:])):
             tables = mixtures(node, walk.graph, image, shape)
             is_nearest = tables is not None and all((shares == np.array([1, 0])).all() for _, shares in tables)

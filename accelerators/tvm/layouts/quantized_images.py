@@ -1,4 +1,4 @@
-"""Rules for ops on images beside products of integers: pools, joins of channels, and LRN."""
+"""Rules for ops on images around products of integers: pools, joins of channels, and LRN."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partita.graph.node import Node, frozen_attrs
 
 
 def largest(walk: Walk, node: Node) -> bool | None:
-    """MaxPool: of the integers, where they are at hand."""
+    """MaxPool, of the integers if the value has them."""
     window, source = make_window(node, any_shape), node.inputs[0]
     if source not in walk.sides.beside or window is None or not _reaches_inside(window):
         return None
@@ -33,9 +33,9 @@ def largest(walk: Walk, node: Node) -> bool | None:
 
 
 def mean(walk: Walk, node: Node) -> bool | None:
-    """A mean of the integers, as a number. That of a window adds the numbers that they stand for, tap by tap, because it often
-    lies in the middle of two integers: what the additions round then decides, and is to be the same as in ONNX's reference.
-    Nothing of the kind is gained for an image as a whole whose channels are not side by side yet."""
+    """AveragePool and GlobalAveragePool: the mean of integers, in float32. AveragePool adds dequantized values tap by tap: a mean
+    often lies midway between two integers, and then the rounding of the additions decides and has to agree with ONNX's reference.
+    GlobalAveragePool stays as it is if its image is not NHWC yet, since nothing would be gained."""
     given, shape = walk.dequantized(node.inputs[0]), any_shape(node.inputs[0]) or ()
     window: Window | None
     if node.op == "GlobalAveragePool" and len(shape) == 4:
@@ -60,7 +60,7 @@ def mean(walk: Walk, node: Node) -> bool | None:
 
 
 def join(walk: Walk, node: Node) -> bool | None:
-    """A Concat: of the integers, where all stand for numbers alike or are quantized alike afterwards."""
+    """Concat of integers, if all have one scaling or the result is quantized with one scale."""
     shape = any_shape(node[0]) or ()
     if len(shape) != 4 or node.attrs.get("axis") not in (1, -3) or not any(e in walk.sides.beside for e in node.reads):
         return join_plain(walk, node)
@@ -78,7 +78,7 @@ def join(walk: Walk, node: Node) -> bool | None:
 
 
 def response(walk: Walk, node: Node) -> bool | None:
-    """LRN: where channels stand side by side, each pixel is a blocked image of one pixel."""
+    """LRN: each pixel of an NHWC image is a blocked image of one pixel."""
     source, shape = node.inputs[0], any_shape(node[0]) or ()
     if source not in walk.sides.beside or len(shape) != 4 or shape[1] % walk.lanes:
         return None
@@ -95,6 +95,6 @@ def response(walk: Walk, node: Node) -> bool | None:
 
 
 def _reaches_inside(window: Window) -> bool:
-    """Does every window see a pixel of the image?"""
+    """True if every window sees a pixel of the image."""
     last = [(o - 1) * s - b for o, s, b in zip(window.out, window.strides, window.before)]
     return all(k - b > 0 for k, b in zip(window.span, window.before)) and all(at < n for at, n in zip(last, window.sizes))

@@ -1,7 +1,7 @@
-"""Rules for ops that only move numbers: they move the integers, and what these stand for is said after them.
+"""Rules for ops that only move elements: they move the integers, which are dequantized after them.
 
-A value that is dequantized, moved and quantized again is so moved as integers. A move that no integers are read after stays as it
-is: what reads its numbers may take the move for a way to read."""
+So a value that is dequantized, moved and quantized again is moved as integers. A move after which nothing reads integers stays as
+it is: its reader may fold the move into its own reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partita.graph.types import Array, TensorType
 
 
 def move(walk: Walk, node: Node) -> bool | None:
-    """An op whose results are numbers of its first input, all of them or some."""
+    """An op whose results consist of elements of its first input."""
     source = node.inputs[0]
     if source is None or not walk.is_read_as_integers(node):
         return None
@@ -32,7 +32,7 @@ def move(walk: Walk, node: Node) -> bool | None:
 
 
 def pad(walk: Walk, node: Node) -> bool | None:
-    """Pad: what is put around is quantized too, if its integer stands for just that number."""
+    """Pad: its padding value is quantized too, if an integer represents it exactly."""
     source = node.inputs[0]
     if source is None or not walk.is_read_as_integers(node):
         return None
@@ -49,7 +49,7 @@ def pad(walk: Walk, node: Node) -> bool | None:
 
 
 def join(walk: Walk, node: Node) -> bool | None:
-    """Concat: of integers, where all stand for numbers alike or are quantized alike afterwards."""
+    """Concat of integers, if all have one scaling or the result is quantized with one scale."""
     if not walk.is_read_as_integers(node):
         return None
     for entry in node.reads:
@@ -72,14 +72,14 @@ def join(walk: Walk, node: Node) -> bool | None:
 
 
 def wanted_after(walk: Walk, node: Node) -> Scaling | None:
-    """How the node's value is quantized by its only reader, if that is with one scale."""
+    """The scaling with which the node's only reader quantizes its value, if it has a single scale."""
     reader = only_reader(node[0], walk.readers)
     scaling = scaling_of(reader) if reader is not None and reader.op == "QuantizeLinear" else None
     return scaling if scaling is not None and scaling.is_plain else None
 
 
 def keep_moved(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], scaling: Scaling) -> None:
-    """Keep the op on integers, and after each of its results the numbers that these stand for."""
+    """Keeps the op on integers, and a DequantizeLinear after each of its results."""
     dtype = scaling.point.dtype.name
     shapes = [any_shape(entry) for entry in node.outputs]
     names = tuple([walk.sides.name(f"{entry.name}_integers") for entry in node.outputs])
@@ -102,7 +102,7 @@ def _others(walk: Walk, node: Node) -> list[NodeEntry | None]:
 
 
 def _around(node: Node, scaling: Scaling) -> Array | None:
-    """The integer that stands for what Pad puts around; None if none does."""
+    """The integer that represents Pad's value exactly; None if there is none."""
     entry = node.inputs[2] if len(node.inputs) > 2 else None
     value = np.float32(0.0) if entry is None else None if entry.node.value is None else np.float32(entry.node.value.item())
     if value is None:

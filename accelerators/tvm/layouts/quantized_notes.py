@@ -1,4 +1,4 @@
-"""What the report tells of a quantized model: which products are computed in integers, by what, and why others are not."""
+"""The report's notes on a quantized model: the products computed in integers, by which instruction, and why others are not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partita.graph.types import TensorType
 from partita.passes.registry import LAYOUT_NOTES, REQUESTS, register_pass
 
 PRODUCTS = ops("convolution", "matmul", "integer_product")
-"""The ops whose products may be those of integers."""
+"""The ops that may be computed in integers."""
 
 
 FOUND = "partita.products"
@@ -27,7 +27,7 @@ FOUND = "partita.products"
 
 @register_pass("FindProducts", provides=(FOUND,), keeps=REQUESTS, family="tvm", essential=True)
 def find_products(graph: Graph) -> Graph:
-    """The products noted, for ReportProducts to compare with the quantized graph. Linear."""
+    """Records the products, for ReportProducts to compare with the quantized graph. Linear."""
     products = tuple([node for node in graph.nodes if node.op in PRODUCTS and not node.domain])
     return graph.evolve(attrs={**graph.attrs, FOUND: products})
 
@@ -49,9 +49,9 @@ def report_products(graph: Graph, *, int8_by: Used | None = None) -> Graph:
 
 
 def quantized_notes(everything: Sequence[Node], after: Graph, used: Used | None) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The lines of the report for products and the graph made of them, and why products are computed in float32, by their names;
-    nothing where no product reads quantized values. Where some are computed in integers, those that read nothing quantized are
-    among them too. Linear."""
+    """The lines of the report for products and the graph made of them, and by product name the reason for float32; empty if no
+    product reads quantized values. If some products are computed in integers, those that read nothing quantized are listed too.
+    Linear."""
     products = [node for node in everything if _is_quantized(node)]
     if not products:
         return (), {}

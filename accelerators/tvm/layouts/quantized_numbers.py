@@ -1,4 +1,4 @@
-"""Rules for what is computed number by number: quantizing, dequantizing, and element-wise ops beside products of integers."""
+"""Rules for element-wise computations: quantizing, dequantizing, and element-wise ops around products of integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partita.passes.fold_batch_norm import is_inference, scale_and_shift
 
 
 def rounding(walk: Walk, node: Node) -> bool | None:
-    """QuantizeLinear or DequantizeLinear, with its scale and zero point as operands that are broadcast."""
+    """QuantizeLinear or DequantizeLinear, with its scale and zero point as broadcast operands."""
     scaling, source = scaling_of(node), node.inputs[0]
     assert scaling is not None and source is not None
     if source.node.value is not None:
@@ -39,13 +39,13 @@ def rounding(walk: Walk, node: Node) -> bool | None:
 
 
 def _own(walk: Walk, node: Node, inputs: tuple[NodeEntry, ...], is_beside: bool) -> Node:
-    """The op in our domain."""
+    """Keeps the op in our domain."""
     quantized = node.evolve(domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({}))
     return walk.sides.keep(node, quantized, is_beside)
 
 
 def elementwise(walk: Walk, node: Node) -> bool | None:
-    """An op on values whose channels stand side by side, if one of them is; or a Clip of divided numbers."""
+    """An element-wise op of which an operand is NHWC, or a Clip of values that are divided already."""
     shape = any_shape(node[0])
     if node in walk.divided and node.op == "Clip" and node.inputs[0] not in walk.sides.beside:
         bounds = [_bound(walk, node, i) for i in range(1, len(node.inputs))]
@@ -64,7 +64,7 @@ def elementwise(walk: Walk, node: Node) -> bool | None:
 
 
 def normalized(walk: Walk, node: Node) -> bool | None:
-    """BatchNormalization, as a factor and a summand of each channel."""
+    """BatchNormalization as a Mul and an Add per channel."""
     source = node.inputs[0]
     if source not in walk.sides.beside or not is_inference(node, walk.graph):
         return None
@@ -79,7 +79,7 @@ def normalized(walk: Walk, node: Node) -> bool | None:
 
 
 def looked_up(walk: Walk, node: Node) -> bool | None:
-    """A Table, whichever way the bytes stand."""
+    """A Table, whose bytes may be NHWC."""
     source, table = node.reads
     if source not in walk.sides.beside:
         return None
@@ -88,7 +88,7 @@ def looked_up(walk: Walk, node: Node) -> bool | None:
 
 
 def _bound(walk: Walk, node: Node, i: int) -> NodeEntry | None:
-    """A Clip's bound, divided by the scale that its numbers are divided by."""
+    """A Clip's bound, divided by the scale that its values are divided by."""
     entry = node.inputs[i]
     if entry is None or entry.node.value is None:
         return None
@@ -96,7 +96,7 @@ def _bound(walk: Walk, node: Node, i: int) -> NodeEntry | None:
 
 
 def _operand(walk: Walk, entry: NodeEntry, shape: tuple[int, ...]) -> Callable[[], NodeEntry] | None:
-    """How the operand of an element-wise op is read with channels side by side; None if it cannot be."""
+    """A function that returns the operand of an element-wise op in NHWC; None if it has no such form."""
     own, array = any_shape(entry), entry.node.value
     if own is None:
         return None
@@ -113,6 +113,6 @@ def _operand(walk: Walk, entry: NodeEntry, shape: tuple[int, ...]) -> Callable[[
 
 
 def _single(walk: Walk, entry: NodeEntry) -> NodeEntry:
-    """One number for all, as it is."""
+    """A value of one element, unchanged."""
     walk.sides.need_plain(entry)
     return walk.rewriter.value(entry)

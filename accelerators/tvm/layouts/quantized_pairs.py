@@ -16,11 +16,11 @@ from partita.graph.types import TensorType
 BYTES = ("uint8", "int8")
 
 SIGN = 128
-"""How much larger a byte is without its sign."""
+"""Difference between an int8 and the same value as an unsigned byte."""
 
 
 def pair(walk: Walk, node: Node) -> bool | None:
-    """MatMul or Gemm: the product of the integers, times both scales; a bias is added to the numbers."""
+    """MatMul or Gemm: the product of the integers, times both scales; a bias is added in float32."""
     if len(node.inputs) < 2 or not _is_taken(walk, node.inputs[0], node.inputs[1]):
         return None
     given = walk.dequantized(node.inputs[0]), _either(walk, node.inputs[1])
@@ -48,7 +48,7 @@ def pair(walk: Walk, node: Node) -> bool | None:
 
 
 def whole_pair(walk: Walk, node: Node) -> bool | None:
-    """MatMulInteger: the sums themselves, where both zero points are known."""
+    """MatMulInteger: the int32 sums, if both zero points are constant."""
     if not _is_taken(walk, node.inputs[0], node.inputs[1]):
         return None
     points = [0, 0]
@@ -66,10 +66,10 @@ def whole_pair(walk: Walk, node: Node) -> bool | None:
 
 
 def _is_taken(walk: Walk, left: NodeEntry | None, right: NodeEntry | None) -> bool:
-    """Are both matrices, or several, of rows and columns that a kernel takes, and the sums not longer than 32 bits hold?
-    GPUs have kernels for any number of both.
+    """True if both are (batches of) matrices that a kernel takes and the depth cannot overflow int32. Only GPUs have kernels for
+    dynamic rows and columns.
 
-    A constant of one number is no matrix: a kernel has it in its text."""
+    A constant of one element is excluded: kernels inline it."""
     if any(entry is not None and entry.node.value is not None and entry.node.value.size == 1 for entry in (left, right)):
         return False
     shapes = [any_shape(entry) for entry in (left, right)]
@@ -81,8 +81,8 @@ def _is_taken(walk: Walk, left: NodeEntry | None, right: NodeEntry | None) -> bo
 
 
 def _product(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], left: int, right: int) -> Node:
-    """The product of two matrices, given with their scale; it reads the zero points of the left one's bytes without a sign, and
-    of the right one's bytes with one. The attributes say which of them are not zero."""
+    """The product of two matrices; `inputs` are these and their scale. It reads the left zero point for unsigned bytes, the right
+    one for signed bytes. The attributes tell which of them are not zero."""
     left, right = (left + SIGN if _is_signed(inputs[0]) else left), (right if _is_signed(inputs[1]) else right - SIGN)
     points = walk.sides.new_constant(np.array([left, right], np.int32), f"{node.name}_points") if left or right else None
     known = frozen_attrs({"left": int(left != 0), "right": int(right != 0)})
@@ -95,7 +95,7 @@ def _is_signed(entry: NodeEntry | None) -> bool:
 
 
 def _either(walk: Walk, entry: NodeEntry | None) -> tuple[NodeEntry, Scaling] | None:
-    """The bytes of a value, or of a weight whose distances to its zero point are no bytes."""
+    """The bytes and the scaling of a value, or of a weight that is not int8 around zero."""
     if entry is None or not is_weight(entry):
         return walk.dequantized(entry)
     scaling, source = scaling_of(entry.node.evolve(op="DequantizeLinear", domain="")), entry.node.inputs[0]
@@ -105,7 +105,7 @@ def _either(walk: Walk, entry: NodeEntry | None) -> tuple[NodeEntry, Scaling] | 
 
 
 def _turned(walk: Walk, node: Node, entry: NodeEntry, name: str) -> NodeEntry:
-    """A Gemm's matrix as the product reads it."""
+    """A matrix of the product, transposed if the attribute `name` is set."""
     walk.sides.need_plain(entry)
     read, shape = walk.rewriter.value(entry), any_shape(entry) or ()
     if not node.attrs.get(name, 0):

@@ -1,4 +1,4 @@
-"""Rules for products: a convolution or a product of matrices whose weight is quantized becomes a sum of products of bytes."""
+"""Rules for products: a convolution or a matrix product by a quantized weight becomes a sum of products of bytes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ INT32 = 6
 """ONNX's number for the element type."""
 
 WORD = 4
-"""An image of so many channels at most is read as it is given."""
+"""Largest number of channels of an image that is read in NCHW."""
 
 
 def convolution(walk: Walk, node: Node) -> bool | None:
-    """Conv: of bytes whose channels stand side by side, or of an image of few channels as it is given."""
+    """Conv of NHWC bytes, or of an NCHW image of few channels."""
     given = walk.dequantized(node.inputs[0])
     weight = weight_of(node.inputs[1], 0)
     window = make_window(node, any_shape)
@@ -57,7 +57,7 @@ def convolution(walk: Walk, node: Node) -> bool | None:
 
 
 def repeated(walk: Walk, node: Node, read: NodeEntry, times: int) -> NodeEntry:
-    """The bytes with each channel so many times beside itself: for as many results of it."""
+    """The NHWC bytes with each channel repeated `times` times in place."""
     *sizes, channels = any_shape(read) or ()
     apart, spread, whole = (*sizes, channels, 1), (*sizes, channels, times), (*sizes, channels * times)
     single = walk.helper(node, "Reshape", (read, *walk.sizes(node, apart)), apart, {}, "uint8")
@@ -66,7 +66,7 @@ def repeated(walk: Walk, node: Node, read: NodeEntry, times: int) -> NodeEntry:
 
 
 def matrices(walk: Walk, node: Node) -> bool | None:
-    """Gemm and MatMul with a quantized matrix."""
+    """Gemm and MatMul by a quantized matrix."""
     given, shape = walk.dequantized(node.inputs[0]), any_shape(node[0]) or ()
     turned = bool(node.attrs.get("transB", 0))
     weight = weight_of(node.inputs[1], 0 if turned else 1)
@@ -85,7 +85,7 @@ def matrices(walk: Walk, node: Node) -> bool | None:
 
 
 def whole_product(walk: Walk, node: Node) -> bool | None:
-    """MatMulInteger: the sums themselves. A zero point that is known only later is taken from them afterwards."""
+    """MatMulInteger: the int32 sums. A zero point that is not constant is subtracted afterwards, times the column sums."""
     source, shape = node.inputs[0], any_shape(node[0]) or ()
     points = [None if entry is None else entry for entry in (*node.inputs[2:], None, None)[:2]]
     weight = whole_weight(node.inputs[1], points[1])
@@ -129,9 +129,9 @@ def _product(
     is_beside: bool,
     op: str = "Product",
 ) -> bool | None:
-    """The product of the integers; its bias is added as integers if it is given so, else as numbers.
+    """The product of the integers; its bias is added in int32 if it is stored so, else in float32.
 
-    None if 32 bits might not hold a sum, or single precision not the two scales' product.
+    None if a sum might overflow int32, or the product of the two scales float32.
     """
     name, point = node.name, scaling.unsigned_point
     bias = node.inputs[2] if len(node.inputs) > 2 else None

@@ -1,7 +1,7 @@
-"""The walk that makes products of integers of a graph: what it keeps, and what the rules for single ops ask of it.
+"""The walk that turns a graph's products into products of integers: its state, and the services for the rules of single ops.
 
-A rule is a function of the walk and a node. It keeps what stands for the node's value and returns True, or it returns None, and
-the node stays as it is."""
+A rule is a function of the walk and a node. It keeps a replacement of the node and returns True, or it returns None, and the node
+stays as it is."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import Array, TensorType
 
 READERS = ops("convolution", "matmul", "resizing") | {"QuantizeLinear"}
-"""Ops that read integers, where their inputs are dequantized."""
+"""Ops that can read integers if their inputs are dequantized."""
 
 MOVES = ops("copying") | {"Pad"}
-"""Ops whose results are numbers of their inputs."""
+"""Ops whose results consist of elements of their inputs."""
 
 
 class Walk:
-    """The graph as it was, both forms of its values, and what is known of them."""
+    """The old graph, both forms of its values, and their scalings."""
 
     def __init__(self, graph: Graph, machine: Machine) -> None:
         self.graph = graph
         self.lanes = machine.lanes
-        """How many numbers of 32 bits a vector register holds."""
+        """Number of 32-bit lanes of a vector register."""
         self.is_for_gpu = machine.is_gpu
-        """Are the kernels those of a GPU?"""
+        """True if the kernels are for a GPU."""
         self.readers = readers_of(graph)
         self.sides = Sides(graph)
         self.rewriter = self.sides.rewriter
         self.divided: dict[Node, float] = {}
-        """Ops after a product by whose scale its numbers are divided already, and the scale."""
+        """Ops after a product whose values are already divided by the scale of the QuantizeLinear, and that scale."""
         self._read_as_integers = _read_as_integers(graph)
 
     def is_read_as_integers(self, node: Node) -> bool:
-        """Does a reader of the node's results want integers, perhaps after more ops that only move numbers?"""
+        """True if a reader of the node's results can read integers, perhaps after more ops that only move elements."""
         return any(entry in self._read_as_integers for entry in node.outputs)
 
     def plain_integers(self, entry: NodeEntry) -> tuple[NodeEntry, Scaling] | None:
-        """The integers that a plain value was dequantized from; None if there are none of one scale."""
+        """The integers that a plain value was dequantized from with a single scale; None if there are none."""
         numbers = self.rewriter.value(entry).node
         scaling = self.sides.scalings.get(numbers)
         if entry in self.sides.beside and not self.sides.is_plain(entry):
@@ -61,7 +61,7 @@ class Walk:
         return numbers.inputs[0], scaling
 
     def stand_for(self, node: Node, source: NodeEntry, entry: NodeEntry | None) -> None:
-        """Let the integers stand for a node that quantizes what was dequantized from them."""
+        """Replaces a node that quantizes a value by the integers that the value was dequantized from."""
         assert entry is not None
         if source in self.sides.beside:
             self.sides.beside[node[0]] = attrs.evolve(self.sides.beside[source], entry=entry)
@@ -69,12 +69,12 @@ class Walk:
             self.rewriter.replace(node[0], entry)
 
     def operand(self, node: Node, array: Array, tail: int) -> NodeEntry:
-        """A constant that an op of ours reads: one number, or one for each channel with `tail` dimensions behind them."""
+        """A constant operand of an op of ours: a scalar, or one number for each channel followed by `tail` axes of size 1."""
         shaped = array.reshape(()) if array.size == 1 else array.reshape(-1, *[1] * tail)
         return self.sides.new_constant(shaped, f"{node.name}_operand")
 
     def integers(self, entry: NodeEntry) -> tuple[NodeEntry, Scaling] | None:
-        """The integers that a value with channels side by side was dequantized from; None if there are none of one scale."""
+        """The integers that an NHWC value was dequantized from with a single scale; None if there are none."""
         value = self.sides.beside.get(entry)
         scaling = None if value is None else self.sides.scalings.get(value.entry.node)
         if value is None or scaling is None or scaling.axis is not None or value.entry.node.op != "DequantizeLinear":
@@ -83,14 +83,14 @@ class Walk:
         return None if integers is None or not scaling.is_plain else (integers, scaling)
 
     def quantized_like(self, node: Node, i: int, entry: NodeEntry, scaling: Scaling) -> NodeEntry:
-        """The integers of a join's operand, scaled as the join's result will be."""
+        """The integers of a Concat's operand, quantized with the scaling of its result."""
         integers = self.integers(entry)
         if integers is not None and scaling.is_like(integers[1]):
             return integers[0]
         return self.quantize(node, self.sides.need_beside(entry), scaling, f"{node.name}_{i}")
 
     def keep_moved(self, node: Node, quantized: Node, scaling: Scaling | None) -> None:
-        """Keep an op that moves integers, and after it the numbers that they stand for."""
+        """Keeps an op that moves integers, and a DequantizeLinear after it."""
         if scaling is None:
             self.sides.keep(node, quantized, True)
             return
@@ -100,7 +100,7 @@ class Walk:
         self.sides.scalings[self.sides.keep(node, dequantized, True)] = scaling
 
     def quantize(self, node: Node, read: NodeEntry, scaling: Scaling, name: str) -> NodeEntry:
-        """The value quantized with one scale, for the sake of the node."""
+        """The value quantized with one scale, by a new node on behalf of `node`."""
         metadata = {ORIGIN: "\n".join(origins_of(node))}
         value_type = TensorType(scaling.point.dtype.name, any_shape(read))
         name = self.sides.name(name)
@@ -114,7 +114,7 @@ class Walk:
         return [self.operand(node, np.asarray(array), 0) for array in (scaling.scale, scaling.point)]
 
     def sizes(self, node: Node, sizes: tuple[int, ...]) -> tuple[NodeEntry, ...]:
-        """What a Reshape for the sake of the node reads beside its value."""
+        """The second input of a Reshape to these sizes on behalf of the node; empty if the sizes are dynamic."""
         return self.sides.sizes(sizes, f"{node.name}_shape")
 
     def helper(
@@ -127,7 +127,7 @@ class Walk:
         dtype: str = "int32",
         domain: str = "",
     ) -> NodeEntry:
-        """The value of a new node that computes a part of what the given node computes."""
+        """The value of a new node that computes a part of the given node."""
         helper = node.evolve(op=op, inputs=inputs, attrs=frozen_attrs(attributes), domain=domain)
         name = self.sides.name(f"{node.name}_{op.lower()}")
         metadata = {ORIGIN: "\n".join(origins_of(node))}
@@ -135,7 +135,7 @@ class Walk:
         return self.rewriter.keep(helper.evolve(name=name, output_names=(name,), output_types=types, metadata=metadata))[0]
 
     def dequantized(self, entry: NodeEntry | None) -> tuple[NodeEntry, Scaling] | None:
-        """The bytes that a product reads, and what they stand for, if they are all dequantized alike."""
+        """The bytes that an operand of a product was dequantized from, and their scaling, if it has a single scale."""
         scaling = None if entry is None else scaling_of(entry.node)
         if entry is None:
             return None
@@ -157,7 +157,7 @@ class Walk:
 
 
 def _read_as_integers(graph: Graph) -> set[NodeEntry]:
-    """The values that are quantized, or multiplied as integers, perhaps after ops that only move numbers. Linear."""
+    """The values that are quantized, or multiplied as integers, perhaps after ops that only move elements. Linear."""
     wanted: set[NodeEntry] = set()
     for node in reversed(graph.nodes):
         if node.op in READERS and not node.domain:
@@ -168,4 +168,4 @@ def _read_as_integers(graph: Graph) -> set[NodeEntry]:
 
 
 Rule = Callable[[Walk, Node], bool | None]
-"""What stands for an op's value: True if the rule kept it, None if the op stays as it is."""
+"""Rewrites one op: True if the rule kept a replacement, None if the op stays as it is."""

@@ -1,8 +1,8 @@
-"""Products of quantized values as products of integers, with channels side by side all the way between them.
+"""Products of quantized values as products of integers, in NHWC all the way between them.
 
-A model says DequantizeLinear, Conv, QuantizeLinear. Here the Conv becomes a Product of the integers, whose result is that of the
-Conv; DequantizeLinear is left with other readers, or none. What is computed number by number, pools and joins keep channels side
-by side; anything else reads a plain value, made once where it is first asked for. Whatever is not understood stays as it is."""
+In a model's DequantizeLinear, Conv, QuantizeLinear the Conv becomes a Product of the integers with the same result, and
+DequantizeLinear is left with other readers, or none. Element-wise ops, pools and joins stay in NHWC; any other op reads a plain
+value, made once at its first use. Ops without a rule stay as they are."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ RULES: Mapping[str, Rule] = {
     "MatMulInteger": whole_product,
     "ConvInteger": whole_convolution,
 }
-"""The rules for single ops, beside those for quantizing and for element-wise ops."""
+"""The rules for single ops, apart from those for quantizing and for element-wise ops."""
 
 ON_GPUS = frozenset(RULES) - {"LRN"}
-"""The ops whose rules are followed on GPUs, which have kernels for what they make."""
+"""The ops whose rules apply on GPUs, which have kernels for the results."""
 
 
 @register_pass("Quantize", keeps=(FOUND, *REQUESTS), family="tvm")
@@ -75,7 +75,7 @@ def _walked(walk: Walk) -> Graph:
 
 
 def _rule(node: Node, is_for_gpu: bool) -> Rule | None:
-    """The rule for an op of one result that is not empty, or for one that moves; None if there is none."""
+    """The rule for an op of one result that is not empty, or for a Split; None if there is none."""
     if node.domain == DOMAIN and node.op == "Table":
         return looked_up
     is_one = len([name for name in node.output_names if name]) == 1

@@ -1,6 +1,6 @@
-"""Recurrent layers in two: one product of all their inputs by their weights, and the steps, which take what it makes.
+"""Recurrent layers split in two: one product of the inputs of all steps by the weights, and the steps, which read its result.
 
-Layers of numbers of two bytes are computed with as float32 between casts."""
+Layers of 16-bit floats are computed in float32 between casts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def project_inputs(graph: Graph) -> Graph:
 
 
 class _Projecting:
-    """One layer that is taken in two."""
+    """Splits one layer in two."""
 
     def __init__(self, node: Node, graph: Graph, namer: Namer, rewriter: Rewriter) -> None:
         self.node = node
@@ -52,7 +52,7 @@ class _Projecting:
         self.dtype = given.type.dtype
 
     def run(self) -> None:
-        """The product and the layer in place of the node."""
+        """Replaces the node by the product and the layer."""
         node = self.node
         inputs = [None if entry is None else self._single(self.rewriter.value(entry)) for entry in node.inputs]
         assert inputs[0] is not None and inputs[1] is not None
@@ -69,7 +69,7 @@ class _Projecting:
                 self.rewriter.replace(old, self._op("Cast", "narrow", wide[old.index], to=self.dtype))
 
     def _product(self, given: NodeEntry, columns: NodeEntry) -> NodeEntry:
-        """The inputs of all steps by their weights. Where sizes are known only while the model runs, its type is said here."""
+        """The product of the inputs of all steps by the weights. Its type is set here: dynamic sizes are not inferred later."""
         product = self._named(op("MatMul", given, columns, opset=self.opset, name="new"), "product")
         if columns.node.value is not None and isinstance(given.type, TensorType) and given.type.shape is not None:
             sizes = (*given.type.shape[:-1], columns.node.value.shape[1])
@@ -77,14 +77,14 @@ class _Projecting:
         return self.rewriter.keep(product)[0]
 
     def _single(self, entry: NodeEntry) -> NodeEntry:
-        """The value as float32, if it is a number of two bytes."""
+        """The value, cast to float32 if it is a 16-bit float."""
         if not isinstance(entry.type, TensorType) or entry.type.dtype not in HALVES:
             return entry
         array = entry.node.value
         return self._op("Cast", "wide", entry, to=1) if array is None else self._constant(array.astype(np.float32), "wide")
 
     def _columns(self, weights: NodeEntry) -> NodeEntry:
-        """[directions, gates * hidden, inputs] as a matrix with a column for each number of each gate of each direction."""
+        """[directions, gates * hidden, inputs] as a matrix with a column for each hidden unit of each gate of each direction."""
         array = weights.node.value
         if array is not None:
             return self._constant(np.ascontiguousarray(array.reshape(-1, array.shape[-1]).T), "weights")

@@ -1,4 +1,4 @@
-"""What quantized numbers stand for, as far as it is known when a model is compiled."""
+"""Scales and zero points of quantized values that are constant."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import Array, numpy_dtype
 
 LEAST = 2.0**-100
-"""The least scale by which numbers of every size are multiplied and divided without loss."""
+"""The smallest scale by which values are multiplied and divided without loss; the largest is its inverse."""
 
 HALF_BYTES = frozenset(("int4", "uint4"))
 """The element types of weights that are multiplied as bytes."""
 
 BYTE = 255
-"""The largest byte without a sign."""
+"""The largest unsigned byte."""
 
 LARGEST_SUM = 2**31 - 1
-"""The largest sum that 32 bits hold."""
+"""The largest int32."""
 
 DEEPEST = LARGEST_SUM // BYTE**2
-"""The number of products of two bytes that fit such a sum."""
+"""The number of products of two bytes whose sum fits int32."""
 
 
 def is_lossless(*scales: Array) -> bool:
-    """Is a whole number times each of these scales what it is one by one: no overflow, and hardly any rounding?"""
+    """True if integers can be multiplied by each of these scales without overflow or underflow."""
     return all(bool(np.all((scale == 0) | ((np.abs(scale) >= LEAST) & (np.abs(scale) <= 1 / LEAST)))) for scale in scales)
 
 
 @attrs.frozen(slots=True, eq=False)
 class Scaling:
-    """Integers q stand for (q - point) * scale."""
+    """A scale and a zero point: an integer q represents (q - point) * scale."""
 
     scale: Array
-    """A number, or one for each position along the axis."""
+    """One scale, or one for each position along the axis."""
     point: Array
-    """The same of zero points, in the integers' element type."""
+    """Zero points of the same shape, in the integers' element type."""
     axis: int | None
-    """None: one scale for all numbers."""
+    """The axis along which scales differ; None for a single scale."""
 
     def is_like(self, other: Scaling | None) -> bool:
-        """Do the same integers stand for the same numbers?"""
+        """True if the same integers represent the same numbers."""
         if other is None or self.axis != other.axis or self.point.dtype != other.point.dtype:
             return False
         return np.array_equal(self.scale, other.scale) and np.array_equal(self.point, other.point)
 
     @property
     def is_plain(self) -> bool:
-        """Is it one scale, above zero, by which nothing is lost? Then larger integers stand for larger numbers."""
+        """True for a single, positive, lossless scale. Then larger integers represent larger numbers."""
         return self.axis is None and bool(self.scale > 0) and is_lossless(self.scale)
 
     @property
     def unsigned_point(self) -> int:
-        """The zero point of a single scale, of bytes that are stored without a sign."""
+        """The zero point of a single scale after int8 is shifted to uint8."""
         return int(self.point) + (128 if self.point.dtype == np.int8 else 0)
 
 
 def scaling_of(node: Node, integers: Collection[str] = STORED) -> Scaling | None:
-    """What a QuantizeLinear or DequantizeLinear of ONNX's says; None for other ops, other types than these integers, and what is
-    known only later."""
+    """The scaling of an ONNX QuantizeLinear or DequantizeLinear; None for other ops, other integer types, blocks, and scales or
+    zero points that are not constant."""
     if node.op not in ops("quantizing") or node.domain or node.attrs.get("block_size", 0):
         return None
     source, scale = node.inputs[0], node.inputs[1]
@@ -92,15 +92,15 @@ def scaling_of(node: Node, integers: Collection[str] = STORED) -> Scaling | None
 
 
 def weight_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
-    """A weight's integers as signed bytes whose zero point is 0, and their scales; None where they are no such bytes."""
+    """A weight's integers as int8 with zero point 0, and their scales; None if they do not fit."""
     known = distances_of(entry, axis)
     signed = None if known is None else around_zero(known[0], np.zeros((), np.int16))
     return None if known is None or signed is None else (signed, known[1])
 
 
 def distances_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
-    """The distances of a weight's integers to their zero point, and their scale or scales along the axis; None for what is no
-    weight of at most 8 bits."""
+    """A weight's integers with their zero point subtracted, and their scale or scales along the axis; None if it is no weight of
+    at most 8 bits."""
     if entry is None or not is_weight(entry):
         return None
     scaling = scaling_of(entry.node.evolve(op="DequantizeLinear", domain=""), STORED | HALF_BYTES)
@@ -116,7 +116,7 @@ def distances_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | No
 
 
 def whole_weight(entry: NodeEntry | None, point: NodeEntry | None) -> Array | None:
-    """A constant matrix of bytes as signed ones whose zero point is 0; None where they are no such bytes."""
+    """A constant matrix of bytes as int8 with zero point 0; None if they do not fit."""
     array = None if entry is None else entry.node.value
     zero = np.zeros((), np.int16) if point is None else point.node.value
     if array is None or zero is None or array.ndim != 2 or array.dtype.itemsize != 1 or zero.ndim > 1:

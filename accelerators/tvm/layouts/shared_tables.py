@@ -1,7 +1,7 @@
-"""Tables that rows are gathered from and that a product multiplies by, as the embeddings of a language model: held once.
+"""Tables that are read by both a Gather and a product, as the embeddings of a language model, are stored once.
 
-The product reads the table in panels, and each row of it is one of the product's columns: the rows are gathered from the panels.
-Where a product was tuned to other panels, each of the two has its own copy, as if nothing were shared."""
+The product reads the table in panels. Each row of the table is one of the product's columns, and is gathered from the panels. If
+the product was tuned to other panels, each of the two has its own copy."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class _Panels:
     matrix: NodeEntry
     """The constant that the product reads: the table, or its transpose."""
     turned: bool
-    """Is it the table?"""
+    """True if the matrix is the table, which the product reads transposed; False for the table's transpose."""
     cut: Cut
 
     @property
     def attributes(self) -> dict[str, int]:
-        """What an op that picks rows of the table says of it."""
+        """The attributes of an op that gathers rows of the table."""
         return {"width": self.cut.tile.width, "group": self.cut.instruction.group, "turned": int(self.turned)}
 
 
 @register_pass("ShareTables", keeps=REQUESTS, family="tvm")
 def share_tables(graph: Graph, machine: Machine) -> Graph:
-    """Gathers that read a table in the layout of a matrix product by the same table, which so is held once. Linear, except that
-    constants of transposed shapes are compared."""
+    """Gathers that read a table in the layout of a matrix product by the same table, so that it is stored once. Linear, except
+    that constants of transposed shapes are compared."""
     tables = dict.fromkeys(node.inputs[0] for node in graph.nodes if _is_gather(node) and node.inputs[0] is not None)
     panels: dict[NodeEntry, _Panels] = {}
     for node in graph.nodes if tables else ():
@@ -64,7 +64,7 @@ def share_tables(graph: Graph, machine: Machine) -> Graph:
 
 
 def _is_gather(node: Node) -> bool:
-    """Does it gather whole rows of a constant matrix?"""
+    """True for a Gather of rows of a constant matrix."""
     if node.op != "Gather" or node.domain or int(node.attrs.get("axis", 0)) not in (0, -2) or node.inputs[0] is None:
         return False
     shape, result = real_shape(node.inputs[0]), any_shape(node[0])
@@ -72,7 +72,7 @@ def _is_gather(node: Node) -> bool:
 
 
 def _matrix_of(node: Node) -> tuple[NodeEntry | None, bool]:
-    """The constant that a product multiplies by, and whether its rows are the product's columns; None if there is none."""
+    """The constant right matrix of a product, if any, and whether its rows are the product's columns."""
     if node.op not in ops("matmul") or node.domain or node.inputs[1] is None:
         return None, False
     before = before_turn(node.inputs[1].node)
@@ -98,7 +98,7 @@ def _is_transpose(table: NodeEntry, matrix: NodeEntry) -> bool:
 
 
 def _cut_of(node: Node, machine: Machine) -> Cut | None:
-    """How the kernel of a product by a constant is cut; None where it reads other numbers than the constant's."""
+    """The tiling of the kernel of a product by a constant; None if the kernel reads a modified copy of the constant."""
     shape, output = real_shape(node.inputs[0]), real_shape(node[0])
     if not shape or not output or 0 in (*shape, *output) or node.attrs.get("transA", 0):
         return None

@@ -1,4 +1,4 @@
-"""Channel shuffles, as networks spell them: channels seen as a matrix, transposed, seen as channels again."""
+"""Channel shuffles as networks express them: channels reshaped to a matrix, transposed, and reshaped back."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from partita.partition.pattern import Pattern
 
 @attrs.frozen(slots=True)
 class Shuffle:
-    """Three nodes that shuffle channels."""
+    """A channel shuffle of three nodes."""
 
     source: NodeEntry
-    """The value that is shuffled, of shape [N, C, H, W]."""
+    """The shuffled value, [N, C, H, W]."""
     rows: int
     """Rows of the matrix that is transposed."""
     nodes: tuple[Node, Node, Node]
@@ -32,7 +32,7 @@ def _splits_channels(node: Node) -> bool:
 
 
 def _swaps_rows(node: Node) -> bool:
-    """True for a Transpose of rows and columns."""
+    """True for a Transpose that swaps rows and columns of [N, rows, columns, H, W]."""
     return node.op == "Transpose" and tuple(node.attrs.get("perm", ())) == (0, 2, 1, 3, 4)
 
 

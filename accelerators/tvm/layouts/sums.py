@@ -1,4 +1,4 @@
-"""What the sums of products of bytes begin with, and what makes numbers of them."""
+"""Initial values of the accumulators of byte products, and the factors that dequantize the sums."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from partita.graph.node import NodeEntry
 from partita.graph.types import Array
 
 PIECE = 1 << 20
-"""About so many weights are looked at together."""
+"""Approximate number of weights processed at a time."""
 
 
 def sums_of(
     scaling: Scaling, weight: Array, scales: Array, bias: NodeEntry | None, times: int = 1
 ) -> tuple[Array, Array, NodeEntry | None] | None:
-    """What the sums of products by a weight [outs, channels, taps down, taps across] begin with, the factor that makes numbers of
-    them, and the bias if it is added to the numbers; None if 32 bits might not hold a sum, or a scale is lost.
+    """The initial accumulators for a weight [outs, channels, taps down, taps across], the factor that dequantizes the sums, and
+    the bias if it is added after dequantizing; None if a sum might overflow int32 or a scale under- or overflows.
 
-    The scales and the bias are those of the outputs, which the weight has so many times."""
+    The scales and the bias are per output channel; the weight repeats these channels `times` times."""
     factor = np.multiply(scaling.scale, scales, dtype=np.float64)
     whole = _whole_bias(bias, factor, len(weight) // times)
     beginning = -scaling.unsigned_point * weight.sum((1, 2, 3), dtype=np.int64)
@@ -32,14 +32,14 @@ def sums_of(
 
 
 def _magnitudes(weight: Array) -> Array:
-    """The sum of each output's weights without their signs, of some outputs at a time: the bytes are never all there as words."""
+    """Sum of the absolute weights of each output, computed in pieces so that the weight is never widened as a whole."""
     step = max(1, PIECE // max(1, weight[:1].size))
     pieces = [np.abs(weight[i : i + step], dtype=np.int16).sum((1, 2, 3), dtype=np.int64) for i in range(0, len(weight), step)]
     return np.concatenate([np.zeros(0, np.int64), *pieces])
 
 
 def _whole_bias(bias: NodeEntry | None, factor: Array, outs: int) -> Array | None:
-    """The bias of each output in units of the factor, if the model gives it so; zeros if there is none."""
+    """The int32 bias of each output if the model stores it in units of the factor, else None; zero if there is no bias."""
     if bias is None:
         return np.zeros(1, np.int64)
     if not is_weight(bias):

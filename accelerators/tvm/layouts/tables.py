@@ -1,7 +1,7 @@
 """Functions of a single byte as tables.
 
-What is computed number by number from one quantized value, and quantized again, has 256 results at most: they are worked out when
-the model is compiled, as ONNX has them, and looked up. That is worth it where a long function is among them."""
+An element-wise function of one quantized byte that is quantized again has at most 256 results. They are computed at compile time,
+with ONNX's semantics, and looked up. That pays off if the function contains a costly op."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def drop_nan_tests(graph: Graph) -> Graph:
 
 
 def _keeps_numbers(node: Node) -> bool:
-    """Does the op put zero in the place of NaN in dequantized numbers, which are never NaN?"""
+    """True for a Where that replaces NaN in dequantized values, which are never NaN."""
     test = node.inputs[0].node if node.op == "Where" and not node.domain and node.inputs[0] is not None else None
     if test is None or test.op != "IsNaN" or test.domain or test.inputs[0] != node.inputs[2] or test.inputs[0] is None:
         return False
@@ -73,14 +73,14 @@ def _keeps_numbers(node: Node) -> bool:
 
 
 class _Tables:
-    """The values that are functions of one byte, and their results for all bytes."""
+    """The values that are element-wise functions of one byte, and their results for all bytes."""
 
     def __init__(self, graph: Graph) -> None:
         self.opsets = graph.opsets
         self.sources: dict[NodeEntry, NodeEntry] = {}
-        """The bytes that each value is a function of."""
+        """The bytes of which each value is a function."""
         self.long: set[NodeEntry] = set()
-        """The values that take a function of many instructions to compute."""
+        """The values whose functions contain an op of many instructions."""
         self._known: dict[NodeEntry, Array] = {}
         for node in graph.nodes:
             source = self._source(node) if node.is_op and not node.domain and len(node.output_names) == 1 else None
@@ -90,7 +90,7 @@ class _Tables:
                     self.long.add(node[0])
 
     def _source(self, node: Node) -> NodeEntry | None:
-        """The bytes of which the op's value is a function, number by number."""
+        """The bytes of which the op's value is an element-wise function."""
         scaling, first = scaling_of(node), node.inputs[0] if node.inputs else None
         if node.op in ops("quantizing"):
             if first is None or scaling is None or not scaling.is_plain or scaling.point.dtype.name not in BYTES:
@@ -108,7 +108,7 @@ class _Tables:
         return source if alike and all(float32_shape(entry) is not None for entry in node.reads) else None
 
     def values(self, entry: NodeEntry) -> Array:
-        """The results for all bytes, in the order of their bits."""
+        """The results for all bytes, ordered by the bytes as unsigned."""
         waiting = [entry]
         while waiting:
             last = waiting[-1]
@@ -131,6 +131,6 @@ class _Tables:
 
 
 def _single(node: Node) -> Array:
-    """A constant of one number, whatever its rank."""
+    """A constant of one element, as a scalar."""
     assert node.value is not None
     return node.value.reshape(())

@@ -1,9 +1,8 @@
-"""A transposed convolution as a convolution with a set of output channels for each phase of its stride; the phases are dealt out.
+"""A transposed convolution as a convolution with output channels for each phase of its stride; the phases are interleaved.
 
 Position q of the result is row u = (q + pad) // stride of phase (q + pad) % stride; phase r sums the taps r, r + stride, ... over
-the rows u, u - 1, ... of the image. Phases that have as many taps as each other are one convolution: a tap that a phase does not
-have cannot be zero, since an infinite number of the image would make NaN of it. Integers are finite, and one convolution makes
-all of their phases."""
+the rows u, u - 1, ... of the image. Phases with equally many taps share one convolution. A missing tap cannot be zero, since an
+infinite pixel times zero is NaN. Integers are finite, and one convolution makes all of their phases."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from partita.graph.node import Node
 from partita.graph.types import Array
 
 MOST_PHASES = 1024
-"""A transposed convolution of more phases is left as it is: each is a set of output channels with weights of its own."""
+"""Largest number of phases that are rewritten: each phase has output channels and weights of its own."""
 
 
 @attrs.frozen(slots=True)
@@ -29,30 +28,30 @@ class Phases:
     """The geometry of a transposed convolution."""
 
     sizes: Pair
-    """The image."""
+    """Size of the image."""
     out: Pair
-    """The result."""
+    """Size of the result."""
     taps: Pair
-    """The filter."""
+    """Size of the filter."""
     strides: Pair
-    """How far apart neighbouring pixels of the image write."""
+    """Distance in the result between neighbouring pixels of the image."""
     before: Pair
-    """The rows and columns that are cut off above and to the left."""
+    """Rows and columns that are cropped above and to the left."""
     channels: int
-    """Output channels of a phase, whole blocks."""
+    """Output channels of a phase, rounded up to whole blocks."""
 
     @property
     def kinds(self) -> list[Kind]:
-        """The phases by the number of their taps."""
+        """The phases, grouped by their number of taps."""
         return kinds_of(self.taps, self.strides)
 
     @property
     def alike(self) -> Kind:
-        """All phases, where taps that one does not have are zero."""
+        """All phases as one kind, with zeros for the taps that a phase lacks."""
         return all_alike(self.taps, self.strides)
 
     def window(self, kind: Kind) -> Window:
-        """The convolution that makes these phases."""
+        """The window of the convolution that makes these phases."""
         rows = [(q - 1 + b) // s + 1 for q, b, s in zip(self.out, self.before, self.strides)]
         return Window(self.sizes, _pair(rows), _pair(kind.taps), (1, 1), (1, 1), _pair([t - 1 for t in kind.taps]))
 
@@ -72,15 +71,15 @@ class Phases:
         return split.reshape(self.outs(kind), ins, *taps)
 
     def bias(self, array: Array, kind: Kind) -> Array:
-        """The bias for each phase."""
+        """The bias, repeated for each phase."""
         spread = np.zeros((kind.count, self.channels), array.dtype)
         spread[:, : array.size] = array
         return spread.reshape(-1)
 
 
 def find_phases(node: Node, lanes: int) -> Phases | None:
-    """The geometry of a ConvTranspose by constant weights on images [N, C, H, W], its channels in blocks of so many; None for
-    groups, dilations, sizes that are worked out from the result's, phases without a tap, and too many of them."""
+    """The geometry of a ConvTranspose by constant weights on images [N, C, H, W], its channels in blocks of `lanes`; None for
+    groups, dilations, automatic padding, `output_shape`, phases without a tap, and too many phases."""
     image, result = real_shape(node.inputs[0]), real_shape(node[0])
     is_plain = tuple(node.attrs.get("dilations") or (1, 1)) == (1, 1) and int(node.attrs.get("group", 1)) == 1
     is_automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or bool(node.attrs.get("output_shape"))
@@ -98,7 +97,7 @@ def find_phases(node: Node, lanes: int) -> Phases | None:
 
 
 def has_few_phases(strides: tuple[int, ...]) -> bool:
-    """Are there so few phases that each can have output channels of its own?"""
+    """True if there are few enough phases for each to have output channels of its own."""
     return math.prod(strides) <= MOST_PHASES
 
 

@@ -1,7 +1,7 @@
-"""Rule for ConvInteger: the sums of a convolution of bytes by constant ones, which a model scales afterwards.
+"""Rule for ConvInteger: the sums of a convolution of bytes by constant bytes, which a model scales afterwards.
 
-Numbers in the padding are the zero point. One that is known fills the border; one that comes of DynamicQuantizeLinear cannot, so
-that the border is filled with zeros, and each sum loses the zero point times the weights that lie inside of the image there."""
+The padding holds the zero point. A constant zero point fills the border. One from DynamicQuantizeLinear cannot: zeros fill the
+border, and from each sum the zero point times the weights that lie inside the image is subtracted."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ INT32 = 6
 """ONNX's number for the element type."""
 
 WORD = 4
-"""An image of so many channels at most is read as it is given."""
+"""Largest number of channels of an image that is read in NCHW."""
 
 REFUSAL = "kernels of whole convolutions take bytes by constant ones, whose distances to their zero point are signed bytes"
 
 
 @attrs.frozen(slots=True, eq=False)
 class WholeConvolution:
-    """What a ConvInteger says."""
+    """The operands and geometry of a ConvInteger."""
 
     source: NodeEntry
     """The image."""
     weight: Array
-    """Signed bytes around zero."""
+    """The weights as signed bytes, with their zero point subtracted."""
     window: Window
     group: int
     is_alone: bool
-    """Does each channel have its own weights?"""
+    """True for a depthwise convolution."""
     point: NodeEntry | None
     """The image's zero point."""
 
     @property
     def moved(self) -> int:
-        """How much larger the bytes are without a sign."""
+        """Offset that makes the bytes unsigned: 128 for int8, else 0."""
         kind = self.source.type
         return 128 if isinstance(kind, TensorType) and kind.dtype == "int8" else 0
 
 
 def whole_convolution_of(node: Node) -> WholeConvolution | None:
-    """What the op says; None for one that has no kernel."""
+    """The ConvInteger; None if it has no kernel."""
     source, given, point, weight_point = (*node.inputs, None, None)[:4]
     array, shape = None if given is None else given.node.value, any_shape(node[0])
     window = make_window(node.evolve(op="Conv"), any_shape)
@@ -72,7 +72,7 @@ def whole_convolution_of(node: Node) -> WholeConvolution | None:
 
 
 def whole_convolution(walk: Walk, node: Node) -> bool | None:
-    """ConvInteger: the sums themselves."""
+    """ConvInteger: the int32 sums."""
     given = whole_convolution_of(node)
     if given is None:
         return None
@@ -100,7 +100,7 @@ def whole_convolution(walk: Walk, node: Node) -> bool | None:
 
 
 def _moved_point(walk: Walk, node: Node, point: NodeEntry, moved: int) -> NodeEntry:
-    """The zero point as a single whole number, of bytes without a sign."""
+    """The zero point as an int32 scalar, for unsigned bytes."""
     walk.sides.need_plain(point)
     number = walk.helper(node, "Cast", (walk.rewriter.value(point),), any_shape(point) or (), {"to": INT32})
     if any_shape(point):
@@ -111,8 +111,7 @@ def _moved_point(walk: Walk, node: Node, point: NodeEntry, moved: int) -> NodeEn
 
 
 def weights_inside(given: WholeConvolution) -> Array:
-    """For each result the sum of the weights that lie inside of the image, channels side by side; without a border one number for
-    each channel."""
+    """Sum of the weights that lie inside the image, for each result [1, H, W, C]; one for each channel if there is no border."""
     window, weight = given.window, given.weight.astype(np.int64).sum(1)
     inside: list[Array] = []
     for d in range(2):

@@ -1,7 +1,7 @@
-"""Rule for a convolution of bytes by weights whose distances to their zero point are no signed bytes, as those of uint8 may be.
+"""Rule for a convolution of bytes by weights that do not fit int8 once their zero point is subtracted, as uint8 may not.
 
-Such a weight is a signed byte plus one number for each result. So the sum is that of the bytes, plus the number times the sum of
-what the window holds: exact in 32 bits, before it becomes a number once."""
+Such a weight is a signed byte plus one number per output channel. So the sum is that of the signed bytes, plus this number times
+the sum of the window's elements: exact in int32, and dequantized once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLOAT32 = 1
 
 
 def far_convolution(walk: Walk, node: Node, window: Window, source: NodeEntry, scaling: Scaling) -> bool | None:
-    """Conv by the weights as signed bytes, and by ones; None where 32 bits might not hold a sum, or no bytes are stored."""
+    """Conv by the weights as signed bytes, and by ones; None if a sum might overflow int32, or the weight is not of bytes."""
     weight, bias = distances_of(node.inputs[1], 0), node.inputs[2] if len(node.inputs) > 2 else None
     known = None if weight is None else sums_of(scaling, *weight, bias)
     if weight is None or known is None:

@@ -1,1 +1,1 @@
-"""Prepares a subgraph before it is asked about: constants are worked out, and ops are taken apart."""
+"""Prepares a subgraph before it is checked for support: constants are folded, and ops decomposed."""

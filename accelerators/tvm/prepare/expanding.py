@@ -1,4 +1,4 @@
-"""An op as a call of its body, which is inlined: that of our table, or the one that ONNX defines it by."""
+"""An op as a call of its body, to be inlined: the decomposition of our table, or ONNX's function."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from partita.graph.rewrite import Rewriter, rewrite
 from partita.passes.decompose import decomposed, has_decomposition, has_function_of_onnx, onnx_function
 
 EXPANDED = "Expanded"
-"""The op of a call that stands for an op's body until it is inlined."""
+"""The op of a call of such a body until it is inlined."""
 
 
 def has_function(node: Node, graph: Graph) -> bool:
-    """True for an op that the table decomposes, or that ONNX defines by a body."""
+    """True for an op that the table decomposes, or that ONNX defines by a function."""
     if has_decomposition(node):
         return True
     if node.is_call or node.domain not in ("", "ai.onnx.ml") or node.bodies or is_random(node):
@@ -28,11 +28,11 @@ def has_function(node: Node, graph: Graph) -> bool:
 
 def expanded(node: Node, graph: Graph) -> Node | None:
     """A call of the op's body that replaces the node; None if there is no body for this opset and these inputs."""
-    if not all(node.output_names):  # The body makes those too that nobody reads.
+    if not all(node.output_names):  # The body makes unused results too.
         node = node.evolve(output_names=tuple([name or f"{node.name}_{i}" for i, name in enumerate(node.output_names)]))
     try:
         body = decomposed(node, graph.opsets)
-    except (NoBody, UnknownOp):  # The graph may be of a version of ONNX that lacks what the parts are made of.
+    except (NoBody, UnknownOp):  # The graph's opset may lack ops of the parts.
         return None
     read = None
     if body is None:
@@ -43,7 +43,7 @@ def expanded(node: Node, graph: Graph) -> Node | None:
 
 
 def why_whole(node: Node, graph: Graph) -> str | None:
-    """Why an op of onnxruntime's is not taken apart here; None for one that is, and for all others."""
+    """The reason for which an onnxruntime op is not decomposed; None for one that is, and for all other ops."""
     if not is_known(node):
         return why_unknown(node)
     try:
@@ -59,7 +59,7 @@ def is_expanded(node: Node) -> bool:
 
 
 def _marked(body: Graph, whole: Node) -> Graph:
-    """Note on each node the op that it is a part of; a part of a part belongs to that op too."""
+    """The body with the name of the decomposed op in each node's metadata; nested parts carry all names."""
     names = "\n".join(dict.fromkeys([whole.name, *whole.metadata.get(FUSED, "").splitlines()]))
 
     def visit(node: Node, rewriter: Rewriter) -> None:

@@ -1,9 +1,9 @@
-"""Finds inputs whose values follow from the sizes of a node's outputs: the shape that a Reshape or Expand is given,
-the axes of a reduction.
+"""Replaces inputs whose values follow from the sizes of a node's outputs: the shape of a Reshape or Expand, the axes of a
+reduction.
 
-TVM compiles such an op only where the value is a constant. Where the sizes around the node are known, so is the value,
-and a constant replaces the input; the kernel then makes outputs of the sizes that the model's own types promise. Whether the
-value says the same is looked at while the model runs.
+TVM compiles such an op only if the value is a constant. If the sizes around the node are static, they determine the value, and
+a constant replaces the input; the kernel then makes outputs of the sizes that the model's types declare. A check at run time
+compares the value with the constant.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Say = Callable[[Node, Shape, list[Shape]], "list[int] | None"]
 
 @register_pass("FoldImplied", keeps=REQUESTS, family="tvm")
 def fold_implied(graph: Graph, *, watched: bool = False) -> Graph:
-    """Constants for inputs whose values follow from sizes, as the shape given to a Reshape. If `watched`, the graph gets an
-    output, and its complaint, for each: an element is true where the run's value differs. Linear."""
+    """Constants for inputs whose values follow from sizes, such as the shape of a Reshape. If `watched`, the graph gets an output
+    and an error text for each: an element is true if the run's value differs. Linear."""
     flags: list[tuple[Node, str]] = []
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -59,13 +59,13 @@ def has_implied(graph: Graph) -> bool:
 
 
 def _free_names(count: int, taken: Sequence[str]) -> list[str]:
-    """So many names of outputs that the graph does not have."""
+    """Names for `count` outputs that are not taken."""
     free = (name for number in itertools.count() if (name := f"{number}_said_otherwise") not in taken)
     return list(itertools.islice(free, count))
 
 
 def _implied(node: Node) -> tuple[int, list[int]] | None:
-    """The number of the input whose value follows from the sizes, and the value."""
+    """The index of the input whose value follows from the sizes, and the value."""
     if node.domain:
         return None
     slot, say = (1, _axes) if str(node.op).startswith("Reduce") else _SAID.get(str(node.op), (0, None))
@@ -90,12 +90,12 @@ def _shape(value_type: object) -> Shape | None:
 
 
 def _target(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
-    """The result's sizes themselves; a size of nothing would mean something else to Reshape."""
+    """The result's sizes; None if one is 0, which Reshape takes for a copied size."""
     return None if 0 in shapes[0] else list(shapes[0])
 
 
 def _widened(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
-    """The shape given to Expand may have fewer dimensions than its result: then it holds the last ones."""
+    """The shape operand of Expand: the last sizes of the result, as many as it has elements."""
     read = node.inputs[1]
     count = _shape(read.type) if read is not None else None
     return list(shapes[0][len(shapes[0]) - count[0] :]) if count else None
@@ -113,7 +113,7 @@ def _pieces(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
 
 
 def _sizes(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
-    """Sizes that Resize stretches to, if it need not keep proportions."""
+    """The target sizes of a Resize that does not keep the aspect ratio."""
     if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch" or len(given) != len(shapes[0]):
         return None
     axes = node.attrs.get("axes")
@@ -121,24 +121,24 @@ def _sizes(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
 
 
 def _axes(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
-    """The axes that a reduction takes away."""
+    """The axes of a reduction."""
     keep = int(node.attrs.get("keepdims", 1))
     return _only_choice(node, given, lambda axes: _without(given, axes, kept=bool(keep)) == shapes[0])
 
 
 def _gone(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
-    """The axes that Squeeze takes away."""
+    """The axes that Squeeze removes."""
     return _only_choice(node, given, lambda axes: _without(given, axes) == shapes[0] and all(given[axis] == 1 for axis in axes))
 
 
 def _new(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
-    """The axes of its result that Unsqueeze adds."""
+    """The axes that Unsqueeze adds, counted in its result."""
     result = shapes[0]
     return _only_choice(node, result, lambda axes: _without(result, axes) == given and all(result[axis] == 1 for axis in axes))
 
 
 def _only_choice(node: Node, sizes: Shape, fits: Callable[[Axes], bool]) -> list[int] | None:
-    """The axes of a tensor of these sizes that fit, if only one choice of so many does."""
+    """The axes of a tensor of these sizes that fit, if exactly one combination of the operand's length does."""
     read = node.inputs[1]
     count = _shape(read.type) if read is not None else None
     if count is None or len(sizes) > MOST_AXES:
@@ -148,12 +148,12 @@ def _only_choice(node: Node, sizes: Shape, fits: Callable[[Axes], bool]) -> list
 
 
 def _without(sizes: Shape, axes: Axes, kept: bool = False) -> Shape:
-    """The sizes without these axes, or with 1 for each."""
+    """The sizes without these axes, or with 1 for each if `kept`."""
     return tuple([1 if axis in axes else size for axis, size in enumerate(sizes) if kept or axis not in axes])
 
 
 MOST_AXES = 8
-"""A tensor of more dimensions is left as it is."""
+"""Largest rank for which axes are inferred."""
 
 _SAID: Mapping[str, tuple[int, Say]] = {
     "Reshape": (1, _target),
@@ -165,4 +165,4 @@ _SAID: Mapping[str, tuple[int, Say]] = {
     "Squeeze": (1, _gone),
     "Unsqueeze": (1, _new),
 }
-"""For each op, the number of the input, and the function that finds its value."""
+"""For each op, the index of the input, and the function that computes its value."""

@@ -1,4 +1,4 @@
-"""The opset that a graph needs: for the parts of onnxruntime's own ops, and for resizes whose factors are inputs."""
+"""Raises the opset for the decompositions of onnxruntime's own ops, and for old Upsamples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partita.passes.registry import REQUESTS, register_pass
 
 @register_pass("RaiseOpset", keeps=REQUESTS, family="tvm")
 def raise_opset(graph: Graph) -> Graph:
-    """The graph in the opset that the decompositions of its com.microsoft ops need, and its resizes; itself if it cannot be
+    """The graph in the opset that its Upsamples and the decompositions of its com.microsoft ops need; unchanged if it cannot be
     converted."""
     needed = max((_needed(node) for node in graph.nodes), default=0)
     if needed <= graph.opsets.get("", 1):

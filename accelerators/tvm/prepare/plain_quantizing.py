@@ -1,6 +1,6 @@
-"""onnxruntime's QuantizeLinear and DequantizeLinear as ONNX's, wherever a graph's opset has the same.
+"""onnxruntime's QuantizeLinear and DequantizeLinear become ONNX's if the graph's opset has the same.
 
-Its quantizer writes them for integers that the opset it writes has not, and then for all values of the model."""
+Its quantizer uses its own ops for integer types that its opset lacks, and then for all values of the model."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from partita.graph.types import TensorType
 from partita.passes.registry import REQUESTS, register_pass
 
 ALONG_AN_AXIS = 13
-"""Since this version of ONNX bytes may have a scale for each channel."""
+"""The opset since which bytes may have a scale for each channel."""
 
 OF_ALL_WIDTHS = 21
-"""Since this version ONNX has 4 and 16 bits too, and scales of float16."""
+"""The opset since which 4 and 16 bits, and scales of float16, are allowed too."""
 
 
 @register_pass("UseOnnxQuantizing", keeps=REQUESTS, family="tvm")
 def use_onnx_quantizing(graph: Graph) -> Graph:
-    """ONNX's QuantizeLinear and DequantizeLinear in the place of com.microsoft's, where they mean the same. Linear."""
+    """com.microsoft's QuantizeLinear and DequantizeLinear replaced by ONNX's if they mean the same. Linear."""
     version = graph.opsets.get("", 1)
     if not any(_is_plain(node, version) for node in graph.nodes):
         return graph
@@ -34,7 +34,7 @@ def use_onnx_quantizing(graph: Graph) -> Graph:
 
 
 def _is_plain(node: Node, version: int) -> bool:
-    """Has the version of ONNX such an op of the node's element types?"""
+    """True if this opset has the op for the node's element types."""
     if node.domain != DOMAIN or node.op not in ops("quantizing") or node.subgraph is not None:
         return False
     types = [entry.type for entry in (*node.reads, *node.outputs)]

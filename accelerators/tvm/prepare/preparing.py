@@ -1,5 +1,5 @@
-"""Prepares a subgraph before it is asked about or compiled: shapes and constants are worked out, norms are folded, and
-ops that TVM has only the parts of are taken apart.
+"""Prepares a subgraph before it is checked for support or compiled: shapes are inferred, constants and norms folded, and
+unsupported ops decomposed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from partita.passes import apply_pass
 from partita.passes.registry import REQUESTS, register_pass
 
 Stages = tuple[tuple[str, ...], ...]
-"""Passes in rows; a query is answered from row to row."""
+"""Stages of passes; a query looks at the graph after each stage."""
 
 PREPARE: Stages = (
     ("InlineCalls", "UseOnnxQuantizing", "RaiseOpset", "UseOnnxQuantizing"),
     ("FoldEmptyInputs",),
 )
-"""The beginning: then `SETTLE`, then each of `REPLACE`, with `SETTLE` again after one that changed the graph."""
+"""The first stages; then come `SETTLE` and each of `REPLACE`, with `SETTLE` again after one that changed the graph."""
 
 SETTLE: Stages = (
     ("InferSizes", "HoldWeights"),
@@ -43,12 +43,12 @@ SETTLE: Stages = (
 )
 
 DEEPEST = 3
-"""Parts may be taken apart in turn, so many times."""
+"""Largest depth of nested decompositions."""
 
 REPLACE = ("FoldImplied", *["DecomposeUnsupported"] * DEEPEST)
 
 Run = Callable[..., Graph]
-"""(graph, names) -> the graph after these passes of a device."""
+"""(graph, names) -> the graph after these passes."""
 
 Supports = Callable[[Node, Graph], "bool | str"]
 
@@ -57,7 +57,7 @@ _types_alone = ContextVar("types_alone", default=False)
 
 @contextmanager
 def types_alone() -> Iterator[None]:
-    """What is prepared inside is only asked about: weights that a batch norm scales stay as they are, which takes no memory."""
+    """Graphs prepared in this context are only checked for support: batch norms do not scale weights, to save memory."""
     token = _types_alone.set(True)
     try:
         yield
@@ -66,8 +66,8 @@ def types_alone() -> Iterator[None]:
 
 
 def prepared(graph: Graph, apply: Run, folds_implied: bool = True) -> Iterator[Graph]:
-    """The graph without calls, then with what its constants and shapes settle settled, stage by stage. `apply` applies passes;
-    unless `folds_implied`, inputs whose values follow from sizes stay inputs."""
+    """Inlines calls, then folds constants and shapes until nothing changes; yields the graph after each stage. `apply` applies
+    passes; unless `folds_implied`, inputs whose values follow from sizes stay inputs."""
     for stage in PREPARE:
         graph = apply(graph, stage)
         yield graph
@@ -102,7 +102,7 @@ def inline_all_calls(graph: Graph) -> Graph:
 
 @register_pass("InferMissingTypes", keeps=REQUESTS, family="tvm")
 def infer_missing_types(graph: Graph) -> Graph:
-    """Types inferred, unless all sizes are known already."""
+    """Types inferred, unless all sizes are static already."""
     types = (value_type for node in graph.nodes for value_type in node.output_types)
     if all(map(_is_known, types)):
         return graph
@@ -111,7 +111,7 @@ def infer_missing_types(graph: Graph) -> Graph:
 
 @register_pass("InferSizes", keeps=REQUESTS, family="tvm")
 def infer_sizes(graph: Graph) -> Graph:
-    """Types inferred, alternating with constant folding as long as that finds more sizes: some follow from values that ONNX's
+    """Types inferred, alternating with constant folding as long as more sizes become static: some follow from values that ONNX's
     inference does not compute, such as a remainder."""
     current = infer_missing_types(graph)
     unknown = _unknown(current) if all(_is_known(node.output_types[0]) for node in current.inputs) else 0
@@ -125,7 +125,7 @@ def infer_sizes(graph: Graph) -> Graph:
 
 
 def _unknown(graph: Graph) -> int:
-    """How many values have sizes that are not known."""
+    """Number of values whose sizes are not static."""
     return sum(not _is_known(value_type) for node in graph.nodes for value_type in node.output_types)
 
 
@@ -135,7 +135,7 @@ def _is_known(value_type: Type | None) -> bool:
 
 @register_pass("FoldEmptyInputs", keeps=REQUESTS, family="tvm")
 def fold_empty_inputs(graph: Graph) -> Graph:
-    """A constant in the place of each graph input without elements."""
+    """Graph inputs without elements replaced by constants."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rewriter.keep(node)
@@ -149,7 +149,7 @@ def fold_empty_inputs(graph: Graph) -> Graph:
 
 @register_pass("DecomposeUnsupported", keeps=REQUESTS, family="tvm")
 def decompose_unsupported(graph: Graph, supports: Supports) -> Graph:
-    """Unsupported ops replaced by their decompositions, where all ops of those are supported."""
+    """Unsupported ops replaced by their decompositions, if all ops of these are supported."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
@@ -163,7 +163,7 @@ def decompose_unsupported(graph: Graph, supports: Supports) -> Graph:
 
 
 def _all_supported(node: Node, graph: Graph, supports: Supports, depth: int) -> bool:
-    """Are all the node's parts supported, or theirs in turn?"""
+    """True if each of the node's parts is supported, or its own parts are."""
     single = alone(node, graph)
     parts = expanded(next(n for n in single.nodes if n.is_op), single)
     if parts is None:

@@ -1,6 +1,6 @@
-"""Weights that a model stores as integers: held as they are until it is known who multiplies by them, then made numbers at once.
+"""Weights that a model stores as integers: kept until integer kernels are chosen; the others are dequantized at compile time.
 
-Left to themselves they would be dequantized in every run: folding constants swells no file by more than it is told to."""
+Without this they would be dequantized in every run, since constant folding does not enlarge constants beyond its limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partita.passes.registry import REQUESTS, register_pass
 
 @register_pass("HoldWeights", keeps=REQUESTS, family="tvm")
 def hold_weights(graph: Graph) -> Graph:
-    """DequantizeLinear of a constant that a matrix product or Gather reads, perhaps transposed, kept from folding; constants that
+    """Keeps DequantizeLinear of a constant that a product or Gather reads, perhaps transposed, from being folded. Constants that
     the model quantizes itself are quantized here. Linear."""
     wanted = {entry for node in graph.nodes if not node.domain for entry in _weights_read(node)}
     turned = {node.inputs[0] for node in graph.nodes if node.op == "Transpose" and not node.domain and node[0] in wanted}
@@ -38,14 +38,14 @@ def hold_weights(graph: Graph) -> Graph:
 
 
 def _computed(node: Node, graph: Graph) -> Node:
-    """The constant that an op of constants comes to, under the op's name."""
+    """The result of an op on constants, as a constant with the op's name."""
     arrays = [None if entry is None else entry.node.value for entry in node.inputs]
     (array,) = evaluate_node(node, arrays, graph.opsets)
     return constant(array, node.name).evolve(output_names=node.output_names, metadata=node.metadata)
 
 
 def _weights_read(node: Node) -> Sequence[NodeEntry]:
-    """What a kernel of the node may read as integers: matrices and biases of a product, the table of a Gather."""
+    """The operands that a kernel of the node may read as integers: all of a product's, and the table of a Gather."""
     return node.reads if node.op in ops("convolution", "matmul") else node.reads[:1] if node.op == "Gather" else ()
 
 
@@ -71,7 +71,7 @@ def release_weights(graph: Graph) -> Graph:
 
 
 def _is_dequantized_constant(node: Node) -> bool:
-    """Does a DequantizeLinear of the graph read constants alone?"""
+    """True for a DequantizeLinear of constants."""
     return node.op == "DequantizeLinear" and not node.domain and all(_is_constant(entry) for entry in node.reads)
 
 

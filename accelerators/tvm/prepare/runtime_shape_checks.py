@@ -1,8 +1,8 @@
-"""Looks, while a model runs, whether a value that follows from stated sizes says what they say.
+"""Run-time checks that a value that follows from declared sizes agrees with them.
 
-`implied` puts a constant in the place of such a value. A file may state sizes that its own values contradict: then the run has to
-be an error, as it is where the op is computed as it stands. Each such value is therefore held against the constant by a few ops,
-whose result is one more output of the graph."""
+`inferred_operands` replaces such a value by a constant. A file may declare sizes that its own values contradict: then the run has
+to fail, as it does if the op is computed unchanged. So a few ops compare each such value with the constant, and their result is
+one more output of the graph."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Wrong = Callable[[Node, NodeEntry, Sequence[int]], Node]
 
 
 def said_otherwise(node: Node, value: NodeEntry, implied: Sequence[int]) -> Node:
-    """The op whose result has a true number where the value says something else than the sizes of the node's results do."""
+    """An op whose result has a true element if the value contradicts the sizes of the node's results."""
     name = str(node.op)
     rule = _axes_otherwise if name.startswith("Reduce") else _RULES.get(name, _is_other)
     return rule(node, value, implied)
 
 
 def complaint(node: Node, implied: Sequence[int]) -> str:
-    """What is wrong where `said_otherwise` finds something."""
+    """The error text for a value that contradicts the sizes."""
     return f"node {node.name!r} ({node.op}): the sizes of its results ask for {list(implied)}, and it is given another value"
 
 
@@ -34,7 +34,7 @@ def _is_other(node: Node, value: NodeEntry, implied: Sequence[int]) -> Node:
 
 
 def _shape_otherwise(node: Node, value: NodeEntry, implied: Sequence[int]) -> Node:
-    """The shape given to Reshape: one size may be left out (-1), and one be taken over (0)."""
+    """The shape operand of Reshape: one size may be inferred (-1), and sizes be copied from the input (0)."""
     given = _sizes(node.inputs[0])
     takes_over = [not node.attrs.get("allowzero") and given[i : i + 1] == (size,) for i, size in enumerate(implied)]
     is_left_out = op("Equal", value, _numbers([-1]))
@@ -45,7 +45,7 @@ def _shape_otherwise(node: Node, value: NodeEntry, implied: Sequence[int]) -> No
 
 
 def _width_otherwise(node: Node, value: NodeEntry, implied: Sequence[int]) -> Node:
-    """The shape given to Expand: 1 leaves a size as it is."""
+    """The shape operand of Expand: 1 leaves a size unchanged."""
     given = (1,) * len(implied) + _sizes(node.inputs[0])
     may_be_one = np.array(given[-len(implied) :]) == np.array(implied)
     kept = op("And", op("Equal", value, _numbers([1])), constant(may_be_one))
@@ -53,7 +53,7 @@ def _width_otherwise(node: Node, value: NodeEntry, implied: Sequence[int]) -> No
 
 
 def _axes_otherwise(node: Node, value: NodeEntry, implied: Sequence[int]) -> Node:
-    """Axes in any order, each once, counted from either end."""
+    """Axes in any order without duplicates, counted from either end."""
     rank, count = len(_sizes(node[0] if node.op == "Unsqueeze" else node.inputs[0])), len(implied)
     row = op("Reshape", value, _numbers([1, count]))
     axes = op("Where", op("Less", row, _numbers([0])), op("Add", row, _numbers([rank])), row)
@@ -86,4 +86,4 @@ def _sizes(entry: NodeEntry | None) -> tuple[int, ...]:
 _RULES: Mapping[str, Wrong] = {
     "Reshape": _shape_otherwise, "Expand": _width_otherwise, "Squeeze": _axes_otherwise, "Unsqueeze": _axes_otherwise,
 }
-"""Ops whose value may be written in more than one way."""
+"""The checks of ops whose value can be written in more than one way."""

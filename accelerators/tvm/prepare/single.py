@@ -1,4 +1,4 @@
-"""One op by itself: a graph of the node, the constants that it reads, and inputs for everything else."""
+"""A graph of a single op and its constants, with graph inputs in place of its other operands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partita.graph.single_node import graph_of_node
 
 
 def alone(node: Node, graph: Graph, *, constants: bool = True) -> Graph:
-    """The node between inputs of its inputs' types; constants stay what they are, or become inputs too."""
+    """The graph of the node alone; its constants are kept, unless `constants` is False, and become inputs then."""
 
     def stand_in(entry: NodeEntry, number: int) -> NodeEntry:
         is_kept = constants and entry.node.value is not None

@@ -1,1 +1,1 @@
-"""Sizes that are known only when a model is called: how they follow from one another, and subgraphs that are compiled for all."""
+"""Dynamic sizes: the relations between them, and subgraphs that are compiled once for all sizes."""

@@ -1,4 +1,4 @@
-"""A subgraph that is compiled once for all sizes, as it is called."""
+"""Calls of a subgraph that is compiled once for all sizes."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from partita.graph.interpret import evaluate_node
 from partita.graph.node import NodeEntry
 
 KEPT = 64
-"""The number of sizes whose values are kept that the host computes,"""
+"""Number of sizes for which the host's values are cached."""
 
 KEPT_BYTES = 64 << 20
-"""and how much memory they take at most; those of the last size are kept however large they are."""
+"""Largest memory of these values in bytes; those of the last size are cached whatever they take."""
 
 LITTLE = 1 << 16
-"""Where a size is 0, numpy computes what is left to be computed of values of so many numbers each."""
+"""If a size is 0, numpy computes the subgraph if none of its values has more elements than this."""
 
 MOST = 2**31 - 2**16
-"""Kernels count places in 32 bits, and up to whole parts of as many as they work on at once."""
+"""Bound on the elements of a value: kernels index in int32, with room for rounding up to whole tiles."""
 
 NUMBER = 4
-"""The bytes that most numbers take."""
+"""Assumed bytes per element."""
 
 Note = Callable[[Hashable, int], None]
 
 _numbers = count()
-"""Which subgraph it is."""
+"""Source of the numbers that identify subgraphs."""
 
 Shapes = tuple[tuple[int, ...], ...]
 """The sizes of all inputs."""
@@ -44,24 +44,24 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @attrs.frozen(slots=True, eq=False)
 class _Known:
-    """What is known of a size."""
+    """The cached data of one combination of sizes."""
 
     lent: tuple[np.ndarray[Any, Any], ...] | None
-    """The host's values; None where the size is none that the kernels take."""
+    """The host's values; None if the kernels do not take these sizes."""
     needed: int = 0
-    """About how many bytes the values of a call take."""
+    """Estimated bytes of all values of a call."""
 
     @property
     def bytes(self) -> int:
-        """How much memory the values take."""
+        """Bytes of the host's values."""
         return sum(array.nbytes for array in self.lent or ())
 
 
 class SizedSubgraph(AnySize):
-    """The kernels for any size, and the values that the host computes for each."""
+    """The kernels for any size, and the values that the host computes for each size."""
 
     def __init__(self, sized: Sized, compiled: CompiledSubgraph, note: Note | None = None) -> None:
-        """`note` is told of each call: its subgraph and size, and about how many bytes its values need."""
+        """`note` gets for each call a key of its subgraph and sizes, and the estimated bytes of its values."""
         self.compiled = compiled
         self.notes = _multiples(sized)
         self._sized = sized
@@ -72,7 +72,7 @@ class SizedSubgraph(AnySize):
         self._bytes = 0
 
     def given(self, shapes: Shapes, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """What the kernels read in a call with inputs of these sizes; None where they do not take them."""
+        """The kernels' operands in a call with inputs of these sizes; None if the kernels do not take these sizes."""
         with self._guard.lock:
             known = self._known.get(shapes)
             if known is None:
@@ -92,12 +92,12 @@ class SizedSubgraph(AnySize):
         return [*inputs, *lent]
 
     def is_empty(self, shapes: Shapes) -> bool:
-        """True where one of the symbols is 0, so that most values have no numbers, and those of the others few."""
+        """True if a symbol is 0, so that most values are empty, and the others are small."""
         sizes = self._symbols(shapes)
         return sizes is not None and 0 in sizes.values() and all(numbers.at(sizes) <= LITTLE for numbers in self._sized.counts)
 
     def _new(self, shapes: Shapes) -> _Known:
-        """What is known of a size that was not kept."""
+        """The data of sizes that are not cached."""
         sizes = self._symbols(shapes)
         if sizes is None or 0 in sizes.values():
             return _Known(None)
@@ -110,10 +110,10 @@ class SizedSubgraph(AnySize):
         try:
             return _Known(self._computed(sizes), NUMBER * sum(counts))
         except PartitaError:
-            return _Known(None)  # Compiled for this size, the subgraph says what is wrong with it.
+            return _Known(None)  # Compiling the subgraph for this size reports the error.
 
     def _symbols(self, shapes: Shapes) -> dict[str, int] | None:
-        """Each symbol's value; None where the shapes contradict each other or the graph."""
+        """The value of each symbol; None if the shapes contradict each other or the graph."""
         inputs = self._sized.inputs
         if [len(stated) for stated in inputs] != [len(shape) for shape in shapes]:
             return None
@@ -126,7 +126,7 @@ class SizedSubgraph(AnySize):
         return sizes
 
     def _computed(self, sizes: dict[str, int]) -> tuple[np.ndarray[Any, Any], ...]:
-        """What depends on sizes alone, op by op."""
+        """The values that depend on sizes alone, computed op by op."""
         sized, values = self._sized, dict[NodeEntry, Any]()
         for node in sized.of_sizes:
             if node[0] in sized.known:
@@ -140,7 +140,7 @@ class SizedSubgraph(AnySize):
 
 
 def _multiples(sized: Sized) -> tuple[str, ...]:
-    """What the report says of sizes that have to be multiples."""
+    """The report's note on sizes that have to be multiples."""
     grains = [
         f"dimension {d} of {node.name!r} is a multiple of {size.terms[monomial]}"
         for node, sizes in zip(sized.graph.inputs, sized.inputs, strict=False)
@@ -153,7 +153,7 @@ def _multiples(sized: Sized) -> tuple[str, ...]:
 
 
 def _own(stated: Size, size: int) -> tuple[str, int] | None:
-    """A symbol's value, where it is all that the stated size depends on; None elsewhere."""
+    """The symbol and its value if the declared size is linear in a single symbol, else None."""
     if not isinstance(stated, Extent) or any(len(monomial) > 1 for monomial in stated.terms) or len(stated.symbols) != 1:
         return None
     (name,) = stated.symbols

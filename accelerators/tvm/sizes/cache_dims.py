@@ -1,6 +1,6 @@
-"""Symbols that count what came before: a decoder's first call has none of it.
+"""Dimensions of a decoder's cache, which are 0 in its first call.
 
-Kernels are written for sizes of one at least. The size of such an input is therefore one less than its symbol."""
+Kernels assume symbols of at least 1. The size of such a dimension is therefore its symbol minus one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from partita.graph.node import Node
 from partita.graph.types import TensorType
 
 READERS = frozenset("Concat Identity Shape Size Transpose".split())
-"""Ops that read a tensor without any numbers as well as another."""
+"""Ops that can read a tensor without elements."""
 
 
 def past_dimensions(graph: Graph) -> frozenset[tuple[Node, int]]:
-    """The dimensions along which inputs are joined with what comes behind them, where the result is an output. Linear."""
+    """The axes along which inputs are first operands of a Concat whose result is an output. Linear."""
     pasts = set[tuple[Node, int]]()
     for entry in graph.outputs:
         node = entry.node

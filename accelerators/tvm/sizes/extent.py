@@ -1,7 +1,7 @@
-"""A size as a polynomial of a graph's symbols: `12*s0*s1`, `s1+1`.
+"""A size as a polynomial in a graph's symbols: `12*s0*s1`, `s1+1`.
 
-An extent is its own text, so that it stands in a type as any symbol does, and two are equal where the polynomials are. What
-would have to know its value now is an error: a kernel that cannot do without has no form for any size."""
+An extent is a string, its own text, so that a type can hold it like any symbol, and two are equal if the polynomials are. An
+operation that needs the value is an error: a kernel that cannot do without has no form for any size."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from partita.accelerators.tvm.sizes.quotients import least_with_quotients
 from partita.graph.types import TensorType, Type
 
 Monomial = tuple[str, ...]
-"""The symbols that are multiplied, in order, each as often as its power says; none: the number one."""
+"""The multiplied symbols, sorted, each repeated by its power; () is the number 1."""
 
 Terms = Mapping[Monomial, int]
 """The coefficient of each monomial; none is zero."""
 
 
 class Indivisible(CompileError):
-    """A size was to be divided, and is a multiple of the divisor for some values of its symbols only."""
+    """A size has to be divided that is a multiple of the divisor only for some values of its symbols."""
 
     def __init__(self, extent: Extent, divisor: int, cause: str) -> None:
         super().__init__(cause)
         self.extent = extent
-        """The size."""
+        """The dividend."""
         self.divisor = divisor
-        """The number that it was to be divided by."""
+        """The divisor."""
 
 
 class Extent(str):
-    """A size that is not known yet. Adding, subtracting and multiplying make others, or plain numbers where all symbols go. Which
-    of two sizes is larger is told where that is so whatever the symbols are."""
+    """A dynamic size. Sums, differences and products are extents, or ints if all symbols cancel. Comparisons have a result if it
+    is the same for all values of the symbols."""
 
     terms: Terms
 
@@ -43,12 +43,12 @@ class Extent(str):
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The symbols that it is made of, in order."""
+        """Its symbols, sorted."""
         return tuple(sorted({symbol for monomial in self.terms for symbol in monomial}))
 
     @property
     def least(self) -> int | None:
-        """Its smallest value while no symbol is less than one; None where it may fall as a symbol grows."""
+        """Its smallest value for symbols of at least 1; None if it may decrease as a symbol grows."""
         above = self.terms if all(count > 0 for monomial, count in self.terms.items() if monomial) else _above_one(self.terms)
         grows = all(count > 0 for monomial, count in above.items() if monomial)
         return sum(self.terms.values()) if grows else None
@@ -120,8 +120,8 @@ class Extent(str):
         raise self._asked(f"{other} % {self}")
 
     def divided(self, by: Terms) -> Extent | int | None:
-        """The quotient of the polynomials, where there is one with whole coefficients and without a rest; None elsewhere. Long
-        division: the first term of what is left is divided by the divisor's first one."""
+        """The quotient of the polynomials if it has integer coefficients and no remainder, else None. Long division: the first
+        term of the remainder is divided by the divisor's first term."""
         left, quotient = self.terms, list[tuple[Monomial, int]]()
         while left:
             term = _quotient(left, by)
@@ -146,23 +146,23 @@ class Extent(str):
         return not self._is_below(other, f"{self} >= {other}")
 
     def _is_below(self, other: object, question: str) -> bool:
-        """Is it less than the other? Where that depends on the symbols it is an error."""
+        """True if it is less than the other; CompileError if that depends on the symbols."""
         size = self._compared(other, question)
         return self._answer(is_less(self, size), is_less(size, self + 1), question)
 
     def _is_above(self, other: object, question: str) -> bool:
-        """Is it more than the other?"""
+        """True if it is more than the other; CompileError if that depends on the symbols."""
         size = self._compared(other, question)
         return self._answer(is_less(size, self), is_less(self, size + 1), question)
 
     def _compared(self, other: object, question: str) -> Size:
-        """What it is compared with, as a size."""
+        """The other side of a comparison, if it is a size; CompileError if it is not."""
         if not isinstance(other, (int, Extent)):
             raise self._asked(question)
         return other
 
     def _answer(self, is_so: bool, is_not: bool, question: str) -> bool:
-        """What holds whatever the symbols are."""
+        """`is_so`, or CompileError if neither the comparison nor its negation holds for all values of the symbols."""
         if not (is_so or is_not):
             raise self._asked(question)
         return is_so
@@ -177,19 +177,19 @@ class Extent(str):
 
 
 LEAST = -(1 << 62)
-"""Less than any size: of an extent that falls as a symbol grows nothing is known."""
+"""Less than any size: the bound of an extent that decreases as a symbol grows."""
 
 Size = int | Extent
-"""A size, known or not. Kernels say `int` for it: an extent counts as a number there, and refuses what it cannot."""
+"""A static or dynamic size. Kernels annotate it as `int`: an extent behaves like one, and rejects what it cannot do."""
 
 
 def symbol(name: str) -> Extent:
-    """The size that the symbol stands for."""
+    """The extent that is this symbol."""
     return Extent({(name,): 1})
 
 
 def sizes_of(known: Type | None) -> tuple[Size, ...] | None:
-    """The sizes of a tensor; None where one of them is neither a number nor an extent."""
+    """The sizes of a tensor; None if one of them is neither an integer nor an extent."""
     shape = known.shape if isinstance(known, TensorType) else None
     if shape is None or not all(isinstance(size, (int, Extent)) for size in shape):
         return None
@@ -197,19 +197,19 @@ def sizes_of(known: Type | None) -> tuple[Size, ...] | None:
 
 
 def has_extents(known: Type | None) -> bool:
-    """Is one of the tensor's sizes an extent?"""
+    """True if one of the tensor's sizes is an extent."""
     return isinstance(known, TensorType) and any(isinstance(size, Extent) for size in known.shape or ())
 
 
 def is_multiple(size: Size, of: int) -> bool:
-    """Is the size a multiple of a number, whatever the symbols are?"""
+    """True if the size is a multiple of a number for all values of the symbols."""
     if isinstance(size, Extent):
         return all(count % of == 0 for count in size.terms.values())
     return size % of == 0
 
 
 def known_least(size: Size) -> int:
-    """A number that the size is never less than while no symbol is less than one."""
+    """A lower bound of the size for symbols of at least 1; `LEAST` if none is known."""
     if isinstance(size, int):
         return size
     least = least_with_quotients(size.terms) if size.least is None else size.least
@@ -217,12 +217,12 @@ def known_least(size: Size) -> int:
 
 
 def is_less(a: Size, b: Size) -> bool:
-    """Is the one size known to be less than the other, whatever the symbols are?"""
+    """True if `a` is less than `b` for all values of the symbols."""
     return known_least(b - a) > 0
 
 
 def value_of(size: Size, sizes: Mapping[str, int]) -> int:
-    """The size, given each symbol's."""
+    """The size's value, given each symbol's."""
     return size.at(sizes) if isinstance(size, Extent) else size
 
 
@@ -233,13 +233,13 @@ def _terms(value: object) -> Terms | None:
 
 
 def size_of(terms: Iterable[tuple[Monomial, int]]) -> Extent | int:
-    """The sum of the terms: a plain number where no symbol is left."""
+    """The sum of the terms: an int if no symbol is left."""
     left = _summed(terms)
     return Extent(left) if any(left) else left.get((), 0)
 
 
 def _summed(terms: Iterable[tuple[Monomial, int]]) -> Terms:
-    """The terms with those of the same symbols added up."""
+    """The terms with those of the same monomial added up."""
     summed: dict[Monomial, int] = {}
     for monomial, count in terms:
         summed[monomial] = summed.get(monomial, 0) + count
@@ -247,7 +247,7 @@ def _summed(terms: Iterable[tuple[Monomial, int]]) -> Terms:
 
 
 def _above_one(terms: Terms) -> Terms:
-    """The polynomial of how much each symbol is above one."""
+    """The polynomial in (symbol - 1)."""
     parts = list[tuple[Monomial, int]]()
     for monomial, count in terms.items():
         for length in range(len(monomial) + 1):
@@ -256,12 +256,12 @@ def _above_one(terms: Terms) -> Terms:
 
 
 def _place(monomial: Monomial) -> tuple[int, Monomial]:
-    """Where a monomial stands in a polynomial: by falling degree, then by name. Products of monomials stand in the same order."""
+    """The sort key of a monomial: descending degree, then name. Multiplication by a monomial keeps this order."""
     return -len(monomial), monomial
 
 
 def _quotient(terms: Terms, by: Terms) -> tuple[Monomial, int] | None:
-    """The first term divided by the divisor's first one; None where it does not divide."""
+    """The first term divided by the divisor's first one; None if it is not divisible."""
     if not by:
         return None
     first, divisor = min(terms, key=_place), min(by, key=_place)
@@ -274,7 +274,7 @@ def _quotient(terms: Terms, by: Terms) -> tuple[Monomial, int] | None:
 
 
 def _text(terms: Terms) -> str:
-    """The polynomial in its one way to be written: by falling degree, then by name."""
+    """The canonical text of the polynomial: by descending degree, then by name."""
     parts = []
     for monomial, count in sorted(terms.items(), key=lambda term: _place(term[0])):
         factors = [*([str(count)] if count != 1 or not monomial else []), *monomial]

@@ -1,4 +1,4 @@
-"""A size divided by a number and rounded down: a polynomial where there is one, and else with a symbol of its own."""
+"""Floor division of a size by a number: a polynomial if there is one, else with a symbol for the quotient."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partita.accelerators.tvm.sizes.quotients import Floor, floor_named
 
 
 def floored(size: Size, divisor: int) -> Size:
-    """The size divided by a number and rounded down; Indivisible where more than one symbol leaves a rest."""
+    """`size // divisor`; Indivisible if more than one term leaves a remainder."""
     if isinstance(size, int):
         return size // divisor
     even = {monomial: count for monomial, count in size.terms.items() if monomial and count % divisor == 0}
@@ -27,8 +27,7 @@ def floored(size: Size, divisor: int) -> Size:
 
 
 def _unit_floor(name: str, is_negative: bool, more: int, divisor: int) -> Size:
-    """The symbol, or what it lacks to zero, and so much more, divided and rounded down. A quotient of a quotient is one of its
-    base."""
+    """`(±symbol + more) // divisor`; nested quotients are flattened."""
     if is_negative:
         return -_unit_floor(name, False, divisor - 1 - more, divisor)
     inner = floor_named(name) or Floor(name, 0, 1)

@@ -1,4 +1,4 @@
-"""Resizes whose positions are known only when the model is called: those that are made of gathers, and those with a kernel."""
+"""Resizes of dynamic sizes: those that are made of gathers, and those that have a kernel."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from partita.graph.types import TensorType
 from partita.passes.decompose.halves import HALVES
 
 BY_FACTORS = frozenset(("asymmetric", "half_pixel", "pytorch_half_pixel"))
-"""How resizes find positions where a factor says all about them."""
+"""Coordinate modes in which the factor alone determines the positions."""
 
 REPEATS = frozenset((("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")))
-"""How resizes to the nearest pixel find it where whole factors make each pixel several alike."""
+"""Coordinate and rounding modes in which a nearest resize by integer factors repeats each pixel."""
 
 IMAGES = 4
-"""How many dimensions images have."""
+"""Rank of images."""
 
 MIXED = HALVES | {"float32"}
-"""The element types whose mixtures are made so; the nearest pixel may be of any."""
+"""The element types that are interpolated by gathers; nearest resizes take any type."""
 
 
 def can_gather(node: Node, version: int) -> bool:
-    """Is it a resize of all dimensions whose results are sums of few positions?"""
+    """True for a resize of all dimensions whose results are sums of few positions."""
     attributes, scales, sizes = node.attrs, said_input(node, 2), said_input(node, 3)
     if node.op != "Resize" or node.domain or version < RESIZES_SAY_HOW or (scales is None) == (sizes is None):
         return False
@@ -37,8 +37,8 @@ def can_gather(node: Node, version: int) -> bool:
 
 
 def has_kernel(node: Node, factors: Sequence[float | None]) -> bool:
-    """Is a resize by these factors, as far as they are known, made by a kernel: ours for whole ones, or TVM's? TVM takes other
-    positions where two are equally near, and refuses its own code for mixtures that are counted from the corner."""
+    """True if a resize by these factors (None if not constant) has a kernel: ours for integer factors, or TVM's. TVM picks other
+    positions if two are equally near, and rejects its own code for linear resizes with asymmetric coordinates."""
     if None in factors:
         return False
     is_whole = all(factor is not None and factor % 1 == 0 for factor in factors)
@@ -54,26 +54,26 @@ def has_kernel(node: Node, factors: Sequence[float | None]) -> bool:
 
 
 def changes_nothing(node: Node) -> bool:
-    """Does a resize whose result has the sizes of what it reads leave all numbers as they are?"""
+    """True if a resize that keeps all sizes keeps all elements too."""
     is_cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     return not is_cropped and len(node.inputs) > 2 and all(factor == 1 for factor in stated_factors(node) or ())
 
 
 def said_input(node: Node, slot: int) -> NodeEntry | None:
-    """The input that says the factors (2) or the sizes (3) of a resize; older files have an empty one where the other counts."""
+    """The factors (slot 2) or the sizes (slot 3) of a resize; None if the input is absent or, as in older files, empty."""
     entry = node.inputs[slot] if slot < len(node.inputs) else None
     is_empty = entry is not None and entry.node.value is not None and entry.node.value.size == 0
     return None if is_empty else entry
 
 
 def stated_factors(node: Node) -> list[float] | None:
-    """What a resize that is given factors multiplies its dimensions by."""
+    """The constant factors of a resize; None if it has none."""
     scales = said_input(node, 2)
     return None if scales is None or scales.node.value is None else [float(scale) for scale in scales.node.value]
 
 
 def in_newer_form(node: Node) -> Node:
-    """A resize as opset 11 writes it, if it is older and enlarges by whole factors, which kernels of ours take in that form."""
+    """An older resize by integer factors in the form of opset 11, which our kernels take; any other node unchanged."""
     scales = node.inputs[1] if node.op in ops("resizing") and not node.domain and len(node.inputs) == 2 else None
     factors = None if scales is None else scales.node.value
     if factors is None or (factors % 1 != 0).any():

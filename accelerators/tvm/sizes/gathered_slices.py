@@ -1,6 +1,6 @@
-"""Slices along dimensions of any size that step backward, or that begin or end where sizes say: they are made of gathers.
+"""Slices along dynamic dimensions that step backward, or whose ends depend on sizes, are made of gathers.
 
-A slice that goes forward and begins where a constant says needs no gather: its type says how much it takes."""
+A slice that steps forward from a constant start needs no gather: the sizes in its type determine it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from partita.accelerators.tvm.sizes.reading import Reading
 
 LEAST_OPSET = 15
-"""Since this version of ONNX a Shape says some of the sizes."""
+"""The opset since which a Shape may return some of the sizes."""
 
 STARTS, ENDS = 1, 2
-"""The inputs that say where a slice begins and ends."""
+"""The inputs with the starts and the ends of a slice."""
 
 
 @attrs.frozen(slots=True)
 class _Span:
-    """What a slice takes along one dimension."""
+    """The range of a slice along one dimension."""
 
     slot: int
-    """Where it stands among the numbers that the slice is given."""
+    """Index of the span in the starts and ends of the slice."""
     axis: int
     start: Size
     end: Size
@@ -37,7 +37,7 @@ class _Span:
 
 
 def is_gathered(node: Node, reading: Reading, version: int) -> bool:
-    """Does it step backward along a dimension that is not known, or take what its type does not say?"""
+    """True if it steps backward along a dynamic dimension, or its type does not determine its span."""
     if node.op != "Slice" or node.domain or version < LEAST_OPSET or not _goes_as_constants_say(node):
         return False
     sizes = reading.sizes(node.inputs[0])
@@ -48,13 +48,13 @@ def is_gathered(node: Node, reading: Reading, version: int) -> bool:
 
 
 def goes_forward(node: Node) -> bool:
-    """Is every step of the slice known, and forward? Then one that keeps all sizes changes nothing."""
+    """True if every step of the slice is constant and positive. Then a slice that keeps all sizes changes nothing."""
     steps = node.inputs[4] if len(node.inputs) > 4 else None
     return steps is None or (steps.node.value is not None and bool((steps.node.value > 0).all()))
 
 
 def with_ends_said(node: Node, reading: Reading) -> Node:
-    """The slice without its ends, where sizes say these and its type says how much it takes."""
+    """The slice with constants in place of ends that depend on sizes, if its type determines the spans."""
     ends = node.inputs[ENDS] if len(node.inputs) > ENDS else None
     if ends is None or ends.node.value is not None or not goes_forward(node) or not _goes_as_constants_say(node):
         return node
@@ -67,22 +67,22 @@ def with_ends_said(node: Node, reading: Reading) -> Node:
 
 
 def gathered_spans(node: Node, reading: Reading) -> list[tuple[int, int, int]]:
-    """For each dimension that the slice names: its place among the starts and ends, its axis and its step."""
+    """For each sliced dimension: its index in the starts and ends, its axis and its step."""
     return [(span.slot, span.axis, span.step) for span in _spans(node, reading)]
 
 
 def _is_said_by_type(span: _Span, size: Size) -> bool:
-    """Does a kernel find what the span takes, given its first position and how many there are?"""
+    """True if its constant start and the size of the result determine the span for a kernel."""
     return isinstance(span.start, int) and (isinstance(span.end, int) or isinstance(size, Extent))
 
 
 def _goes_as_constants_say(node: Node) -> bool:
-    """Are the dimensions and steps of a slice constants?"""
+    """True if the axes and steps of a slice are constant."""
     return len(node.inputs) > ENDS and all(entry is None or entry.node.value is not None for entry in node.inputs[ENDS + 1 :])
 
 
 def _spans(node: Node, reading: Reading) -> list[_Span]:
-    """What the slice takes along each dimension that it names."""
+    """The span of the slice along each of its axes."""
     rank = len(reading.sizes(node.inputs[0]))
     given = [None if entry is None else reading.vector(entry) for entry in node.inputs[1:]]
     starts, ends, axes, steps = [*given, None, None][:4]

@@ -1,7 +1,7 @@
-"""Images whose height and width are multiples of what a network makes them smaller by.
+"""Images whose height and width are multiples of a network's total stride.
 
-Where a network takes every second pixel five times over, its sizes are polynomials only of images of 32, 64, 96, ... pixels. So a
-symbol of an image's size then counts such grains: the height is stated as `32*s1`. Other sizes are compiled for each."""
+If a network halves an image five times, its sizes are polynomials only for images of 32, 64, 96, ... pixels. The symbol of an
+image's size then counts such grains: the height is `32*s1`. Other sizes are compiled one by one."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from partita.graph.node import Node
 from partita.graph.types import TensorType
 
 LARGEST = 512
-"""No symbol counts grains of more pixels, or of more numbers of a signal."""
+"""Largest grain, in pixels of an image or samples of a signal."""
 
 Grains = Mapping[str, int]
-"""How many pixels a symbol counts, by its name; of others one."""
+"""Number of pixels that a symbol counts, by its name; 1 for all others."""
 
 
 def name_of(size: str | None, node: Node, dimension: int) -> object:
-    """What a size of an input that is not known is called: its symbol; one without a name is a size of its own."""
+    """The key of a dynamic size of an input: its declared symbol, or node and dimension if it has no name."""
     return (node.name, dimension) if size is None else size
 
 
 def image_symbols(graph: Graph) -> frozenset[object]:
-    """The names of those sizes that are sizes of images, or of signals and volumes, and nothing else. The second of two sizes of
-    numbers of floating point may be a signal's length."""
+    """The keys of those sizes that are only used as sizes of images, signals or volumes. The second dimension of a float matrix
+    may be a signal's length."""
     inside: set[object] = set()
     outside: set[object] = set()
     for node in graph.inputs:
@@ -41,7 +41,7 @@ def image_symbols(graph: Graph) -> frozenset[object]:
 
 
 def coarser(grains: Grains, error: Indivisible, images: frozenset[str]) -> Grains | None:
-    """Grains with which the size can be divided; None where there are none. `images` are the symbols that count pixels."""
+    """Grains with which the size of the error is divisible; None if there are none. `images` are the symbols of image sizes."""
     wanted = dict(grains)
     for monomial, count in error.extent.terms.items():
         missing = error.divisor // math.gcd(count, error.divisor)

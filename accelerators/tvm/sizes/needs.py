@@ -1,4 +1,4 @@
-"""Conditions on sizes, and refusals of ops, that kernels for any size need beyond what the ops require.
+"""Conditions on sizes, and rejections of ops, that kernels for any size need beyond the ops' own constraints.
 
 An op of which neither we nor TVM have a kernel for any size is refused later, when its body is compiled."""
 
@@ -24,7 +24,7 @@ JOINING = ops("reduction", "arg_reduction", "pool", "global_pool", "softmax", "n
 
 
 def hold_needs(reading: Reading, node: Node) -> None:
-    """Note the sizes that the kernel of an op is for; CompileError if it has none for any size."""
+    """Records the conditions of an op's kernel; CompileError if it has no kernel for any size."""
     if not any(isinstance(size, Extent) for entry in (*node.reads, *node.outputs) if entry.name for size in reading.sizes(entry)):
         return
     if not has_rule(node):
@@ -32,14 +32,14 @@ def hold_needs(reading: Reading, node: Node) -> None:
     _hold_some(reading, node)
     if node.op in JOINING and not node.domain:
         for size in reading.sizes(node.inputs[0]):
-            reading.assume(size - 1)  # Of no elements kernels compute other results than ONNX.
+            reading.assume(size - 1)  # For no elements kernels compute other results than ONNX.
     need = _NEEDS.get(str(node.op)) if not node.domain else None
     if need is not None:
         need(reading, node)
 
 
 def _hold_some(reading: Reading, node: Node) -> None:
-    """What the op reads has elements, which is assumed of a past unless the op may read none."""
+    """Assumes that operands that depend on a cache's size are not empty, unless the op can read empty ones."""
     if not reading.pasts or (node.op in READERS and not node.domain):
         return
     for entry in node.reads:
@@ -61,7 +61,7 @@ def _convolution(reading: Reading, node: Node) -> None:
 
 
 def _same_padding(reading: Reading, node: Node, taps: list[int]) -> None:
-    """Automatic padding is computed from quotients, which kernels read."""
+    """Gives symbols to the quotients of automatic padding, which kernels read."""
     automatic, count = node.attrs.get("auto_pad", "NOTSET"), len(taps)
     strides, dilations = (node.attrs.get(name) or [1] * count for name in ("strides", "dilations"))
     if automatic in SAME:
@@ -90,7 +90,7 @@ def _transposed(reading: Reading, node: Node) -> None:
 
 
 def _pad(reading: Reading, node: Node) -> None:
-    """Nothing is cut off, and no padding reads outside of the data."""
+    """No padding is negative, and none reads outside the data."""
     data, (amounts, _, named) = reading.sizes(node.inputs[0]), (*node.inputs, None, None, None)[1:4]
     pads = node.attrs.get("pads") if amounts is None else reading.vector(amounts)
     axes = range(len(data)) if named is None else reading.numbers(named)
@@ -103,25 +103,25 @@ def _pad(reading: Reading, node: Node) -> None:
 
 
 def _read_by_padding(mode: str, padding: Size) -> Size:
-    """The number of elements that so much padding reads."""
+    """Number of elements that an amount of padding reads."""
     return {"reflect": padding + 1, "wrap": padding, "edge": int(padding != 0)}.get(mode, 0)
 
 
 def _tile(reading: Reading, node: Node) -> None:
-    """The result has elements wherever the data have."""
+    """The result has elements if the data have."""
     for count in reading.vector(node.inputs[1]):
         reading.assume(count - 1)
 
 
 def _split(reading: Reading, node: Node) -> None:
-    """The last part has elements where it may be smaller."""
+    """The last part has elements if it may be smaller."""
     if node.attrs.get("num_outputs") is not None:
         axis = int(node.attrs.get("axis", 0))
         reading.assume(reading.sizes(node.outputs[-1])[axis] - 1)
 
 
 def _resize(reading: Reading, node: Node) -> None:
-    """Two dimensions are resized by constant factors, or all to sizes."""
+    """At least two dimensions (one of a matrix) are kept by constant factors, or all dimensions are resized to sizes."""
     data, inputs = reading.sizes(node.inputs[0]), (*node.inputs, None, None, None)
     scales, sizes = (inputs[2], inputs[3]) if len(node.inputs) > 2 else (inputs[1], None)  # The latter before opset 11.
     if node.attrs.get("axes"):
@@ -135,7 +135,7 @@ def _resize(reading: Reading, node: Node) -> None:
 
 
 def _recurrent(reading: Reading, node: Node) -> None:
-    """The weights are constant, and all is of float32."""
+    """The weights are constant, and the input is float32."""
     is_constant = all(entry is not None and entry.node.value is not None for entry in node.inputs[1:3])
     if node.inputs[0] is None or reading.type_of(node.inputs[0]).dtype != "float32" or not is_constant:
         raise CompileError(f"{node.op} has kernels for any size of float32 by constant weights")

@@ -1,5 +1,5 @@
-"""Sizes that have to go together in ops that are taken apart before sizes are worked out: their parts may not say so. A loss of
-fewer labels than there are images gathers as many numbers as there are labels."""
+"""Shape constraints of ops that are decomposed before sizes are inferred: their parts may not imply them. A decomposed loss with
+fewer labels than images just gathers as many elements as there are labels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from partita.graph.ops.shape_constraints import fits, has_fits, shape_of
 
 
 def fits_apart(graph: Graph, transformed: Graph, inputs: Sequence[Sequence[Size]]) -> tuple[Extent, ...]:
-    """What is no less than zero where the sizes go together that ops of the graph read which are not there any more, as far as
-    these are sizes of inputs; `inputs` are those of the transformed graph. CompileError where they never do. Linear."""
+    """Shape constraints of ops of `graph` that `transformed` lacks, as conditions (each ≥ 0), as far as they concern sizes of
+    inputs. `inputs` are those of the transformed graph. CompileError if one never holds. Linear."""
     stated = {node.name: shape_of(node[0]) or () for node in graph.inputs}
     sizes: dict[object, Size] = {}
     for node, known in zip(transformed.inputs, inputs, strict=True):

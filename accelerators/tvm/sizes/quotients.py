@@ -1,8 +1,7 @@
-"""Symbols that stand for a size divided by a number and rounded down.
+"""Symbols for a size divided by a number and rounded down.
 
-A network that takes every second pixel of an image of any height has `(s0+1)//2` rows, and then `(s0+3)//4`. The symbol's name
-says which quotient it is, so that quotients made in several ways have one name, and kernels that are made for it know what they
-rely on."""
+A network that repeatedly halves an image of dynamic height has `(s0+1)//2` rows, and then `(s0+3)//4`. The symbol's name encodes
+the quotient, so that quotients computed in several ways have one name, and the name alone tells kernels what they can rely on."""
 
 from __future__ import annotations
 
@@ -16,18 +15,18 @@ import attrs
 
 @attrs.frozen(slots=True)
 class Floor:
-    """The quotient (base + more) // divisor, where more is less than the divisor."""
+    """The quotient (base + more) // divisor, with more < divisor."""
 
     base: str
-    """The symbol that is divided, which is no quotient itself."""
+    """The divided symbol, which is no quotient itself."""
     more: int
-    """What is added to it first."""
+    """The summand before the division."""
     divisor: int
-    """What it is divided by."""
+    """The divisor."""
 
     @property
     def name(self) -> str:
-        """The symbol that stands for it."""
+        """The name of its symbol."""
         return f"{self.base}_plus_{self.more}_by_{self.divisor}"
 
     def at(self, sizes: Mapping[str, int]) -> int:
@@ -36,14 +35,14 @@ class Floor:
 
 
 def floor_named(name: str) -> Floor | None:
-    """The quotient that the symbol stands for; None for a symbol of anything else."""
+    """The quotient of this symbol; None for any other symbol."""
     parts = re.fullmatch(r"([a-z]\d+)_plus_(\d+)_by_(\d+)", name)
     return None if parts is None else Floor(parts[1], int(parts[2]), int(parts[3]))
 
 
 def least_with_quotients(terms: Mapping[tuple[str, ...], int]) -> int | None:
-    """A number that the sum is never less than while no symbol is less than one, from what is known of quotients; None where it
-    falls as a symbol grows."""
+    """A lower bound of the sum for symbols of at least 1, from the bounds of quotients; None if it decreases as a symbol
+    grows."""
     least, slopes = Fraction(0), dict[str, Fraction]()
     for monomial, count in terms.items():
         known = floor_named(monomial[0]) if len(monomial) == 1 else None

@@ -64,9 +64,9 @@ class Reading:
         self.pasts = symbols.pasts
         """The symbols that are one more than a size, which may be 0."""
         self.has_floors = has_floors
-        """True if quotients that are rounded down have symbols. Else sizes have to be multiples."""
+        """True if quotients that are rounded down get symbols. Otherwise sizes have to be multiples."""
         self.rounded: dict[str, Rounded | Floor] = {}
-        """The symbols whose values are computed from others', in order."""
+        """The symbols whose values are computed from others, in order."""
         self.conditions: dict[Extent, None] = {}
         """The sizes that are at least 0 in the calls that the graph is compiled for."""
         self.of_sizes: set[Node] = set()
@@ -113,7 +113,7 @@ class Reading:
         return self._sizes[entry] if entry in self._sizes else self._translated(entry)
 
     def static(self, entry: NodeEntry) -> np.ndarray[Any, Any] | None:
-        """The value, if it is the same for all sizes."""
+        """The array of a value that is the same for all sizes, else None."""
         return self._read.array(entry)
 
     def vector(self, entry: NodeEntry | None) -> Sequence[Size]:
@@ -141,7 +141,7 @@ class Reading:
         return self._counts[sizes]
 
     def assume(self, room: Size) -> None:
-        """Note that this is at least 0; CompileError if it never is."""
+        """Records that this is at least 0; CompileError if it never is."""
         if isinstance(room, Extent):
             if known_least(room) < 0:
                 self.conditions[room] = None
@@ -163,7 +163,7 @@ class Reading:
         return quotient
 
     def _require(self, requirement: Requirement) -> None:
-        """Note that a requirement or assumption holds in the calls that the graph is compiled for."""
+        """Records that a requirement or assumption holds in the calls that the graph is compiled for."""
         difference = requirement.left - requirement.right
         if requirement.relation == ">=":
             self.assume(self.extent(difference))
@@ -235,7 +235,7 @@ def _product(a: Terms, b: Terms) -> Terms:
 
 
 def _read(graph: Graph, symbols: Symbols) -> infer.Reading:
-    """The sizes of all values in symbols of which none has to equal others."""
+    """The sizes of all values in independent symbols."""
     while True:
         try:
             reading = infer.Reading(graph, symbols.inputs(graph), one_form=True)
@@ -250,8 +250,8 @@ def _read(graph: Graph, symbols: Symbols) -> infer.Reading:
 
 
 def _hold_to_types(node: Node, reading: infer.Reading, symbols: Symbols) -> None:
-    """CompileError if the graph declares other sizes than its ops make: it may be right for some sizes. A declared 1 is solved
-    for, as torch declares it of a batch of 1 that a model was exported with: the form is for such calls only."""
+    """CompileError if the graph declares other sizes than its ops make, which may be right for some calls. A declared 1 is solved
+    for, since torch declares it for the batch of 1 that a model was exported with: the form is for such calls only."""
     for entry in node.outputs:
         declared = entry.type.shape if isinstance(entry.type, TensorType) else None
         sizes = reading.sizes(entry)

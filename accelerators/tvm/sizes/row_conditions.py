@@ -1,4 +1,4 @@
-"""Products of few rows: a GPU's kernel for any number of them computes whole tiles."""
+"""Products with few rows, for which a GPU's kernel of dynamic rows is wasteful, since it computes whole tiles."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from partita.graph.graph import Graph
 from partita.graph.ops.traits import ops
 
 FEW = 8
-"""With fewer rows than that in its products a size is compiled by itself."""
+"""Least number of rows in products; sizes with fewer rows are compiled on their own."""
 
 
 def enough_rows(graph: Graph) -> tuple[Extent, ...]:
-    """What is no less than zero where products of any rows by constants have enough of them, the larger ones counting more. Those
-    of a convolution are the pixels of all images, of a transposed one those that it reads."""
+    """Conditions (each ≥ 0) under which products of dynamic rows by constants have enough rows, weighted by the constants' sizes.
+    Rows of a convolution are the pixels of all results, of a transposed one those of all images."""
     room: Size = 0
     for node in graph.nodes:
         weight = node.inputs[1] if node.op in ops("convolution", "matmul") else None

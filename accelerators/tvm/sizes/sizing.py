@@ -1,8 +1,8 @@
-"""A graph with symbols, made ready to be compiled once for all sizes.
+"""Prepares a graph with symbols to be compiled once for all sizes.
 
-Every value gets a type whose sizes are extents. What depends on sizes and constants alone is left to the host, which computes it
-once for each size: where such a value only says a size, as the second input of a Reshape, the op keeps its first input, and its
-output's type says the size; where its numbers are used, as positions and causal masks are, it becomes an input."""
+Every value gets a type whose sizes are extents. Values that depend on sizes and constants alone are computed by the host once for
+each size. If such a value is only a shape, as the second input of a Reshape, the op drops it, and its output's type holds the
+sizes. If its elements are used, as those of positions and causal masks, it becomes an input."""
 
 from __future__ import annotations
 
@@ -53,49 +53,49 @@ from partita.passes.infer import infer
 from partita.passes.registry import REQUESTS, register_pass
 
 MOST_INPUTS = 512
-"""A graph with more values for the host than this is left to be compiled for each size."""
+"""Largest number of the host's values; a graph with more is compiled for each size."""
 
 
 IN_PARTS = "InParts"
-"""The op of a call that stands for an op's body until it is inlined."""
+"""The op of a call of an op's body until it is inlined."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Sized:
-    """A graph for any size, and what belongs to it."""
+    """A graph for any size, and the data to call it."""
 
     graph: Graph
-    """Its inputs are those of the graph that it was made from, then the host's values. Its types are of extents."""
+    """Its inputs are those of the original graph, then the host's values, then `measured`. Its types have extents."""
     inputs: tuple[tuple[Size, ...], ...]
     """The sizes of the inputs."""
     of_sizes: tuple[Node, ...]
-    """What the host computes, in order."""
+    """The ops that the host computes, in order."""
     lent: tuple[NodeEntry, ...]
     """The host's values that are inputs of the graph."""
     handed_out: frozenset[NodeEntry]
-    """Those of them that the graph gives back as outputs."""
+    """Those of the host's values that are outputs of the graph."""
     known: Mapping[NodeEntry, tuple[Size, ...]]
-    """The elements of vectors of sizes that the host's values begin with."""
+    """The elements of the Shape and Size results from which the host's values are computed."""
     opsets: Mapping[str, int]
-    """The versions of the ops."""
+    """The opsets of `of_sizes`."""
     conditions: tuple[Size, ...]
-    """What has to be no less than zero."""
+    """Sizes that have to be at least 0."""
     counts: tuple[Extent, ...]
-    """How many numbers the values have."""
+    """The numbers of elements of the values, as far as they are dynamic."""
     counting: tuple[str, ...]
-    """The symbols that count several pixels each, or one more than there are."""
+    """The symbols that count several pixels each, or are one more than a size."""
     rounded: Mapping[str, Rounded | Floor]
-    """The symbols whose values are computed from others', in order."""
+    """The symbols whose values are computed from others, in order."""
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The symbols that are no input's size. For every one of them the graph has a last input of so many bytes, which
+        """The symbols that are no input's size. For each of them the graph has an additional input of that many bytes, which
         nothing reads: the compiled kernels take the symbol from its size."""
         return (*self.counting, *self.rounded)
 
     @property
     def filled(self) -> tuple[Size, ...]:
-        """What has to be no less than zero where every input is to have some numbers."""
+        """Conditions (each ≥ 0) under which no input is empty."""
         return tuple([size - 1 for sizes in self.inputs for size in sizes if known_least(size) < 1])
 
     @property
@@ -106,8 +106,8 @@ class Sized:
 
 
 def forms_for_any_size(graph: Graph) -> Iterator[Sized]:
-    """The graph for any size, in the ways to say what sizes are that are divided and rounded down, the one that takes most sizes
-    first: by symbols of their own, or as multiples alone. CompileError where it has no such form. Linear."""
+    """The graph for any size in up to two forms, the more general one first: quotients that are rounded down get symbols, or
+    sizes have to be multiples. CompileError if it has no such form. Linear."""
     try:
         with_floors = sized(graph)
     except CompileError:
@@ -119,8 +119,8 @@ def forms_for_any_size(graph: Graph) -> Iterator[Sized]:
 
 
 def sized(graph: Graph, has_floors: bool = True) -> Sized:
-    """The graph for any size; CompileError where it has no such form. Linear: sizes of images that have to be multiples of more
-    than was assumed are worked out again, a few times at most."""
+    """The graph for any size; CompileError if it has no such form. Linear: it starts again, a few times at most, if sizes of
+    images have to be multiples of a larger number than assumed."""
     grains: Grains = {}
     while True:
         symbols = Symbols(graph, grains)
@@ -135,15 +135,15 @@ def sized(graph: Graph, has_floors: bool = True) -> Sized:
 
 
 def _of_one_size(graph: Graph, result: Sized) -> Sized:
-    """The graph whole, typed with the only sizes that fit it. It goes the way of graphs of static sizes, where two ops that their
-    results' types alone tell apart would be taken for one."""
+    """The original graph, typed with the only sizes that fit it. It is compiled like a graph of static sizes, where two ops that
+    differ only in their results' types would be merged."""
     given = {node.name: sizes for node, sizes in zip(graph.inputs, result.inputs, strict=True)}
     typed = infer(graph, given)  # type: ignore[arg-type]
     return attrs.evolve(result, graph=typed, of_sizes=(), lent=(), handed_out=frozenset(), known={})
 
 
 def _sized(graph: Graph, symbols: Symbols, has_floors: bool) -> Sized:
-    """The graph for sizes that these symbols say."""
+    """The graph for sizes in these symbols."""
     reading = Reading(graph, symbols, has_floors)
     bodies = {node: body for node in graph.nodes if (body := _body(node, reading, graph)) is not None}
     if bodies:
@@ -152,7 +152,7 @@ def _sized(graph: Graph, symbols: Symbols, has_floors: bool) -> Sized:
 
 
 def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
-    """The body of an op that has no form for any size itself; None for what has one, and for what the host computes."""
+    """The body of an op that has no form for any size; None for one that has, and for one that the host computes."""
     if node.domain or node in reading.of_sizes:
         return None
     write = _decomposition(node, reading, graph.opsets.get("", 1))
@@ -194,13 +194,13 @@ def inline_parts(graph: Graph, bodies: Mapping[Node, Graph]) -> Graph:
 
 
 def _gathered_along(node: Node, reading: Reading, version: int) -> list[int]:
-    """The dimensions whose size a resize changes, where it is made of gathers: its positions follow from all of an image's size,
-    or from a size that is no multiple of it. None for what has a kernel."""
+    """The axes that a resize made of gathers changes: its positions depend on the image's size, or its result is no multiple of
+    it. Empty for a resize that has a kernel."""
     if not can_gather(node, version):
         return []
     pairs = list(zip(reading.sizes(node[0]), reading.sizes(node.inputs[0]), strict=True))
     factors, stated = [_factor(*pair) for pair in pairs], stated_factors(node) or [1.0] * len(pairs)
-    if stated_factors(node):  # A size that is rounded down is not multiplied by the factor that positions follow from.
+    if stated_factors(node):  # A result that is rounded down has another ratio than the factor that determines positions.
         factors = [factor if factor == scale else None for factor, scale in zip(factors, stated, strict=True)]
     if not any(isinstance(size, Extent) for pair in pairs for size in pair) or has_kernel(node, factors):
         return []
@@ -208,18 +208,18 @@ def _gathered_along(node: Node, reading: Reading, version: int) -> list[int]:
 
 
 def is_for_any_size(graph: Graph) -> bool:
-    """Has one of the graph's values an extent among its sizes?"""
+    """True if a value of the graph has an extent among its sizes."""
     return any(has_extents(known) for node in graph.nodes for known in node.output_types)
 
 
 class _Rewriting:
-    """Turns the graph into one for any size."""
+    """Rewrites the graph for any size."""
 
     def __init__(self, graph: Graph, reading: Reading) -> None:
         self.graph = graph
         self.reading = reading
         self.lent: dict[NodeEntry, Node] = {}
-        """The input that stands for each value of the host."""
+        """The graph input for each value of the host."""
         self.names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
 
     def run(self, counting: tuple[str, ...]) -> Sized:
@@ -258,7 +258,7 @@ class _Rewriting:
         rewriter.keep(node, rebuilt.evolve(output_types=types))
 
     def _handed_out(self, entry: NodeEntry, rewriter: Rewriter) -> NodeEntry:
-        """What stands for an output that depends on sizes alone: the host's value."""
+        """An Identity of the host's value, for an output that depends on sizes alone."""
         given, node, types = self._value(entry, rewriter), entry.node, (self.reading.type_of(entry),)
         name = node.name if len(node.output_names) == 1 else self._name(f"{entry.name}_of_sizes")
         return Node(name, "Identity", (given,), output_names=(entry.name,), output_types=types, metadata=node.metadata)[0]
@@ -266,7 +266,7 @@ class _Rewriting:
     def _op(self, node: Node, rewriter: Rewriter) -> Node | None:
         """The op with the inputs that it keeps; None for one that changes nothing."""
         reading = self.reading
-        said = node.op in ops("typed") and not node.domain and all(node.output_names)  # What is left out has no type.
+        said = node.op in ops("typed") and not node.domain and all(node.output_names)  # An absent output has no type.
         if said and len(node.output_names) == 1 and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
             return None
         leaves_alone = {"Slice": goes_forward, "Resize": changes_nothing}.get(str(node.op)) if not node.domain else None
@@ -287,7 +287,7 @@ class _Rewriting:
         return node.evolve(inputs=inputs)
 
     def _by_factors(self, node: Node) -> Node:
-        """A Resize to stated sizes as one by factors, where these are the same for all sizes."""
+        """A Resize to sizes as one by factors, if these are the same for all sizes."""
         pairs = zip(self.reading.sizes(node[0]), self.reading.sizes(node.inputs[0]), strict=True)
         factors = [_factor(wanted, size) for wanted, size in pairs]
         if not any(isinstance(size, Extent) for size in self.reading.sizes(node[0])) or None in factors:
@@ -314,7 +314,7 @@ class _Rewriting:
 
 
 def _factor(wanted: Size, size: Size) -> float | None:
-    """What a size is multiplied by, where that is known and a number of 32 bits; None elsewhere."""
+    """The constant ratio of two sizes, if it is exact in float32, else None."""
     if isinstance(wanted, int) != isinstance(size, int):
         return None
     a, b = [next(iter(s.terms.values())) if isinstance(s, Extent) else s for s in (wanted, size)]
@@ -322,11 +322,11 @@ def _factor(wanted: Size, size: Size) -> float | None:
 
 
 _SAYING_SIZES = frozenset("Slice Tile Pad Resize TopK OneHot Clip ReduceSum ReduceMean ReduceMax ReduceMin".split())
-"""Ops whose other inputs kernels have to know while they are written."""
+"""Ops whose inputs after the first have to be constant for kernels."""
 
 
 def _needed(graph: Graph, reading: Reading, lent: Sequence[NodeEntry]) -> tuple[Node, ...]:
-    """The ops that the host's values are computed by, in order."""
+    """The ops that compute the host's values, in order."""
     needed: set[Node] = set()
     waiting = [entry.node for entry in lent]
     while waiting:

@@ -1,7 +1,7 @@
-"""The symbols of a graph's inputs, and what each stands for.
+"""The symbols of a graph's inputs, and the size that each represents.
 
-A symbol gets the same short name in every graph. It counts from 1 on. It may count several pixels each (`grains.py`), be one
-more than a size that may be 0 (`pasts.py`), or have to equal other sizes."""
+Symbols get the same short names in every graph, and are at least 1. A size may be a multiple of its symbol (`multiples.py`), one
+less than it (`cache_dims.py`), or have to equal other sizes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Symbols:
 
     def __init__(self, graph: Graph, grains: Grains) -> None:
         self.pasts: frozenset[str] = frozenset()
-        """The symbols that are one more than a size."""
+        """The symbols that are one more than a size, which may be 0."""
         self._grains = grains
         self._graph = graph
         self._solved: set[str] = set()
         """The symbols that have to equal other sizes."""
         self._sizes: dict[object, AnySize] = {}
-        """The size that each symbol of the graph stands for."""
+        """The size of each symbol that the graph declares."""
         self._names: dict[object, str] = {}
-        """The symbol of each symbol of the graph; a size without a name has one too."""
+        """The short name of each declared symbol, and of each size without a name."""
         self._add(graph)
 
     def _add(self, graph: Graph) -> None:
@@ -44,7 +44,7 @@ class Symbols:
             self._sizes[of] = symbol(name) if name in self.pasts else symbol(name, least=1) * self._grains.get(name, 1)
 
     def inputs(self, graph: Graph) -> list[Sizes]:
-        """The sizes of the inputs of the graph, or of one with the same inputs."""
+        """The sizes of the inputs of a graph with the same inputs."""
         sizes = []
         for node in graph.inputs:
             dims = enumerate(_shape(node))
@@ -52,25 +52,25 @@ class Symbols:
         return sizes
 
     def stated(self, size: Dim) -> AnySize | None:
-        """A size as a file states it; None for a symbol that no input has."""
+        """The size of a declared dimension; None for a symbol that no input has."""
         if isinstance(size, int):
             return size
         return self._sizes.get(size)
 
     def learn(self, meanings: Mapping[Symbol, AnySize]) -> None:
-        """Note the sizes that symbols have to equal."""
+        """Records the sizes that symbols have to equal."""
         self._solved |= {one.name for one in meanings}
         self._sizes = {of: replaced(size, meanings) for of, size in self._sizes.items()}
 
     @property
     def images(self) -> frozenset[str]:
-        """The symbols that may count several pixels each."""
+        """The symbols of image sizes, which may count several pixels each."""
         images = image_symbols(self._graph)
         return frozenset(name for size, name in self._names.items() if size in images)
 
     @property
     def counting(self) -> tuple[str, ...]:
-        """The symbols that are no input's size themselves, but from which such sizes are computed."""
+        """The symbols that are no input's size themselves, but from which such a size is computed."""
         return tuple([name for name in (*self._grains, *sorted(self.pasts)) if name not in self._solved])
 
 

@@ -1,6 +1,6 @@
-"""Views of a tensor whose sizes are extents: where its numbers stand once ops have looked at them in another order.
+"""Strided views of a tensor whose sizes are extents.
 
-numpy does this for sizes that are known (`kernels/shared/strides.py`)."""
+numpy does this for static sizes (`kernels/shared/strides.py`)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from partita.accelerators.tvm.sizes.extent import Extent, Size, Terms
 
 @attrs.frozen(slots=True)
 class SizedView:
-    """Sizes, and how far apart neighbours stand along each dimension."""
+    """The sizes, strides and offset of a view of a flat buffer."""
 
     shape: tuple[Size, ...]
     """The sizes."""
     steps: tuple[Size, ...]
-    """The distance in the flat buffer between neighbours; 0 where all are one."""
+    """The stride of each dimension in elements; 0 for a broadcast dimension."""
     offset: Size = 0
-    """Where the first number stands."""
+    """Position of the first element."""
 
     @classmethod
     def whole(cls, shape: Sequence[Size]) -> SizedView:
-        """A tensor of this shape, its numbers in order."""
+        """A contiguous tensor of this shape."""
         return cls(tuple(shape), tuple([math.prod(shape[d + 1 :]) for d in range(len(shape))]))
 
     @property
     def ndim(self) -> int:
-        """How many dimensions there are."""
+        """Number of dimensions."""
         return len(self.shape)
 
     def transpose(self, order: Sequence[int]) -> SizedView:
@@ -40,7 +40,7 @@ class SizedView:
         return SizedView(tuple([self.shape[d] for d in order]), tuple([self.steps[d] for d in order]), self.offset)
 
     def broadcast(self, shape: Sequence[Size]) -> SizedView:
-        """The view repeated along dimensions of one, and new ones before."""
+        """The view broadcast along dimensions of size 1 and new leading ones."""
         more = len(shape) - self.ndim
         own = (1,) * more + self.shape
         if any(size not in (1, wanted) for size, wanted in zip(own, shape, strict=True)):
@@ -49,25 +49,25 @@ class SizedView:
         return SizedView(tuple(shape), tuple([0 if size == 1 else step for size, step in zip(own, steps)]), self.offset)
 
     def part(self, axis: int, first: Size, count: Size) -> SizedView:
-        """So many neighbours along a dimension, from one on."""
+        """`count` consecutive positions along a dimension, from `first` on."""
         shape = (*self.shape[:axis], count, *self.shape[axis + 1 :])
         return SizedView(shape, self.steps, self.offset + first * self.steps[axis])
 
     def every(self, axis: int, step: int, count: Size) -> SizedView:
-        """So many numbers along a dimension from its first on, each so far from the one before."""
+        """`count` positions along a dimension from its first one on, `step` apart."""
         shape = (*self.shape[:axis], count, *self.shape[axis + 1 :])
         return SizedView(shape, (*self.steps[:axis], self.steps[axis] * step, *self.steps[axis + 1 :]), self.offset)
 
     def one(self, axis: int, index: Size) -> SizedView:
-        """The numbers at one place of a dimension, which goes."""
+        """The view at one index of a dimension, which is removed."""
         at = self.part(axis, index, 1)
         return SizedView(at.shape[:axis] + at.shape[axis + 1 :], at.steps[:axis] + at.steps[axis + 1 :], at.offset)
 
     def reshape(self, shape: Sequence[Size]) -> SizedView | None:
-        """The same numbers under another shape; None if that is no view, or not for every size.
+        """The same elements under another shape; None if that is no view, or not for every size.
 
-        Both shapes are cut into groups of as many numbers; inside of a group of several dimensions neighbours have to stand as in
-        a tensor of their own."""
+        Both shapes are split into groups of equal products; the old dimensions of each group have to merge into one with a single
+        stride."""
         steps: list[Size] = []
         old, new, i = self.shape, list(shape), 0
         j = 0
@@ -94,7 +94,7 @@ class SizedView:
         return SizedView(tuple(shape), tuple(steps), self.offset)
 
     def _apart(self, group: Sequence[int]) -> Size | None:
-        """How far apart neighbours of a group of dimensions stand; None if that differs."""
+        """The stride of a group of dimensions seen as one; None if it has none."""
         real = [d for d in group if self.shape[d] != 1]
         for outer, inner in pairwise(real):
             if self.steps[outer] != self.shape[inner] * self.steps[inner]:
@@ -103,7 +103,7 @@ class SizedView:
 
 
 def _is_less(a: Size, b: Size) -> bool:
-    """Is the one to grow, so that both may come to be the same? It is, where it divides the other."""
+    """True if `a` has to grow for both products to become equal: it is less or, for extents, divides `b`."""
     if isinstance(a, int) and isinstance(b, int):
         return a < b
     if isinstance(b, Extent):
