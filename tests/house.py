@@ -136,6 +136,12 @@ def named_in(nodes: Sequence[ast.AST], op: str) -> bool:
     return any(isinstance(text, str) and op in text and op in text.split() for text in strings)
 
 
+@cache
+def imports_of(path: Path) -> tuple[str, ...]:
+    """The modules that `imported` lists."""
+    return tuple(imported(path))
+
+
 def imported(path: Path) -> Iterator[str]:
     """The modules that a file imports, at once or later, with the names that may be modules themselves; those that it names in a
     string too, as `lazily` and `import_module` take them."""
@@ -163,7 +169,7 @@ def arrows_in(folder: str) -> Callable[[], Iterator[str]]:
         pairs = set()
         for path in sources(folder):
             room = path.relative_to(ROOT / folder).with_suffix("").parts[0]
-            for module in imported(path):
+            for module in imports_of(path):
                 other = module.removeprefix(prefix).partition(".")[0] if module.startswith(prefix) else room
                 if other != room and other in rooms and room in rooms:
                     pairs.add(f"{room} -> {other}")
@@ -247,7 +253,10 @@ COUNTS: dict[str, Callable[[], Iterator[str]]] = {
 
 def counted() -> dict[str, int]:
     """The counts as they are."""
-    return {name: sum(1 for _ in listed()) for name, listed in COUNTS.items()}
+    from partita.graph.gc_pause import collector_paused
+
+    with collector_paused():
+        return {name: sum(1 for _ in listed()) for name, listed in COUNTS.items()}
 
 
 def kept() -> dict[str, int]:

@@ -44,6 +44,7 @@ def test_a_run_of_parts_leaves_one_file(parts: tuple[str, Path]) -> None:
     assert not list((folder / "unfinished").iterdir())
 
 
+@pytest.mark.slow
 def test_partition(parts: tuple[str, Path]) -> None:
     said, folder = parts
     assert "| random 200" in said and "Measured 20" in said
@@ -55,6 +56,7 @@ def test_partition(parts: tuple[str, Path]) -> None:
     assert {"processor", "cores", "versions", "commit", "date", "others_cores"} <= result.about.keys()
 
 
+@pytest.mark.slow
 def test_latency(parts: tuple[str, Path]) -> None:
     said, folder = parts
     assert "**batch 1, 1 thread**" in said and "geometric mean" in said
