@@ -172,6 +172,7 @@ class _Rotary(Llama):
         return pt.op("RotaryEmbedding", x, *tables, self.positions, opset=24)
 
 
+@pytest.mark.slow
 def test_keys_that_an_op_turns_are_appended_to_in_place() -> None:
     graph, ids = _Rotary(attrs.evolve(SMALL_LLAMA, layers=1, style="op")).graph("rotary"), tokens(5)
     session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
@@ -180,6 +181,7 @@ def test_keys_that_an_op_turns_are_appended_to_in_place() -> None:
     assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
 
 
+@pytest.mark.slow
 def test_repeated_heads_that_attention_reads_are_appended_to_in_place() -> None:
     graph, ids = _Repeated(attrs.evolve(SMALL_LLAMA, layers=1, style="op")).graph("repeated"), tokens(5)
     session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
@@ -687,6 +689,7 @@ def with_flat_heads() -> pt.Graph:
     return pt.Graph([scores, seen[1], seen[2]], [ids, *past], "flat", {"": 24}, output_names=["scores", "new_keys", "new_values"])
 
 
+@pytest.mark.slow
 def test_heads_side_by_side_are_appended_to_in_place() -> None:
     graph = with_flat_heads()
     appending = pt.compile(graph, "HETERO:cpu,reference").session(longest=8, chunks=(3, 1))

@@ -119,7 +119,8 @@ def test_on_tensor_cores_by_any_cut(dtype: str, tap: int, data: st.DataObject) -
 
 
 @needs_nvcc
-@pytest.mark.parametrize("precision", ["f16", *[pytest.param(other, marks=pytest.mark.slow) for other in ("f32", "tf32")]])
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["f16", "f32", "tf32"])
 def test_nets_of_images_are_assembled_and_nothing_is_spilled(precision: str, tmp_path: Path) -> None:
     graph = pt.Graph([decoder(conv(pt.variable("x", "float32", ("N", 16, "H", "W")), 3, 16, 3, 3, pads=[1] * 4))], name="net")
     model = pt.compile(graph, "cuda", config={"CACHE_DIR": "", "ARCH": "sm_80", "PRECISION": precision})
