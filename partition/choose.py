@@ -325,7 +325,7 @@ class LabelWalk:
         return candidates
 
     def reset(self) -> None:
-        """Does nothing: the selector has no state."""
+        """No state to reset."""
 
 
 class WalkSelectors:

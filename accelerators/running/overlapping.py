@@ -75,7 +75,7 @@ class _Call:
     """By the number of the step."""
 
     def do(self, act: Act) -> None:
-        """Does one act. Slots that nobody reads after a step are freed when the step begins."""
+        """Performs one act. Slots that nobody reads after a step are freed when the step begins."""
         step = self.steps[act.step]
         if act.does is Does.RUN:
             step.run(self.values, self.buffers[act.step], self.block)

@@ -121,7 +121,7 @@ class Recorder:
             return self._latest
 
     def _compare(self, taken: list[_Taken]) -> None:
-        """Has a sample computed by a thread that ends when none is waiting. The sample is dropped if one is waiting already."""
+        """Hands a sample to a thread that ends when none is waiting. The sample is dropped if one is waiting already."""
         if self._waiting is None:
             self._waiting = taken
             self._accepted += 1

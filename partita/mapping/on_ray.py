@@ -41,7 +41,7 @@ class _Actor:
             self.model = pt.import_model(path, key=key)
 
     def ready(self) -> None:
-        """Does nothing: its completion shows that the model was imported."""
+        """No work: its completion shows that the model was imported."""
 
     def call(self, calls: list[Mapping[str, Array]]) -> tuple[list[dict[str, Array] | str], float]:
         """The outputs of each call by name, or its error message, which any process can read; and the seconds of all calls."""

@@ -33,7 +33,7 @@ from partita.graph.node import Node
 from partita.graph.types import Array
 
 Chunks = Callable[[int, Callable[[Operand, int], None]], None]
-"""Does work for the channels of a pixel, `lanes` neighbours at a time; the work gets the start and size of each group."""
+"""A loop over the channels of a pixel, `lanes` neighbours at a time; its body gets the start and size of each group."""
 
 SCALE, ZERO = 1, 2
 """The indices of a Mean's scale and zero point among its inputs."""

@@ -38,7 +38,7 @@ class QuantizedProperty(SubgraphProperty):
     name = "quantized"
 
     def __init__(self, computes_operands: bool = False) -> None:
-        """Whether the kernel computes its epilogue's operands too. On a GPU that costs less than a launch."""
+        """True if the kernel computes its epilogue's operands too. On a GPU that costs less than a launch."""
         self.computes_operands = computes_operands
 
     def create_subgraph_selector(self) -> SubgraphSelector:
