@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.accelerators.tvm import plan_bytes, plan_draws
+from tests.accelerators.tvm import plan_any_size, plan_bytes, plan_draws, plan_moves
 
 
 def _products() -> Iterator[tuple[str, str]]:
@@ -219,8 +219,9 @@ GRAPHS: dict[str, str] = {
 } | {
     f"{part.__name__.replace('_', ' ')}, drawn: {name}": text
     for part in (
-        plan_draws.products, plan_draws.convolutions, plan_draws.lines, plan_draws.attentions, plan_draws.elements, plan_draws.moves,
-        plan_draws.pools, plan_draws.rarer, plan_draws.of_gpus, plan_bytes.quantized_products, plan_bytes.quantized_images, plan_bytes.any_size,
+        plan_draws.products, plan_draws.convolutions, plan_draws.lines, plan_draws.attentions, plan_moves.elements, plan_moves.moves,
+        plan_moves.pools, plan_moves.rarer, plan_moves.of_gpus, plan_bytes.quantized_products, plan_bytes.quantized_images,
+        plan_any_size.any_size,
     )
     for name, text in part()
 }
