@@ -144,7 +144,8 @@ def _without(infos: Sequence[PassInfo], without: Collection[str]) -> Sequence[Pa
     if not without:
         return infos
     names = {info.name for info in infos}
-    for name in [without] if isinstance(without, str) else without:
+    without = {without} if isinstance(without, str) else set(without)
+    for name in sorted(without):
         if name not in names:
             hint = did_you_mean(name, names) or f"There are {', '.join(sorted(names))}"
             raise PassError(f"there is no pass {name!r} to leave out", remedy=hint)
