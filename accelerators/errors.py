@@ -138,7 +138,8 @@ def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[
         except PartitaError as error:
             whose = owner(self)
             if isinstance(error.where, str) and f"{hook} of {whose}" not in error.where:
-                error.where = error.where.removeprefix(whose).removeprefix(", ") or None
+                rest = error.where.removeprefix(whose)
+                error.where = f"{hook} of {error.where}" if rest.startswith(" in ") else rest.removeprefix(", ") or None
             error.within(f"{hook} of {whose}")
             raise
         except (Exception, SystemExit) as error:

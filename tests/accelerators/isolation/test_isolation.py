@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.errors import AcceleratorError, named
 from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.isolation import process as processes
 from partita.accelerators.isolation.process import Limit, end_processes, process_of
@@ -476,3 +477,21 @@ if __name__ == "__main__":
         [sys.executable, str(script)], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": ROOT}
     )
     assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("device 'mine' in a process of its own", "query of device 'mine' in a process of its own"),
+        ("device 'mine', node 'r'", "query of device 'mine', node 'r'"),
+        ("device 'mine'", "query of device 'mine'"),
+        (None, "query of device 'mine'"),
+    ],
+)
+def test_the_place_of_an_error_names_hook_and_device_once(where: str | None, expected: str) -> None:
+    def query(self: object) -> None:
+        raise AcceleratorError("it is ill", where=where)
+
+    with pytest.raises(AcceleratorError) as error:
+        named(query, "query", (), lambda _: "device 'mine'")(None)
+    assert error.value.where == expected
