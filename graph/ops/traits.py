@@ -277,6 +277,9 @@ Xor                       broadcast primitive commutative
 FILTERS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
 """For each convolution, the input that holds its filters."""
 
+ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
+"""The domains whose ops are all known; an unknown op in any other domain may belong to an engine."""
+
 _declared: dict[tuple[str, str], frozenset[str]] = {}
 """The traits of users' ops, by domain and op."""
 
@@ -287,9 +290,9 @@ def _table() -> dict[str, frozenset[str]]:
 
 
 def traits(op: str, domain: str = "") -> frozenset[str]:
-    """The traits of an op: those of its row for ONNX's domains, those that `register_op` was given for others; or none."""
-    is_onnx = not domain or domain.startswith("ai.onnx")
-    return _table().get(op, frozenset()) if is_onnx else _declared.get((domain, op), frozenset())
+    """The traits of an op: those that `register_op` was given, else those of its row for ONNX's domains; or none."""
+    listed = _table().get(op, frozenset()) if domain in ONNX_DOMAINS else frozenset()
+    return _declared.get((domain, op)) or listed
 
 
 @cache
