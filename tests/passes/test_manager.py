@@ -312,6 +312,9 @@ def test_passes_are_left_out_by_name(g: Graph) -> None:
     with pytest.raises(PassError) as error:
         apply_pass(g, ["MergeCommon", "EliminateDead"], without=["MergeComon"])
     assert message(error) == "there is no pass 'MergeComon' to leave out\n  Did you mean 'MergeCommon'?"
+    register_pass("Common")(lambda g: g)
+    apply_pass(g, ["Common", "MergeCommon"], without="MergeCommon", trace=(single := PassTrace()))
+    assert [record.name for record in single] == ["Common"], "a text is one name, and no part of it is another"
     register_pass("Needed", essential=True)(lambda g: g)
     with pytest.raises(PassError, match="pass 'Needed' cannot be left out: what comes after it relies on it"):
         apply_pass(g, "Needed", without=["Needed"])
