@@ -32,9 +32,6 @@ _ARITHMETIC = ops("ring", "reduction", "running", "matmul", "contraction") | fro
 )
 """Ops that openvino computes with saturation or as float32, though ONNX wraps around."""
 
-_ELEMENTS_FIRST = frozenset(("TopK", "Unique"))
-"""The ops whose first result holds elements of the operand, and whose others hold positions or counts."""
-
 _LIMIT = 2**31 - 1
 
 
@@ -49,17 +46,14 @@ class SmallIntegers:
         for node in graph.nodes:
             for body in bodies_of(node):
                 self._read(body)
-            if self._makes_small(node):
-                self._small.update(node.outputs)
-            elif node.op in _ELEMENTS_FIRST:
-                self._small.update(node.outputs[1:])
+            self._small.update(node.outputs if self._makes_small(node) else node.outputs[1:] if node.op in ops("picking") else ())
 
     def _makes_small(self, node: Node) -> bool:
         if node.value is not None:
             return node.value.dtype.kind in "iu" and _fits(node.value)
         if node.op is None or node.bodies:
             return False
-        if node.op in ops("positional") - _ELEMENTS_FIRST:
+        if node.op in ops("positional"):
             return True
         if node.op == "ConstantOfShape":
             return _fits(np.asarray(node.attrs.get("value", 0)))

@@ -42,7 +42,8 @@ TRAITS = {
     "quantized": "makes integers that stand for real numbers, by a scale",
     "size": "reads the sizes of its operand, not its elements",
     "counting": "the values of its operands decide how large its result is",
-    "positional": "one of its results holds sizes or positions of elements",
+    "positional": "its results hold sizes or positions of elements",
+    "picking": "its first result holds elements of its operand, its others sizes or positions",
     "endless": "may take for ever on little data, by the values of it: numbers of samples, patterns, trees, all pairs of boxes",
     "filling": "makes elements of a first operand without any",
     "random": "draws random numbers",
@@ -260,13 +261,13 @@ TensorScatter             moving same_shape
 TfIdfVectorizer           endless
 ThresholdedRelu           unary
 Tile                      moving copying repeating
-TopK                      positional reading
+TopK                      picking reading
 Transpose                 moving copying view propagated
 TreeEnsemble              endless
 TreeEnsembleClassifier    endless
 TreeEnsembleRegressor     endless
 Trilu                     moving same_shape
-Unique                    counting moving positional
+Unique                    counting moving picking
 Unsqueeze                 reshape moving copying view typed propagated
 Upsample                  moving resizing
 Where                     broadcast primitive moving
