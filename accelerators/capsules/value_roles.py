@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import attrs
 
 from partita.graph.graph import Graph
@@ -58,7 +56,7 @@ def _find(graph: Graph, roles: Roles) -> None:
             roles.deciding.update(node.reads)
         known = [roles.bounds[entry] for entry in node.outputs if entry in roles.bounds and len(roles.bounds[entry].sizes) == 1]
         if not node.domain and node.op in _PASSED_ON and known:
-            tightest = min(known, key=lambda bound: math.inf if bound.sizes[0] is None else bound.sizes[0])
+            tightest = min(known, key=lambda bound: (bound.sizes[0] is None, bound.sizes[0]))
             for entry in node.inputs if node.op == "Concat" else node.inputs[:1]:
                 if entry is not None:
                     roles.bounds.setdefault(entry, tightest)

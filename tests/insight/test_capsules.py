@@ -136,7 +136,8 @@ def test_anonymous_weights_have_the_same_statistics_and_names_say_nothing(tmp_pa
 
 
 def test_indices_are_followed_through_each_part_that_they_are_split_in() -> None:
-    given, short, long = pt.variable("given", "int64", (6,)), pt.variable("short", "float32", (5,)), pt.variable("long", "float32", (9,))
+    given = pt.variable("given", "int64", (6,))
+    short, long = pt.variable("short", "float32", (5,)), pt.variable("long", "float32", (9,))
     first, second = pt.op("Split", given, n_outputs=2, num_outputs=2, name="split")
     unread = pt.Graph([pt.op("Gather", short, second, name="taken")])
     both = pt.Graph([pt.op("Gather", long, first, name="some"), pt.op("Gather", short, second, name="others")])
