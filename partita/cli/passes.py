@@ -50,16 +50,11 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
             _apply_device_passes(graph, arguments)
     rows = [attrs.asdict(record) for record in trace]
     screen.write_json({"passes": rows, "seconds": trace.seconds})
-    columns = ("pass", "nodes before", "after", "ms", *(("verify ms",) if arguments.verify else ()))
+    seconds = ["seconds", "verify_seconds"] if arguments.verify else ["seconds"]
+    columns = ("pass", "nodes before", "after", "ms", "verify ms")[: 3 + len(seconds)]
     cells = [
-        (
-            record.name,
-            record.nodes_before,
-            record.nodes_after if record.changed else "=",
-            f"{1e3 * record.seconds:.1f}",
-            *((f"{1e3 * record.verify_seconds:.1f}",) if arguments.verify else ()),
-        )
-        for record in trace
+        (row["name"], row["nodes_before"], row["nodes_after"] if row["changed"] else "=", *(f"{1e3 * row[s]:.1f}" for s in seconds))
+        for row in rows
     ]
     screen.show(
         table(f"passes of {arguments.device or '--optimize'}", columns, cells, right=columns[1:]),
