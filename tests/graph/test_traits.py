@@ -99,6 +99,8 @@ def test_an_unknown_trait_is_an_error_that_lists_the_known_ones(mine: Callable[.
     with pytest.raises(pt.PartitaError, match="'unry' is no trait of ops") as caught:
         mine("unry")
     assert "Did you mean 'unary'?" in str(caught.value) and all(name in str(caught.value) for name in TRAITS)
+    with pytest.raises(AttributeError):
+        mine("long", attributes=3)
     assert traits("Half", "my") == {"unary"}
 
 
