@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     seconds = ["seconds", "verify_seconds"] if arguments.verify else ["seconds"]
     columns = ("pass", "nodes before", "after", "ms", "verify ms")[: 3 + len(seconds)]
     cells = [
-        (row["name"], row["nodes_before"], row["nodes_after"] if row["changed"] else "=", *(f"{1e3 * row[s]:.1f}" for s in seconds))
-        for row in rows
+        (r["name"], r["nodes_before"], r["nodes_after"] if r["changed"] else "=", *(f"{1e3 * r[s]:.1f}" for s in seconds))
+        for r in rows
     ]
     screen.show(
         table(f"passes of {arguments.device or '--optimize'}", columns, cells, right=columns[1:]),
