@@ -141,17 +141,14 @@ def apply_pass(
 
 def _without(infos: Sequence[PassInfo], without: Collection[str]) -> Sequence[PassInfo]:
     """The passes except those of these names."""
-    if not without:
-        return infos
-    names = {info.name for info in infos}
-    without = {without} if isinstance(without, str) else set(without)
-    for name in sorted(without):
+    names, left_out = {info.name for info in infos}, [without] if isinstance(without, str) else without
+    for name in left_out:
         if name not in names:
             hint = did_you_mean(name, names) or f"There are {', '.join(sorted(names))}"
             raise PassError(f"there is no pass {name!r} to leave out", remedy=hint)
         if any(info.essential for info in infos if info.name == name):
             raise PassError(f"pass {name!r} cannot be left out: what comes after it relies on it")
-    return [info for info in infos if info.name not in without]
+    return [info for info in infos if info.name not in left_out]
 
 
 def _run(

@@ -54,10 +54,12 @@ def _find(graph: Graph, roles: Roles) -> None:
         is_read_as_size = not roles.deciding.isdisjoint(node.outputs)
         if is_read_as_size and not (node.op in ops("size") and not node.domain):
             roles.deciding.update(node.reads)
-        if not node.domain and node.op in _PASSED_ON and node[0] in roles.bounds and len(roles.bounds[node[0]].sizes) == 1:
+        known = [roles.bounds[entry] for entry in node.outputs if entry in roles.bounds and len(roles.bounds[entry].sizes) == 1]
+        if not node.domain and node.op in _PASSED_ON and known:
+            tightest = min(known, key=lambda bound: (bound.sizes[0] is None, bound.sizes[0]))
             for entry in node.inputs if node.op == "Concat" else node.inputs[:1]:
                 if entry is not None:
-                    roles.bounds.setdefault(entry, roles.bounds[node[0]])
+                    roles.bounds.setdefault(entry, tightest)
         slot = INDEXED.get(str(node.op)) if not node.domain else None
         indices = node.inputs[slot] if slot is not None and slot < len(node.inputs) else None
         if indices is not None:

@@ -348,7 +348,7 @@ def hands_on(node: Node) -> bool:
     first = node.inputs[0] if node.inputs else None
     if node.op in _MOVES or (node.op in ops("variadic") and len(node.inputs) == 1):
         return True
-    if node.op in ops("copying") or node.op == "Pad":  # Where the shape stays, no number is left out, repeated or added.
+    if node.op in ops("copying") or node.op == "Pad":  # Where the shape stays, it is most likely an identity.
         return first is not None and first.type is not None and first.type == node[0].type
     neutral = _NEUTRAL.get(node.op or "")
     constants = [entry.node.value for entry in node.inputs[1 if node.op in ("Sub", "Div", "Pow") else 0 :] if entry is not None]

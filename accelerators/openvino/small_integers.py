@@ -46,8 +46,7 @@ class SmallIntegers:
         for node in graph.nodes:
             for body in bodies_of(node):
                 self._read(body)
-            if self._makes_small(node):
-                self._small.update(node.outputs)
+            self._small.update(node.outputs if self._makes_small(node) else node.outputs[1:] if node.op in ops("picking") else ())
 
     def _makes_small(self, node: Node) -> bool:
         if node.value is not None:

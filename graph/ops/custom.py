@@ -81,7 +81,6 @@ def register_op(
     low_in, high_in = (inputs, inputs) if isinstance(inputs, int) else inputs
     low_out, high_out = (outputs, outputs) if isinstance(outputs, int) else outputs
     traits = frozenset((traits,) if isinstance(traits, str) else traits)
-    declare(op, domain, traits)
     spec = OpSpec(
         op=op,
         domain=domain,
@@ -97,6 +96,7 @@ def register_op(
         deprecated=False,
         has_function=False,
     )
+    declare(op, domain, traits)
     custom = _registered[(domain, op)] = CustomOp(spec, shape, numpy)
     return custom
 

@@ -10,10 +10,8 @@ import attrs
 
 from partita.graph.errors import UnknownOp, did_you_mean
 from partita.graph.node import Node
+from partita.graph.ops.traits import ONNX_DOMAINS as ONNX_DOMAINS
 from partita.graph.ops.traits import ops
-
-ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
-"""The domains whose ops are all known; an unknown op in any other domain may belong to an engine."""
 
 OTHER_VERSION = "Convert the model with the pass ConvertOpset, or declare the version it was made for"
 """Remedy for an op that a domain lacks at some version."""

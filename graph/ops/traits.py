@@ -42,7 +42,8 @@ TRAITS = {
     "quantized": "makes integers that stand for real numbers, by a scale",
     "size": "reads the sizes of its operand, not its elements",
     "counting": "the values of its operands decide how large its result is",
-    "positional": "one of its results holds sizes or positions of elements",
+    "positional": "its results hold sizes or positions of elements",
+    "picking": "its first result holds elements of its operand, its others sizes or positions",
     "endless": "may take for ever on little data, by the values of it: numbers of samples, patterns, trees, all pairs of boxes",
     "filling": "makes elements of a first operand without any",
     "random": "draws random numbers",
@@ -260,13 +261,13 @@ TensorScatter             moving same_shape
 TfIdfVectorizer           endless
 ThresholdedRelu           unary
 Tile                      moving copying repeating
-TopK                      positional reading
+TopK                      picking reading
 Transpose                 moving copying view propagated
 TreeEnsemble              endless
 TreeEnsembleClassifier    endless
 TreeEnsembleRegressor     endless
 Trilu                     moving same_shape
-Unique                    counting moving positional
+Unique                    counting moving picking
 Unsqueeze                 reshape moving copying view typed propagated
 Upsample                  moving resizing
 Where                     broadcast primitive moving
@@ -276,6 +277,9 @@ Xor                       broadcast primitive commutative
 
 FILTERS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
 """For each convolution, the input that holds its filters."""
+
+ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
+"""The domains whose ops are all known; an unknown op in any other domain may belong to an engine."""
 
 _declared: dict[tuple[str, str], frozenset[str]] = {}
 """The traits of users' ops, by domain and op."""
@@ -287,9 +291,9 @@ def _table() -> dict[str, frozenset[str]]:
 
 
 def traits(op: str, domain: str = "") -> frozenset[str]:
-    """The traits of an op: those of its row for ONNX's domains, those that `register_op` was given for others; or none."""
-    is_onnx = not domain or domain.startswith("ai.onnx")
-    return _table().get(op, frozenset()) if is_onnx else _declared.get((domain, op), frozenset())
+    """The traits of an op: those that `register_op` was given, else those of its row for ONNX's domains; or none."""
+    listed = _table().get(op, frozenset()) if domain in ONNX_DOMAINS else frozenset()
+    return _declared.get((domain, op)) or listed
 
 
 @cache

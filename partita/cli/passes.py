@@ -40,6 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Apply the passes, and show a row for each."""
+    if arguments.config and arguments.device is None:
+        raise Usage("--config goes with --device")
     graph = load_graph(arguments, screen)
     with watch_passes(dump=arguments.dump, verify=arguments.verify) as trace:
         if arguments.device is None:
@@ -48,16 +50,11 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
             _apply_device_passes(graph, arguments)
     rows = [attrs.asdict(record) for record in trace]
     screen.write_json({"passes": rows, "seconds": trace.seconds})
-    columns = ("pass", "nodes before", "after", "ms", *(("verify ms",) if arguments.verify else ()))
+    seconds = ["seconds", "verify_seconds"] if arguments.verify else ["seconds"]
+    columns = ("pass", "nodes before", "after", "ms", "verify ms")[: 3 + len(seconds)]
     cells = [
-        (
-            record.name,
-            record.nodes_before,
-            record.nodes_after if record.changed else "=",
-            f"{1e3 * record.seconds:.1f}",
-            *((f"{1e3 * record.verify_seconds:.1f}",) if arguments.verify else ()),
-        )
-        for record in trace
+        (r["name"], r["nodes_before"], r["nodes_after"] if r["changed"] else "=", *(f"{1e3 * r[s]:.1f}" for s in seconds))
+        for r in rows
     ]
     screen.show(
         table(f"passes of {arguments.device or '--optimize'}", columns, cells, right=columns[1:]),
@@ -77,6 +74,7 @@ def _apply_device_passes(graph: pt.Graph, arguments: argparse.Namespace) -> None
     if "SKIP_PASSES" not in device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS"):
         cause = f"device {device.label!r} has no passes of its own"
         raise pt.NotSupported(cause, remedy="cpu, cuda and opencl have some; for another, leave --device out")
-    skipped = [("", "SKIP_PASSES", arguments.without)] if arguments.without else []
-    config = config_of([*arguments.config, *skipped], arguments.device)
+    config = config_of(arguments.config, arguments.device)
+    skipped = read_config(config, devices).by_device[device.label]["SKIP_PASSES"]
+    config.setdefault(device.label, {})["SKIP_PASSES"] = [*skipped, *arguments.without]
     device.accelerator.second_level(graph, read_config(config, devices).by_device[device.label])

@@ -41,6 +41,15 @@ def test_one_pass_is_left_out(partita: Command, model: str) -> None:
     assert done.status == 1 and "Leave FuseKernels in: what comes after it relies on it" in done.err
 
 
+def test_passes_are_left_out_by_either_option(partita: Command, model: str) -> None:
+    pytest.importorskip("tvm")
+    left = "--config SKIP_PASSES=FoldScales --without BlockChannels"
+    names = [row["name"] for row in partita(f"passes {model} --device cpu {left} --json").json["passes"]]
+    assert names[-len(CPU) + 2 :] == [name for name in CPU if name not in ("BlockChannels", "FoldScales")]
+    done = partita(f"passes {model} --config PRECISION=bf16")
+    assert done.status == 2 and "--config goes with --device" in done.err
+
+
 def test_sizes_that_are_not_fixed(partita: Command, dynamic: str) -> None:
     """The passes are those of the form for any size."""
     pytest.importorskip("tvm")

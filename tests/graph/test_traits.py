@@ -76,6 +76,17 @@ def test_a_users_op_has_traits_in_its_own_domain(mine: Callable[..., pt.Graph]) 
     assert "Half" not in ops("unary")
 
 
+@pytest.mark.parametrize("domain", ["ai.onnx.contrib", "ai.onnx.ml"])
+def test_a_domain_named_like_onnxs_has_the_traits_that_are_declared(domain: str) -> None:
+    """The extensions of onnxruntime are ops of ai.onnx.contrib."""
+    register_op("Half", domain, traits="unary")
+    try:
+        assert traits("Half", domain) == {"unary"}
+    finally:
+        unregister_op("Half", domain)
+    assert traits("Add", "ai.onnx.contrib") == frozenset() != traits("TreeEnsemble", "ai.onnx.ml")
+
+
 def test_the_traits_of_a_users_op_are_forgotten_with_it() -> None:
     register_op("Half", "my", traits="unary")
     assert traits("Half", "my") == {"unary"}
@@ -88,6 +99,8 @@ def test_an_unknown_trait_is_an_error_that_lists_the_known_ones(mine: Callable[.
     with pytest.raises(pt.PartitaError, match="'unry' is no trait of ops") as caught:
         mine("unry")
     assert "Did you mean 'unary'?" in str(caught.value) and all(name in str(caught.value) for name in TRAITS)
+    with pytest.raises(AttributeError):
+        mine("long", attributes=3)
     assert traits("Half", "my") == {"unary"}
 
 

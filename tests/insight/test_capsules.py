@@ -18,7 +18,7 @@ import partita as pt
 from partita.accelerators.arrays.distance import array_distance
 from partita.accelerators.capsules.anonymous import anonymous, indices_like, random_like
 from partita.accelerators.capsules.capsule import FILES
-from partita.accelerators.capsules.value_roles import Indices
+from partita.accelerators.capsules.value_roles import Indices, roles_of
 from partita.graph.types import numpy_dtype
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
 from tests.graphs.small_models import convolutions, inputs_of, transformer
@@ -133,6 +133,15 @@ def test_anonymous_weights_have_the_same_statistics_and_names_say_nothing(tmp_pa
     assert not [node.name for node in graph.nodes if node.is_op and node.name.encode() in texts]
     status, printed = rerun(folder)
     assert (status, printed.splitlines()[-1]) == (1, "wrong: output0")
+
+
+def test_indices_are_followed_through_each_part_that_they_are_split_in() -> None:
+    given = pt.variable("given", "int64", (6,))
+    short, long = pt.variable("short", "float32", (5,)), pt.variable("long", "float32", (9,))
+    first, second = pt.op("Split", given, n_outputs=2, num_outputs=2, name="split")
+    unread = pt.Graph([pt.op("Gather", short, second, name="taken")])
+    both = pt.Graph([pt.op("Gather", long, first, name="some"), pt.op("Gather", short, second, name="others")])
+    assert roles_of(unread).bounds[given[0]].sizes == roles_of(both).bounds[given[0]].sizes == (5,)
 
 
 def test_what_fails_to_compile_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:

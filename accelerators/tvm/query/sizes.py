@@ -59,7 +59,7 @@ def _find_settled(graph: Graph) -> set[NodeEntry]:
     """All values of a graph that are known once its sizes are. Linear."""
     settled: set[NodeEntry] = set()
     for node in graph.nodes:
-        known = node.value is not None or node.op in ops("size")
+        known = node.value is not None or (node.op in ops("size") and not node.domain)
         if known or (_is_computed_beforehand(node) and all(e in settled for e in node.reads)):
             settled.update(node.outputs)
     return settled

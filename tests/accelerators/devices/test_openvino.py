@@ -551,3 +551,13 @@ def test_pools_whose_last_window_begins_in_the_padding(shape: tuple, attributes:
     stated = {"ceil_mode": 1, "kernel_shape": [2], "strides": [2], **attributes}
     node = pt.op("MaxPool", pt.variable("x", "float32", shape), **stated)
     assert bool(hazards._max_pool(node)) is is_wrong
+
+
+@pytest.mark.parametrize("op", ["TopK", "Unique"])
+def test_the_elements_that_an_op_picks_are_as_wide_as_before(op: str) -> None:
+    """Only its positions are small; another device may have picked, and the sum is openvino's to refuse."""
+    given = [pt.variable("x", "int64", (4,)), *([pt.constant(np.array([2]))] if op == "TopK" else [])]
+    picked = pt.op(op, *given, n_outputs=2, name="picked")[0].node
+    sums = [pt.op("Add", entry, entry, name=name) for entry, name in zip(picked.outputs, ("elements", "positions"), strict=True)]
+    answers = accelerator("openvino").query(pt.apply_pass(pt.Graph(sums), "InferShape"))
+    assert "openvino computes int64 in 32 bits" in str(answers["elements"]) and answers["positions"] is True

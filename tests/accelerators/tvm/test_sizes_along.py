@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.interface.registry import accelerator
 from tests.accelerators.tvm.any_size import attention, numbers
 from tests.close import assert_close
 
@@ -121,3 +122,15 @@ def test_what_measures_is_copied_into_the_call_that_needs_it(measure: str) -> No
     assert [unit.device.label for unit in model.units if "halves" in unit.ops] == ["cpu"]
     feed = {"x": numbers(2, 5, 4)}
     np.testing.assert_allclose(model(feed)[0], pt.compile(graph, "reference")(feed)[0], rtol=1e-5)
+
+
+def test_a_users_op_named_shape_is_no_shape() -> None:
+    """What it makes is known when it has run, so that no kernel can be made of a Reshape to it."""
+    pt.register_op("Shape", "my", shape=lambda types, attributes: pt.TensorType("int64", (2,)))
+    try:
+        sizes = pt.op("Shape", pt.variable("n", "float32", (2,)), domain="my", name="sizes")
+        shaped = pt.Graph([pt.op("Reshape", pt.variable("x", "float32", (4, 6)), sizes, name="shaped")])
+        answers = accelerator("cpu").query(pt.apply_pass(shaped, "InferShape"))
+        assert "depend on values: those of 'sizes'" in str(answers["shaped"])
+    finally:
+        pt.unregister_op("Shape", "my")
