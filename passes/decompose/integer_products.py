@@ -59,8 +59,7 @@ def _far(b: BodyBuilder) -> Graph:
     weight, point = _weight_of(b.node), _point_of(b.node)
     assert weight is not None and point is not None
     moved = 128 if weight.dtype == np.uint8 else 0
-    rank = len(_static_shape(b.node[0]) or ())
-    per_channel = (-1, *[1] * (rank - 2)) if b.node.op == "ConvInteger" else (-1,)
+    per_channel = (-1, *[1] * (weight.ndim - 2)) if b.node.op == "ConvInteger" else (-1,)
     missing = np.asarray(moved - point.astype(np.int32), np.int32).reshape(() if point.size == 1 else per_channel)
     signed = (weight.astype(np.int16) - moved).astype(np.int8)
     sums, ones = (
