@@ -196,6 +196,13 @@ def as_operand(value: Operand) -> Node | NodeEntry | None:
     return constant(np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else np.asarray(value, np.int64))
 
 
+def static_shape(entry: NodeEntry | None) -> tuple[int, ...] | None:
+    """The shape in the value's type; None unless all sizes are integers."""
+    shape = entry.type.shape if entry is not None and isinstance(entry.type, TensorType) else None
+    sizes = [size for size in shape or () if isinstance(size, int)]
+    return None if shape is None or len(sizes) < len(shape) else tuple(sizes)
+
+
 def body_call(node: Node, body: Graph, name: str, read: Sequence[str] | None = None) -> Node:
     """A call of the body in place of the node, with the op `name`. Its inputs are those of the node's that the body's inputs, or
     `read`, name."""

@@ -27,8 +27,10 @@ def linear(b: BodyBuilder) -> Graph | None:
     axis = None if b.is_scalar(4) and b.is_scalar(5) else 0 if is_conv else -1
     if axis is not None and (b.version < ALONG_AN_AXIS or len(b.type(4).shape or ()) != 1):
         return None
-    if b.type(1).dtype in HALVES:
-        return _in_single_precision(b)
+    if b.type(1).dtype in HALVES:  # A QLinearMatMul, whose sums would overflow.
+        x, left, zero, y, right, other = (b.Cast(b.input(i), to="float32") for i in range(6))
+        result = b.MatMul(b.Mul(b.Sub(x, zero), left), b.Mul(b.Sub(y, other), right))
+        return b.done(b.QuantizeLinear(result, b.Cast(b.scalar(6), to="float32"), b.scalar(7)))
     operands = [b.dequantized(0, 1, 2), b.dequantized(3, 4, 5, axis)]
     if b.has(8):
         scale = b.value(1).reshape(()) * (b.value(4).reshape(()) if axis is None else b.value(4))
@@ -36,18 +38,6 @@ def linear(b: BodyBuilder) -> Graph | None:
         operands.append(b.DequantizeLinear(b.input(8), b.constant(scale, np.float32), **along))
     result = b.Conv(*operands, **b.node.attrs) if is_conv else b.MatMul(*operands)
     return b.done(b.quantized(result, 6, 7, 0))
-
-
-def _in_single_precision(b: BodyBuilder) -> Graph:
-    """QLinearMatMul by half-precision scales, in which its sums would overflow. Scales per channel are along the last axis."""
-    (left, right), scale = (_number(b, i) for i in (0, 3)), b.Cast(b.scalar(6), to="float32")
-    return b.done(b.QuantizeLinear(b.MatMul(left, right), scale, b.scalar(7)))
-
-
-def _number(b: BodyBuilder, i: int) -> NodeEntry:
-    """An input, dequantized in float32 by the next two."""
-    value, scale, point = (b.Cast(b.input(j), to="float32") for j in (i, i + 1, i + 2))
-    return b.Mul(b.Sub(value, point), scale)
 
 
 def has_blocks(node: Node) -> bool:

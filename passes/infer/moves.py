@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from partita.graph.symbols import AnySize, Size, Sizes, divided, is_at_least, larger, scaled, smaller
+from partita.graph.symbols import AnySize, Size, Sizes, divided, is_at_least, scaled
 from partita.passes.infer.rules import (
     Unknown,
     alike,
@@ -184,12 +184,7 @@ def _taken(c: Context, size: AnySize, start: AnySize | None, end: AnySize | None
         first = c.within(first, 0, size)
         return (c.within(last, first, size) - first + step - 1) // step
     least = -1 if size == 0 else 0  # ONNX clamps a start before the first element to the first.
-    if isinstance(start, int) and start >= END:
-        first = size - 1
-    elif c.reading.is_exact:  # The last element bounds last, as an empty dimension has none.
-        first = smaller(larger(first, 0), size - 1)
-    else:
-        first = c.within(first, least, size - 1)
+    first = size - 1 if isinstance(start, int) and start >= END else c.within(first, least, size - 1)
     before = -1 if isinstance(end, int) and end <= -END else c.within(last, -1, first)
     return (first - before - step - 1) // -step
 
