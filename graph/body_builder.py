@@ -120,7 +120,7 @@ class BodyBuilder(OpBuilder):
 
     def type(self, i: int) -> TensorType:
         """The type of an input."""
-        value_type = self.types[i]
+        value_type = self.types[i] if i < len(self.types) else None
         if not isinstance(value_type, TensorType):
             raise NotYet(f"the type of its input {i} is unknown", where=self.where)
         return value_type

@@ -196,6 +196,8 @@ def test_an_absent_input_and_one_that_is_not_constant_are_named() -> None:
         b.input(1)
     with pytest.raises(NoBody, match="its input 2 is not constant"):
         b.value(2)
+    with pytest.raises(NoBody, match="the type of its input 3 is unknown"):
+        b.type(3)
     assert b.optional(1) is None
     with pytest.raises(AttributeError, match="no attribute 'relu'"):
         b.relu(b.input(0))
