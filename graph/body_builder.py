@@ -120,7 +120,7 @@ class BodyBuilder(OpBuilder):
 
     def type(self, i: int) -> TensorType:
         """The type of an input."""
-        value_type = self.types[i]
+        value_type = self.types[i] if i < len(self.types) else None
         if not isinstance(value_type, TensorType):
             raise NotYet(f"the type of its input {i} is unknown", where=self.where)
         return value_type
@@ -194,6 +194,13 @@ def as_operand(value: Operand) -> Node | NodeEntry | None:
     if value is None or isinstance(value, (Node, NodeEntry)):
         return value
     return constant(np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else np.asarray(value, np.int64))
+
+
+def static_shape(entry: NodeEntry | None) -> tuple[int, ...] | None:
+    """The shape in the value's type; None unless all sizes are integers."""
+    shape = entry.type.shape if entry is not None and isinstance(entry.type, TensorType) else None
+    sizes = [size for size in shape or () if isinstance(size, int)]
+    return None if shape is None or len(sizes) < len(shape) else tuple(sizes)
 
 
 def body_call(node: Node, body: Graph, name: str, read: Sequence[str] | None = None) -> Node:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import attrs
 import numpy as np
 
-from partita.graph.body_builder import BodyBuilder
+from partita.graph.body_builder import BodyBuilder, static_shape
 from partita.graph.flops import einsum_products
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
@@ -200,7 +200,7 @@ def is_long(node: Node) -> bool:
 
 def contractions(node: Node) -> list[Contraction] | None:
     """The sequence of smaller Einsums; None if the equation has an ellipsis or a size is dynamic."""
-    shapes = [_static_shape(entry.type) for entry in node.reads]
+    shapes = [static_shape(entry) for entry in node.reads]
     terms, result = terms_of(str(node.attrs["equation"]))
     if any("." in term for term in (*terms, result)) or any(shape is None for shape in shapes):
         return None
@@ -215,9 +215,3 @@ def contractions(node: Node) -> list[Contraction] | None:
         row.append(Contraction(tuple(operands_read), f"{','.join(read)}->{kept}"))
         terms.append(kept)
     return row
-
-
-def _static_shape(value_type: object) -> Sequence[int] | None:
-    if not isinstance(value_type, TensorType) or not value_type.is_static or value_type.shape is None:
-        return None
-    return tuple(int(size or 0) for size in value_type.shape)

@@ -12,11 +12,11 @@ import math
 
 import numpy as np
 
-from partita.graph.body_builder import BodyBuilder
+from partita.graph.body_builder import BodyBuilder, static_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
-from partita.graph.types import Array, TensorType
+from partita.graph.types import Array
 
 LARGEST_PRODUCT = 255 * 255
 """The largest product of two bytes once their zero points are subtracted."""
@@ -42,7 +42,7 @@ def is_pair_of_unknown_points(node: Node) -> bool:
     if any(entry is None or entry.node.value is not None for entry in node.inputs[:2]):
         return False
     points = [entry for entry in node.inputs[2:] if entry is not None]
-    return any(entry.node.value is None for entry in points) and all(_static_shape(entry) in ((), (1,)) for entry in points)
+    return any(entry.node.value is None for entry in points) and all(static_shape(entry) in ((), (1,)) for entry in points)
 
 
 def integer_product(b: BodyBuilder) -> Graph | None:
@@ -59,8 +59,7 @@ def _far(b: BodyBuilder) -> Graph:
     weight, point = _weight_of(b.node), _point_of(b.node)
     assert weight is not None and point is not None
     moved = 128 if weight.dtype == np.uint8 else 0
-    rank = len(_static_shape(b.node[0]) or ())
-    per_channel = (-1, *[1] * (rank - 2)) if b.node.op == "ConvInteger" else (-1,)
+    per_channel = (-1, *[1] * (weight.ndim - 2)) if b.node.op == "ConvInteger" else (-1,)
     missing = np.asarray(moved - point.astype(np.int32), np.int32).reshape(() if point.size == 1 else per_channel)
     signed = (weight.astype(np.int16) - moved).astype(np.int8)
     sums, ones = (
@@ -79,7 +78,7 @@ def _ones(node: Node, weight: Array) -> Array:
 
 def _pair(b: BodyBuilder) -> Graph | None:
     """The product of the integers minus the contributions of the zero points; None if sizes are dynamic."""
-    left, right, shapes = b.input(0), b.input(1), [_static_shape(entry) for entry in b.node.inputs[:2]]
+    left, right, shapes = b.input(0), b.input(1), [static_shape(entry) for entry in b.node.inputs[:2]]
     if None in shapes:
         return None
     points = [b.Reshape(b.Cast(b.input(i), to="int32"), []) if b.has(i) else None for i in (2, 3)]
@@ -99,11 +98,11 @@ def _pair(b: BodyBuilder) -> Graph | None:
 
 def _doubles(b: BodyBuilder) -> Graph | None:
     """The convolution in float64; None if its sums might overflow int32 or sizes are dynamic."""
-    shape, results = _static_shape(b.node.inputs[1]), _static_shape(b.node[0])
+    shape, results = static_shape(b.node.inputs[1]), static_shape(b.node[0])
     if not shape or not results or math.prod(shape[1:]) * LARGEST_PRODUCT > LARGEST_SUM:
         return None
     points = [b.optional(i) for i in (2, 3)]
-    if any(entry is not None and len(_static_shape(entry) or ()) > 1 for entry in points):
+    if any(entry is not None and len(static_shape(entry) or ()) > 1 for entry in points):
         return None
     around = None if points[1] is None else b.Reshape(points[1], [-1, *[1] * (len(shape) - 1)])
     sides = [_as_double(b, value, point) for value, point in ((b.input(0), points[0]), (b.input(1), around))]
@@ -132,10 +131,3 @@ def _point_of(node: Node) -> Array | None:
         return np.zeros((), np.int32)
     point, results = entry.node.value, weight.shape[0 if node.op == "ConvInteger" else 1]
     return point if point is not None and point.ndim < 2 and point.size in (1, results) else None
-
-
-def _static_shape(entry: NodeEntry | None) -> tuple[int, ...] | None:
-    kind = None if entry is None else entry.type
-    if not isinstance(kind, TensorType) or not kind.is_static or kind.shape is None:
-        return None
-    return tuple([int(size or 0) for size in kind.shape])

@@ -19,7 +19,7 @@ SINGLE = 1
 def layer_normalization(b: BodyBuilder) -> Graph | None:
     """LayerNormalization, with its mean and its inverse standard deviation."""
     rank, dtype = b.rank(0), b.type(0).dtype
-    if int(b.attr("stash_type", SINGLE)) != SINGLE:
+    if int(b.attr("stash_type", SINGLE)) != SINGLE or not rank:
         return None
     x, wide = _widened(b, dtype)
     rest, square, mean = _centred(b, x, range(int(b.attr("axis", -1)) % rank, rank))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from partita.graph.body_builder import BodyBuilder
+from partita.graph.body_builder import BodyBuilder, static_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.types import TensorType
@@ -27,7 +27,7 @@ def is_of_patches(node: Node) -> bool:
     ones = [1] * len(taps)
     is_side_by_side = list(attributes.get("strides") or ones) == taps and list(attributes.get("dilations") or ones) == ones
     is_plain = not any(attributes.get("pads") or ()) and attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
-    windows = math.prod(_sizes(node)[2:])
+    windows = math.prod((static_shape(node[0]) or ())[2:])
     is_few = windows < FEW or len(taps) == 3
     return is_side_by_side and is_plain and attributes.get("group", 1) == 1 and math.prod(taps) > 1 and windows > 0 and is_few
 
@@ -35,7 +35,7 @@ def is_of_patches(node: Node) -> bool:
 def patches(b: BodyBuilder) -> Graph:
     """The body of such a convolution."""
     outs, channels, *taps = b.value(1).shape
-    batch, _, *windows = _sizes(b.node)
+    batch, _, *windows = static_shape(b.node[0]) or ()
     rank, depth = len(taps), channels * math.prod(taps)
     cut = b.Slice(b.input(0), [0] * rank, [t * n for t, n in zip(taps, windows, strict=True)], range(2, rank + 2))
     apart = b.Reshape(cut, [batch, channels, *(size for pair in zip(windows, taps, strict=True) for size in pair)])
@@ -45,9 +45,3 @@ def patches(b: BodyBuilder) -> Graph:
     total = b.Add(total, b.input(2)) if b.has(2) else total
     back = b.Transpose(b.Reshape(total, [batch, math.prod(windows), outs]), perm=[0, 2, 1])
     return b.done(b.Reshape(back, [batch, outs, *windows]))
-
-
-def _sizes(node: Node) -> list[int]:
-    """The static sizes of the result."""
-    result = node.output_types[0]
-    return [int(size or 0) for size in result.shape or ()] if isinstance(result, TensorType) else []

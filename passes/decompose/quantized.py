@@ -9,6 +9,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, numpy_dtype
+from partita.passes.decompose.halves import HALVES
 
 ALONG_AN_AXIS = 13
 """The opset since which scales may be per channel."""
@@ -26,6 +27,10 @@ def linear(b: BodyBuilder) -> Graph | None:
     axis = None if b.is_scalar(4) and b.is_scalar(5) else 0 if is_conv else -1
     if axis is not None and (b.version < ALONG_AN_AXIS or len(b.type(4).shape or ()) != 1):
         return None
+    if b.type(1).dtype in HALVES:  # A QLinearMatMul, whose sums would overflow.
+        x, left, zero, y, right, other = (b.Cast(b.input(i), to="float32") for i in range(6))
+        result = b.MatMul(b.Mul(b.Sub(x, zero), left), b.Mul(b.Sub(y, other), right))
+        return b.done(b.QuantizeLinear(result, b.Cast(b.scalar(6), to="float32"), b.scalar(7)))
     operands = [b.dequantized(0, 1, 2), b.dequantized(3, 4, 5, axis)]
     if b.has(8):
         scale = b.value(1).reshape(()) * (b.value(4).reshape(()) if axis is None else b.value(4))

@@ -21,8 +21,8 @@ def reduces_nothing(node: Node) -> bool:
 
 
 def unreduced(b: BodyBuilder) -> Graph | None:
-    """A reduction along no axes as an element-wise op."""
-    if not reduces_nothing(b.node):
+    """A reduction along no axes as an element-wise op; None if it takes no such elements."""
+    if not reduces_nothing(b.node) or (b.node.op == "ReduceLogSum" and "float" not in b.type(0).dtype):
         return None
     return b.done(b.op(UNREDUCED[str(b.node.op)], *[b.input(0)] * (2 if b.node.op == "ReduceSumSquare" else 1)))
 
@@ -47,5 +47,7 @@ def log_sum_exp(b: BodyBuilder) -> Graph | None:
 
 
 def global_max_pool(b: BodyBuilder) -> Graph:
-    """GlobalMaxPool as a reduction."""
+    """GlobalMaxPool as a reduction; of no dimensions, it is the value itself."""
+    if b.rank(0) < 3:
+        return b.done(b.Identity(b.input(0)))
     return b.done(b.along("ReduceMax", b.input(0), range(2, b.rank(0)), keepdims=1))

@@ -43,7 +43,7 @@ class Row:
 
 _ROWS = (
     Row("Concat", moves.concat),
-    Row("Conv", patches.patches, applies=patches.is_of_patches),
+    Row("Conv", patches.patches, since=10, applies=patches.is_of_patches),
     Row("ConvInteger", integer_products.integer_product),
     Row("DequantizeLinear", quantized.blocks, applies=quantized.has_blocks),
     Row("Einsum", einsum.einsum),
@@ -58,11 +58,11 @@ _ROWS = (
     Row("QLinearConv", quantized.linear),
     Row("QLinearMatMul", quantized.linear),
     Row("QuantizeLinear", quantized.blocks, applies=quantized.has_blocks),
-    Row("ReduceLogSumExp", reductions.log_sum_exp),
+    Row("ReduceLogSumExp", reductions.log_sum_exp, since=9),
     Row("Resize", resizing.resize),
     Row("RotaryEmbedding", rotary.rotary_embedding, applies=lambda node: not is_widened(node)),
     Row("Shrink", moves.shrink),
-    Row("TopK", moves.top_k, since=10),
+    Row("TopK", moves.top_k, since=11),
     Row("Upsample", resizing.resize),
     *(Row(op, reductions.unreduced) for op in reductions.UNREDUCED),
 )

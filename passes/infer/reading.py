@@ -472,8 +472,8 @@ class Context:
         return known is not False
 
     def within(self, value: AnySize, low: AnySize, high: AnySize) -> AnySize:
-        """The value, or the bound that it is beyond."""
+        """The value, or the bound that it is beyond: the higher one if that is below the lower one."""
         if self.reading.is_exact:
-            return larger(low, smaller(value, high))
+            return smaller(larger(low, value), high)
         value = value if self.usually(high, value) else high
         return value if self.usually(value, low) else low

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from partita.graph.ops.traits import ops
-from partita.graph.symbols import AnySize, Size, Sizes
+from partita.graph.symbols import AnySize, Size, Sizes, larger
 
 if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
@@ -312,7 +312,7 @@ def range_(c: Context) -> Sequence[Sizes]:
     if start is None or limit is None or not isinstance(step, int) or not step:
         return [(c.unknown("how many there are"),)]
     passed = limit - start if step > 0 else start - limit
-    return [((c.within(passed, 0, passed) + abs(step) - 1) // abs(step),)]
+    return [((c.within(passed, 0, larger(passed, 0)) + abs(step) - 1) // abs(step),)]
 
 
 @rule("ConstantOfShape")

@@ -51,6 +51,7 @@ CASES: dict[str, tuple[Maker, tuple[int, ...]]] = {
     "Slice all but the last": (cut(0, -1), (1, 4, 0)),
     "Slice between the ends": (cut(-3, 2), (1, 4, 0)),
     "Slice backwards": (cut(3, 0, step=-1), (1, 4, 0)),
+    "Slice backwards of what may be empty": (lambda x: cut(-1, -(2**62), step=-1)(cut(1, 2**62)(x)), (1, 4, 0)),
     "Slice of a computed end": (
         lambda x: pt.op("Slice", x, numbers(0), pt.op("Shape", x, start=0, end=1), numbers(2)), (1, 4, 1)),
     "Expand": (lambda x: pt.op("Expand", x, numbers(3, 1, 1, 1)), (3, 1, 4, 1)),
