@@ -14,6 +14,8 @@ from partita.accelerators.interface.cache_words import OFF, ON
 from partita.accelerators.process.exit_barrier import main_has_ended
 
 if TYPE_CHECKING:
+    import onnx
+
     from partita.accelerators.placement.rules import Forbid, Pin
     from partita.accelerators.running.compiled_model import CompiledModel
     from partita.graph.graph import Graph
@@ -28,7 +30,7 @@ REGISTRY = "partita.accelerators.interface.registry"
 
 
 def compile(  # noqa: A001  the contract's name
-    graph: Graph | TorchSource | str | os.PathLike[str],
+    graph: Graph | TorchSource | str | os.PathLike[str] | bytes | onnx.ModelProto,
     device: str | Sequence[str] | None = None,
     config: Mapping[str, Any] | None = None,
     *,
@@ -44,10 +46,10 @@ def compile(  # noqa: A001  the contract's name
     """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
     "MULTI:first,second" compiles all of it for each, and sends each call to the one that is free.
 
-    In place of a graph there may be a file, as `load` takes it, or a torch module, with `example_inputs` as for
-    `from_torch`. `config` is a dictionary by device, flat if there is only one. `pin` and `forbid` are as for `query`.
-    If ops of the graph have affinities, these decide, and every op has to have one. A subgraph that its device cannot
-    compile goes to the next device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs,
+    In place of a graph there may be whatever `load` reads (a path, bytes, a ModelProto), or a torch module, with
+    `example_inputs` as for `from_torch`. `config` is a dictionary by device, flat if there is only one. `pin` and `forbid` are
+    as for `query`. If ops of the graph have affinities, these decide, and every op has to have one. A subgraph that its device
+    cannot compile goes to the next device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs,
     `name` is the model's name in files and tables, `optimize` runs the default passes first (nodes that `query` knows may
     then vanish). Subgraphs of fewer than `min_subgraph_size` ops go to the next device that runs them."""
     given = (example_inputs, pin, forbid, shapes, name, min_subgraph_size)
@@ -55,9 +57,9 @@ def compile(  # noqa: A001  the contract's name
         model = _at_once(graph, device, config)
         if model is not None:
             return model
-    if isinstance(graph, (str, os.PathLike)):
-        from partita.graph.readers import load
+    from partita.graph.readers import is_source, load
 
+    if is_source(graph):
         graph = load(graph, strict=strict)
     from partita.accelerators.compiling import compile as compile_graph
 

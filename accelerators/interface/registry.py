@@ -11,8 +11,8 @@ import attrs
 
 from partita.accelerators.errors import AcceleratorError, BrokenPackage, UnknownDevice
 from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.habits import meant_device
 from partita.accelerators.process.forking import Guard
-from partita.graph.errors import did_you_mean
 from partita.graph.formatting import error_in_words
 from partita.partition.backend import BackendSource, PropertyFactory, add_backend_source
 from partita.partition.property import SubgraphProperty
@@ -102,26 +102,9 @@ def accelerator(name: str) -> Accelerator:
             return _instances[name]
         entry = _WHOLE if name == HETERO else _entry(name)
         if entry is None:
-            raise UnknownDevice(f"there is no device {name!r}", remedy=_meant(name))
+            raise UnknownDevice(f"there is no device {name!r}", remedy=meant_device(name, sorted(_entries())))
         instance = _instances[name] = _instance_of(name, entry)
         return instance
-
-
-ALSO_CALLED = {
-    "gpu": ("cuda", "opencl"), "nvidia": ("cuda",), "tensorrt": ("cuda",),
-    "host": ("cpu",), "llvm": ("cpu",), "tvm": ("cpu", "cuda"),
-    "ort": ("onnxruntime",), "onnx": ("onnxruntime",), "ov": ("openvino",), "numpy": ("reference",),
-}
-"""The devices for names that other programs use."""
-
-
-def _meant(name: str) -> str:
-    """The remedy for an unknown name."""
-    known = sorted(_entries())
-    meant = [device for device in ALSO_CALLED.get(name.lower(), ()) if device in known]
-    if meant:
-        return f"Did you mean {' or '.join(map(repr, meant))}?"
-    return did_you_mean(name, known) or f"There are {', '.join(known)}"
 
 
 def is_known(name: str) -> bool:

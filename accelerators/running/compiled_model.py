@@ -18,6 +18,7 @@ from partita.accelerators.building.report import CompileReport
 from partita.accelerators.building.specialized import is_static
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError, RunError
+from partita.accelerators.interface.habits import METHODS
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.accelerators.interface.settings import HeteroSettings
 from partita.accelerators.interface.stub_body import is_skeleton
@@ -173,6 +174,13 @@ class CompiledModel:
     def runs(self) -> Runs:
         """The object that runs the model on checked arrays."""
         return self._executor
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in METHODS:
+                raise AttributeError(f"a compiled model has no {name!r}. {METHODS[name]}")
+            return object.__getattribute__(self, name)
 
     # -- running -----------------------------------------------------------------------------------------
 
