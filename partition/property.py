@@ -27,7 +27,7 @@ class SubgraphProperty:
     name: str = "subgraph"
     """Calls are named `<name>_<index>`."""
     growth: Growth | None = None
-    """"walk", "largest", "seed", "waves", or a function; None: "largest" for a stateless selector, "walk" for others."""
+    """A name in `partition.growth.GROWTHS`, or a function; None: "largest" for a stateless selector, "walk" for others."""
     min_subgraph_size: int = 1
     """Minimum number of ops of a subgraph; smaller ones are left in the graph."""
     max_subgraphs: int | None = None
