@@ -17,13 +17,11 @@ from partita.accelerators.capsules.array_files import write_arrays
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.registry import engines
 from partita.accelerators.process.atomic import write_text
 from partita.graph.atomic_write import PREFIX
 from partita.graph.graph import Graph
 from partita.graph.writers import save
-
-SHIPPED = ("onnxruntime", "openvino")
-"""The devices whose engine is a separate package of the device's name."""
 
 FILES = ("capsule.json", "model.onnx", "inputs.npz", "expected.npz", "run.py", "requirements.txt")
 """The names of a capsule's files."""
@@ -151,7 +149,7 @@ def _requirements(capsule: Capsule) -> list[str]:
 
     name = capsule.device.accelerator.name
     module = device_class(capsule.device.accelerator).__module__.partition(".")[0]
-    packages = [name, "numpy"] if name in SHIPPED else [*metadata.packages_distributions().get(module, []), "partita"]
+    packages = [name, "numpy"] if name in engines() else [*metadata.packages_distributions().get(module, []), "partita"]
     return [_pinned(package) for package in dict.fromkeys(packages)]
 
 

@@ -52,6 +52,8 @@ class DeviceInfo:
 class _Entry:
     factory: Factory
     source: str
+    is_engine: bool = False
+    """True for a device that is a package of its name, which compiles a model within a fraction of a second."""
 
 
 FAMILIES["tvm"] = "partita.accelerators.tvm.passes"
@@ -168,12 +170,18 @@ def _shipped(module: str, cls: str) -> Factory:
 _SHIPPED = {
     "cpu": _Entry(_shipped("partita.accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
     "cuda": _Entry(_shipped("partita.accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
-    "onnxruntime": _Entry(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita"),
+    "onnxruntime": _Entry(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita", is_engine=True),
     "opencl": _Entry(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
-    "openvino": _Entry(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita"),
+    "openvino": _Entry(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita", is_engine=True),
     "reference": _Entry(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
 }
-"""The devices that come with Partita, the last resort last."""
+"""The devices that come with Partita, the last resort last; of the engines, the one that compiles faster first."""
+
+
+def engines() -> list[str]:
+    """The shipped devices that are packages of their names, those first that compile faster."""
+    return [name for name, entry in _SHIPPED.items() if entry.is_engine]
+
 
 _WHOLE = _Entry(_shipped("partita.accelerators.hetero", "HeteroAccelerator"), "partita")
 """HETERO, which has metrics and a configuration like a device, and runs nothing itself."""
