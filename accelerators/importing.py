@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.errors import check_path
 
 
 @at_a_device()
@@ -26,4 +28,4 @@ def import_model(
     `recompile` allows compiling it again from its ONNX body: True for the same device, or devices to choose from."""
     from partita.accelerators.package.unpacking import import_package
 
-    return import_package(path, key, config, recompile)
+    return import_package(check_path("import_model", path, AcceleratorError), key, config, recompile)

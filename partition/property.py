@@ -124,6 +124,8 @@ class AffinityProperty(SubgraphProperty):
     name = "affinity"
 
     def __init__(self, properties: Mapping[str, SubgraphProperty] | None = None) -> None:
+        if not (properties is None or isinstance(properties, Mapping)):
+            raise PartitionError(f"properties are given by device, not as {properties!r:.80}", where="AffinityProperty")
         self.properties = dict(properties or {})
         """Per device the property that makes its calls; other devices get plain calls named after the device."""
 

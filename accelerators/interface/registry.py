@@ -99,6 +99,8 @@ def unregister_accelerator(name: str) -> None:
 
 def accelerator(name: str) -> Accelerator:
     """The single instance of a device; raises AcceleratorUnavailable if it cannot be used, UnknownDevice if there is none."""
+    if not isinstance(name, str):
+        raise UnknownDevice(f"a device is named by a string, not by {name!r:.80}")
     with _guard.lock:
         if name in _instances:
             return _instances[name]

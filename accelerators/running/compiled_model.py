@@ -44,7 +44,7 @@ from partita.accelerators.running.requests import RequestQueue
 from partita.accelerators.running.steps import plan_run
 from partita.accelerators.running.symbol_checks import SizeClaims, is_of_a_claim
 from partita.accelerators.running.targets import out_arrays
-from partita.graph.errors import PartitaError
+from partita.graph.errors import PartitaError, check_path
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
@@ -437,7 +437,7 @@ class CompiledModel:
         `bodies=False` leaves out the ONNX bodies that the devices do not need; a `key` signs the file."""
         from partita.accelerators.package.exporting import export_model  # upward: users call a method
 
-        export_model(self, path, bodies=bodies, key=key)
+        export_model(self, check_path("export", path, AcceleratorError), bodies=bodies, key=key)
 
     def close(self) -> None:
         """Finish running calls, drop waiting ones, and free threads and buffers. Later calls are errors."""
