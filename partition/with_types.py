@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -10,8 +10,9 @@ from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
-from partita.partition.property import SubgraphProperty
-from partita.partition.type_users import looks_at_types
+from partita.partition.pattern import Part, Pattern
+from partita.partition.property import AffinityProperty, PatternProperty, SubgraphProperty
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
 from partita.passes import apply_pass
 from partita.passes.views import TypeView
 
@@ -123,3 +124,34 @@ def _with_affinities(twin: Graph, g: Graph) -> Graph:
         rewriter.keep(node, rebuilt)
 
     return rewrite(twin, visit)
+
+
+SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
+"""The hooks that get bodies, or their inputs."""
+
+
+def own_hooks(subject: SubgraphProperty) -> set[str]:
+    """The hooks that the property overrides."""
+    kind, base = type(subject), SubgraphProperty
+    return {hook for hook in dir(base) if getattr(kind, hook, None) is not getattr(base, hook)} | vars(subject).keys()
+
+
+def looks_at_types(subject: SubgraphProperty) -> bool:
+    """True if the property, or its selector, may use types. False if it only uses op names or affinities."""
+    if type(subject) is AffinityProperty:
+        return any(not own_hooks(own).isdisjoint(SEEING) for own in subject.properties.values())
+    if type(subject) is PatternProperty:
+        return not own_hooks(subject).isdisjoint(SEEING) or _asks(subject.pattern)
+    return type(subject) is not SubgraphProperty
+
+
+def _asks(chooser: SubgraphSelector | Pattern) -> bool:
+    """True if user code is called on nodes."""
+    if isinstance(chooser, Pattern):
+        return _any_predicate(chooser.parts)
+    return type(chooser) is not ContainOpSelector or chooser.predicate is not None
+
+
+def _any_predicate(parts: Iterable[Part]) -> bool:
+    operands = [operand for part in parts for operand in part.operands if isinstance(operand, tuple)]
+    return any(part.predicate is not None for part in parts) or any(map(_any_predicate, operands))
