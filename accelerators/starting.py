@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -22,7 +22,7 @@ from partita.accelerators.isolation.process import Limit
 from partita.accelerators.placement.rules import Forbid
 from partita.accelerators.process.background import behind
 from partita.accelerators.process.exit_barrier import main_has_ended
-from partita.accelerators.process.once import Once
+from partita.accelerators.process.forking import Guard
 from partita.accelerators.process.working_folder import working_folder
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.starting_model import StartingModel, Work, ended
@@ -251,3 +251,28 @@ def _in_workshops(task: Task, workshops: _Workshops) -> Task:
             moved.append(attrs.evolve(device, accelerator=elsewhere[0]))
             workshops.add(elsewhere[1])
     return attrs.evolve(task, devices=moved)
+
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """Called with the work: concurrent callers wait, and get the same result or error. A forked process redoes work that its
+    parent had not finished. The work is not kept, since it may reference the owner of this."""
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._results: list[T] = []
+        self._error: Exception | None = None
+
+    def __call__(self, work: Callable[[], T]) -> T:
+        with self._guard.lock:
+            if self._error is not None:
+                raise self._error.with_traceback(None)  # else the traceback would grow with each call
+            if not self._results:
+                try:
+                    self._results.append(work())
+                except Exception as error:  # Ctrl-C is not a result of the work
+                    self._error = error
+                    raise
+            return self._results[0]

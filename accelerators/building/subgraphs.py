@@ -21,14 +21,14 @@ from partita.accelerators.capsules.keeping import keep_failure
 from partita.accelerators.errors import AcceleratorError, CompileError, DeviceMistake, NotSupported, asking
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.device_property import DeviceGroups, given_back_because
 from partita.accelerators.interface.inlining import without_calls
 from partita.accelerators.interface.settings import Config
 from partita.accelerators.placement.constant_ops import with_constants_computed
-from partita.accelerators.placement.device_groups import DeviceGroups, given_back_because
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.process.descriptors import at_a_terminal
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.process.thread_pool import Pool
 from partita.graph.build import is_made_call
 from partita.graph.flops import count_flops
 from partita.graph.formatting import counted

@@ -14,13 +14,11 @@ from typing import Any, BinaryIO
 
 import attrs
 
-from partita.accelerators.cache.damage import Damaged
-from partita.accelerators.cache.folder import inner_folder, private_folder, unusable, used_now
+from partita.accelerators.cache.folder import Damaged, inner_folder, private_folder, unusable, used_now
 from partita.accelerators.cache.waiting import locked
 from partita.accelerators.cache.weight_files import keep_weight, read_weights, write_weights
-from partita.accelerators.process.atomic import replacing
+from partita.accelerators.process.atomic import open_private, replacing
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.process.regular import open_private
 from partita.graph.atomic_write import PREFIX
 from partita.graph.types import Array
 

@@ -14,14 +14,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from partita.accelerators.arrays.sharing import ALIGNMENT, array_digests, byte_view, mapped
-from partita.accelerators.cache.damage import Damaged
-from partita.accelerators.cache.folder import used_now
+from partita.accelerators.cache.folder import Damaged, used_now
 from partita.accelerators.errors import AcceleratorError
-from partita.accelerators.process.atomic import replacing, write_pieces
+from partita.accelerators.process.atomic import NoFile, open_private, replacing, write_pieces
 from partita.accelerators.process.background import hands
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.process.regular import NoFile, open_private
-from partita.accelerators.process.thread_pool import Pool
 from partita.graph.types import Array, dtype_name, numpy_dtype
 
 LARGE = 1 << 16

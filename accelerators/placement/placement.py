@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.device_list import Device, find_device
 from partita.accelerators.interface.inlining import without_calls
-from partita.accelerators.placement.priority import choose, unsupported
 from partita.accelerators.placement.rules import Rules
-from partita.accelerators.placement.support_table import SupportTable
+from partita.accelerators.placement.support_table import SupportTable, choose, unsupported
 from partita.graph.build import is_made_call
 from partita.graph.errors import GraphError, did_you_mean
 from partita.graph.formatting import counted, first_of

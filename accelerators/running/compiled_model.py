@@ -24,7 +24,7 @@ from partita.accelerators.interface.stub_body import is_skeleton
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import renewed_in_children
 from partita.accelerators.running.executor import Executor, Observer, Runs, root
-from partita.accelerators.running.inputs import InputChecker, Stays
+from partita.accelerators.running.inputs import InputChecker, Stays, out_arrays
 from partita.accelerators.running.outputs import Outputs
 from partita.accelerators.running.pipeline import Pipeline
 from partita.accelerators.running.profile import (
@@ -42,7 +42,6 @@ from partita.accelerators.running.recording import Recorder
 from partita.accelerators.running.requests import RequestQueue
 from partita.accelerators.running.steps import plan_run
 from partita.accelerators.running.symbol_checks import SizeClaims, is_of_a_claim
-from partita.accelerators.running.targets import out_arrays
 from partita.graph.errors import PartitaError
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +20,6 @@ from partita.accelerators.arrays.on_device import Destination, DeviceArray, Targ
 from partita.accelerators.errors import InputError, RunError, asking
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import Guard, renewed_in_children
-from partita.accelerators.running.memory_overlap import Spans
 from partita.accelerators.running.overlapping import Overlap
 from partita.accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
 from partita.graph.types import Array
@@ -394,3 +395,36 @@ class Trial:
                 self.decided = False
             elif min(len(turns), len(levels)) > _TRIES:
                 self.decided = min(levels[1:]) < _GAIN * min(turns[1:])
+
+
+class Spans:
+    """The byte ranges of arrays, including gaps between their elements. A query takes logarithmic time."""
+
+    def __init__(self, arrays: Iterable[Any]) -> None:
+        listed = [array for array in arrays if isinstance(array, np.ndarray) and array.size]
+        spans = sorted(map(_span, listed))
+        self._starts = [start for start, _ in spans]
+        self._ends = list(accumulate([end for _, end in spans], max))
+        """For each span, the largest end of it and of all that begin before it."""
+
+    @property
+    def overlap(self) -> bool:
+        """True if two of the arrays may share memory."""
+        return any(start < end for start, end in zip(self._starts[1:], self._ends))
+
+    def may_share(self, array: Array) -> bool:
+        """True if the array may share memory with one of them, by the criterion of numpy's `may_share_memory`."""
+        if not array.size:
+            return False
+        start, end = _span(array)
+        before = bisect_left(self._starts, end)
+        return before > 0 and self._ends[before - 1] > start
+
+
+def _span(array: Array) -> tuple[int, int]:
+    """The address of an array's first byte, and of the byte after its last one."""
+    start: int = array.__array_interface__["data"][0]
+    if array.flags.forc:
+        return start, start + array.nbytes
+    reaches = [(size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)]
+    return start + sum(min(reach, 0) for reach in reaches), start + sum(max(reach, 0) for reach in reaches) + array.itemsize

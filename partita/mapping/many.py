@@ -15,7 +15,7 @@ from partita.accelerators.compiling import compile as compiled
 from partita.accelerators.errors import BadConfig, CompileError
 from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.keys import Key, optional, positive
-from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.graph import Graph
 from partita.graph.readers import load

@@ -17,12 +17,12 @@ from partita.accelerators.arrays import sharing
 from partita.accelerators.arrays.layout import aligned_block
 from partita.accelerators.arrays.sharing import array_digest, held_once
 from partita.accelerators.cache import weight_files
-from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.folder import Damaged
 from partita.accelerators.cache.store import Store
 from partita.accelerators.cache.weight_files import read_weights, write_weights
 from partita.accelerators.process import background
 from partita.accelerators.process.atomic import PIECE, write_pieces
-from partita.accelerators.process.switch_interval import short_turns
+from partita.accelerators.process.background import short_turns
 from tests.close import is_close
 
 
