@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators import AcceleratorError
-from partita.accelerators.capsules.array_files import write_arrays
+from partita.accelerators.capsules.capsule import write_arrays
 from partita.accelerators.errors import BadConfig
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.graph.errors import PartitaError
@@ -24,9 +24,8 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.graph.writers import save
-from partita.insight.call import call_arrays
 from partita.insight.cutting import Cutter
-from partita.insight.trusted import Trusted
+from partita.insight.trusted import Trusted, call_arrays
 from partita.passes import apply_pass
 from partita.passes.infer import infer
 
