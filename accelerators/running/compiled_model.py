@@ -265,12 +265,8 @@ class CompiledModel:
         if due:
             assert self._recorder is not None
             outputs = self._recorder.run(self._executor, arrays, targets, observer, due)
-        elif observer is None:
-            outputs = self._executor.run(arrays, targets)
-        elif inner is None:
-            outputs = self._executor.traced(arrays, observer, targets)
         else:
-            outputs = self._executor.observed(arrays, observer, targets)
+            outputs = self._executor.run(arrays, targets, observer, in_turn=inner is not None)
         self._last = self._last if measurement is None else measurement
         self._claims.check(outputs, sizes)
         if targets is not None:
@@ -365,7 +361,7 @@ class CompiledModel:
                 raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
             if self._measuring is None:
                 self._measuring = Executor(plan_run(self.graph, self._measuring_units()), self._constants, False)
-                self._measuring.observed(list(arrays), Measurement())
+                self._measuring.run(list(arrays), observer=Measurement(), in_turn=True)
             measurements = _measured(self._measuring, arrays)
         return profile_of(measurements, self.graph.name, inputs, self.dead)
 
@@ -479,7 +475,7 @@ def _measured(runs: Runs, arrays: Sequence[Any]) -> list[Measurement]:
         if len(measurements) == CALLS:
             break
         measurements.append(Measurement())
-        runs.observed(list(arrays), measurements[-1])
+        runs.run(list(arrays), observer=measurements[-1], in_turn=True)
     return measurements
 
 

@@ -38,19 +38,16 @@ Watcher = Callable[[Step, Values], None]
 class Runs(Protocol):
     """An object that runs a model."""
 
-    def run(self, arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs for these inputs."""
-
-    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs as `run` does; the observer is called around each step."""
-
-    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs as `run` does, also concurrently; the observer is called around each step, on its thread."""
-
-    def watched(
-        self, arrays: list[Any], watcher: Watcher, out: Sequence[Wanted | None] | None = None, observer: Observer | None = None
+    def run(
+        self,
+        arrays: list[Any],
+        out: Sequence[Wanted | None] | None = None,
+        observer: Observer | None = None,
+        watcher: Watcher | None = None,
+        in_turn: bool = False,
     ) -> list[Any]:
-        """Compute the outputs as `observed` does; the watcher gets the values after each step."""
+        """Compute the outputs for these inputs. The observer is called around each step, on its thread; the watcher gets the
+        values after each step. A watched run, and an observed one with `in_turn`, runs one step after the other."""
 
     def close(self) -> None:
         """Free buffers and threads."""
@@ -97,16 +94,23 @@ class Executor:
         self._maker = {slot: (i, k) for i, step in enumerate(plan.steps) for k, slot in enumerate(step.makes)}
         renewed_in_children(self)
 
-    def run(self, arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
+    def run(
+        self,
+        arrays: list[Any],
+        out: Sequence[Wanted | None] | None = None,
+        observer: Observer | None = None,
+        watcher: Watcher | None = None,
+        in_turn: bool = False,
+    ) -> list[Any]:
         """The outputs for these inputs, owned by the caller; `out` holds for each output an array to fill, or None."""
-        if self._direct is not None and out is None:
-            return self._owned(list(self._direct(arrays, None)), arrays)
-        return self._side_by_side_or_not(arrays, out)
-
-    @at_a_device()
-    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs as `run` does; the observer is called around each step, on whichever thread runs it."""
-        return self._side_by_side_or_not(arrays, out, observer)
+        if observer is None and watcher is None:
+            if self._direct is not None and out is None:
+                return self._owned(list(self._direct(arrays, None)), arrays)
+            return self._side_by_side_or_not(arrays, out)
+        with at_a_device():
+            if in_turn or watcher is not None:
+                return self._in_turn(arrays, out, observer, watcher)
+            return self._side_by_side_or_not(arrays, out, observer)
 
     def _side_by_side_or_not(
         self, arrays: list[Any], out: Sequence[Wanted | None] | None, observer: Observer | None = None
@@ -118,22 +122,6 @@ class Executor:
         outputs = self._by_levels(arrays, observer) if side_by_side else self._in_turn(arrays, None, observer)
         self._trial.note(side_by_side, time.perf_counter() - start)
         return outputs
-
-    @at_a_device()
-    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs one step after the other; the observer is called around each."""
-        return self._in_turn(arrays, out, observer)
-
-    @at_a_device()
-    def watched(
-        self,
-        arrays: list[Any],
-        watcher: Watcher,
-        out: Sequence[Wanted | None] | None = None,
-        observer: Observer | None = None,
-    ) -> list[Any]:
-        """Compute the outputs as `observed` does; the watcher gets the values after each step."""
-        return self._in_turn(arrays, out, observer, watcher)
 
     def stays(self, number: int, array: DeviceArray) -> bool:
         """True if all readers of the input of this number can read the array on its device."""

@@ -97,27 +97,17 @@ class Spreading:
         self.renew()
         renewed_in_children(self)
 
-    def run(self, arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
+    def run(
+        self,
+        arrays: list[Any],
+        out: Sequence[Wanted | None] | None = None,
+        observer: Observer | None = None,
+        watcher: Watcher | None = None,
+        in_turn: bool = False,
+    ) -> list[Any]:
         """The outputs for these inputs, by the least busy executor."""
         with self._taken() as executor:
-            return executor.run(arrays, out)
-
-    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Run once on the least busy executor; the observer is called around each step."""
-        with self._taken() as executor:
-            return executor.observed(arrays, observer, out)
-
-    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Run once on the least busy executor; the observer is called around each step, on the step's thread."""
-        with self._taken() as executor:
-            return executor.traced(arrays, observer, out)
-
-    def watched(
-        self, arrays: list[Any], watcher: Watcher, out: Sequence[Wanted | None] | None = None, observer: Observer | None = None
-    ) -> list[Any]:
-        """Run once on the least busy executor; the watcher gets the values after each step."""
-        with self._taken() as executor:
-            return executor.watched(arrays, watcher, out, observer)
+            return executor.run(arrays, out, observer, watcher, in_turn)
 
     def renew(self) -> None:
         """Resets the counts in a forked process, in which nothing runs."""
