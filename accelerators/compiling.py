@@ -28,7 +28,7 @@ from partita.accelerators.running.multi import MultiModel
 from partita.accelerators.starting import Beginning, started
 from partita.graph.build import is_made_call
 from partita.graph.errors import check_count, check_flag
-from partita.graph.formatting import counted
+from partita.graph.formatting import counted, listed
 from partita.graph.graph import NOTES, Graph
 from partita.graph.logs import logger
 from partita.graph.node import Node
@@ -195,9 +195,8 @@ def _affinities(graph: Graph, task: Task, manual: bool) -> dict[str, str]:
     ops = [node for node in graph.nodes if node.is_op]
     lacking = [node.name for node in ops if node.affinity is None]
     if manual and lacking:
-        more = f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else ""
         raise AcceleratorError(
-            f"some ops have an affinity and these have none: {', '.join(lacking[:SHOWN])}{more}",
+            f"some ops have an affinity and these have none: {listed(lacking, SHOWN)}",
             where=f"graph {graph.name!r}",
             remedy="Give every op an affinity (placement = query(g, ...); g = placement.apply(g)), or none",
         )

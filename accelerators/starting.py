@@ -27,7 +27,7 @@ from partita.accelerators.process.working_folder import working_folder
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.starting_model import StartingModel, Work, ended
 from partita.graph.graph import Graph
-from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.rewrite import with_changes
 
 ENGINES = ("onnxruntime", "openvino")
 """The engines that compile a model within a fraction of a second, the fastest first."""
@@ -220,22 +220,13 @@ def _rules_about(forbid: Forbid | None, labels: set[str]) -> Forbid | None:
 def _as_it_is(graph: Graph) -> Graph:
     """The graph with copies of its ops, so that affinities set later on the originals do not apply. Linear."""
 
-    def visit(node: Any, rewriter: Rewriter) -> None:
-        rewriter.keep(node, rewriter.rebuilt(node, affinity=node.affinity) if node.is_op else None)
-
-    return rewrite(graph, visit)
+    return with_changes(graph, lambda node: {"affinity": node.affinity} if node.is_op else {})
 
 
 def without_affinities(graph: Graph) -> Graph:
     """The graph with all affinities removed. Linear."""
 
-    def visit(node: Any, rewriter: Rewriter) -> None:
-        if node.is_op and node.affinity is not None:
-            rewriter.keep(node, rewriter.rebuilt(node, affinity=None))
-        else:
-            rewriter.keep(node)
-
-    return rewrite(graph, visit)
+    return with_changes(graph, lambda node: {"affinity": None} if node.is_op and node.affinity is not None else {})
 
 
 def _in_workshops(task: Task, workshops: _Workshops) -> Task:

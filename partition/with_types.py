@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.rewrite import with_changes
 from partita.partition.pattern import Part, Pattern
 from partita.partition.property import AffinityProperty, PatternProperty, SubgraphProperty
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
@@ -82,11 +83,10 @@ def _with_types_of(g: Graph, typed: Graph) -> Graph:
     """The graph with the types of another with the same nodes."""
     known = {node.name: node.output_types for node in typed.nodes}
 
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        same = node.output_types == known[node.name]
-        rewriter.keep(node, rewriter.rebuilt(node) if same else rewriter.rebuilt(node, output_types=known[node.name]))
+    def changes(node: Node) -> dict[str, Any]:
+        return {} if node.output_types == known[node.name] else {"output_types": known[node.name]}
 
-    return rewrite(g, visit)
+    return with_changes(g, changes)
 
 
 def _lacks_types(g: Graph) -> bool:
@@ -117,13 +117,7 @@ def _with_affinities(twin: Graph, g: Graph) -> Graph:
     """A copy of the typed graph with the current affinities of the graph's nodes: shared nodes are not changed."""
     wanted = {typed: node.affinity for typed, node in zip(twin.nodes, g.nodes, strict=True)}
 
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        rebuilt = rewriter.rebuilt(node)
-        if rebuilt.affinity != wanted[node]:
-            rebuilt = rebuilt.evolve(affinity=wanted[node])
-        rewriter.keep(node, rebuilt)
-
-    return rewrite(twin, visit)
+    return with_changes(twin, lambda node: {"affinity": wanted[node]} if node.affinity != wanted[node] else {})
 
 
 SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")

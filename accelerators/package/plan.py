@@ -14,7 +14,7 @@ from partita.graph.errors import TypeMismatch
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.rewrite import with_changes
 from partita.graph.types import Array, dtype_name, numpy_dtype
 from partita.passes.infer.dim_symbols import merged
 
@@ -22,14 +22,12 @@ from partita.passes.infer.dim_symbols import merged
 def plan_of(graph: Graph, numbers: Mapping[Node, int]) -> Graph:
     """The graph of a compiled model with numbers in place of bodies."""
 
-    def visit(node: Node, rewriter: Rewriter) -> None:
+    def as_number(node: Node) -> dict[str, Any]:
         if node not in numbers:
-            rewriter.keep(node)
-        else:
-            stand_in = rewriter.rebuilt(node, op=OP, domain=DOMAIN, subgraph=None, attrs={"unit": numbers[node]}, after=())
-            rewriter.keep(node, stand_in)
+            return {}
+        return {"op": OP, "domain": DOMAIN, "subgraph": None, "attrs": {"unit": numbers[node]}, "after": ()}
 
-    stand_in = rewrite(graph, visit)
+    stand_in = with_changes(graph, as_number)
     return stand_in.evolve(opsets={**stand_in.opsets, DOMAIN: 1}, attrs={})
 
 
@@ -38,16 +36,15 @@ def graph_of(plan: Graph, bodies: Mapping[int, Graph]) -> tuple[Graph, dict[str,
     inputs or outputs than its call."""
     numbers: dict[str, int] = {}
 
-    def visit(node: Node, rewriter: Rewriter) -> None:
+    def as_call(node: Node) -> dict[str, Any]:
         if not node.is_op:
-            rewriter.keep(node)
-            return
+            return {}
         number = int(node.attrs["unit"])
         _require_fit(node, bodies[number])
         numbers[node.name] = number
-        rewriter.keep(node, rewriter.rebuilt(node, op=CALL, domain=CALL_DOMAIN, subgraph=bodies[number], attrs={}))
+        return {"op": CALL, "domain": CALL_DOMAIN, "subgraph": bodies[number], "attrs": {}}
 
-    restored = rewrite(plan, visit)
+    restored = with_changes(plan, as_call)
     opsets = {domain: version for domain, version in restored.opsets.items() if domain != DOMAIN}
     return restored.evolve(opsets=opsets), numbers
 

@@ -12,6 +12,7 @@ from partita.accelerators.interface.query import NO_ANSWER, first_refusal, with_
 from partita.accelerators.isolation import has_own_query, in_its_place
 from partita.accelerators.placement.rules import Rules
 from partita.graph.build import is_made_call
+from partita.graph.formatting import listed
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 
@@ -94,8 +95,7 @@ def unsupported(nodes: Sequence[Node], devices: Sequence[Device], table: Support
         groups.setdefault((node.op, tuple(reasons)), []).append(node.name)
     lines = []
     for (op, said), names in list(groups.items())[:SHOWN]:
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        lines.append(f"{op} ({', '.join(names[:SHOWN])}{more})")
+        lines.append(f"{op} ({listed(names, SHOWN)})")
         lines += [f"  {reason if len(reason) <= 300 else reason[:300] + '…'}" for reason in said]
     if len(groups) > SHOWN:
         lines.append(f"and {len(groups) - SHOWN} further kinds")
