@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from partita.accelerators.errors import BadConfig, UnknownDevice, UnknownKey
-from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.device_list import Device, asked_devices
 from partita.accelerators.interface.keys import (
     Key,
     flag,
@@ -175,3 +175,13 @@ def settings_of_file(fields: Mapping[str, Any], where: str) -> HeteroSettings:
     names = {field: name for name, field in _FIELDS.items()}
     values = {field: value for field, value in fields.items() if not HETERO_KEYS[names[field]].names_files}
     return HeteroSettings(**{field: HETERO_KEYS[names[field]].read(names[field], values[field], where) for field in values})
+
+
+def with_key(config: Mapping[str, Any], devices: str | Sequence[str] | None, key: str, value: Any) -> dict[str, Any]:
+    """The configuration with the key set for each device that has it and has no other value for it."""
+    extended = dict(config)
+    asked = asked_devices(devices)
+    for device in asked:
+        if key in device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS") and not (len(asked) == 1 and key in config):
+            extended[device.label] = {key: value, **extended.get(device.label, {})}
+    return extended

@@ -13,9 +13,8 @@ from partita.accelerators.interface.settings import read_config
 from partita.accelerators.interface.unavailable import notes_on, present
 from partita.accelerators.placement.constant_ops import computable
 from partita.accelerators.placement.placement import Placement
-from partita.accelerators.placement.priority import choose, unsupported
 from partita.accelerators.placement.rules import Forbid, Pin, Rules, resolve_rules
-from partita.accelerators.placement.support_table import SupportTable
+from partita.accelerators.placement.support_table import SupportTable, choose, unsupported
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.graph.build import is_made_call, may_inline
 from partita.graph.errors import check_flag

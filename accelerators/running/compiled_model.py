@@ -25,7 +25,7 @@ from partita.accelerators.interface.stub_body import is_skeleton
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import renewed_in_children
 from partita.accelerators.running.executor import Executor, Observer, Runs, root
-from partita.accelerators.running.inputs import InputChecker, Stays
+from partita.accelerators.running.inputs import InputChecker, Stays, out_arrays
 from partita.accelerators.running.outputs import Outputs
 from partita.accelerators.running.pipeline import Pipeline
 from partita.accelerators.running.profile import (
@@ -43,7 +43,6 @@ from partita.accelerators.running.recording import Recorder
 from partita.accelerators.running.requests import RequestQueue
 from partita.accelerators.running.steps import plan_run
 from partita.accelerators.running.symbol_checks import SizeClaims, is_of_a_claim
-from partita.accelerators.running.targets import out_arrays
 from partita.graph.errors import PartitaError, check_path
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
@@ -274,12 +273,8 @@ class CompiledModel:
         if due:
             assert self._recorder is not None
             outputs = self._recorder.run(self._executor, arrays, targets, observer, due)
-        elif observer is None:
-            outputs = self._executor.run(arrays, targets)
-        elif inner is None:
-            outputs = self._executor.traced(arrays, observer, targets)
         else:
-            outputs = self._executor.observed(arrays, observer, targets)
+            outputs = self._executor.run(arrays, targets, observer, in_turn=inner is not None)
         self._last = self._last if measurement is None else measurement
         self._claims.check(outputs, sizes)
         if targets is not None:
@@ -374,7 +369,7 @@ class CompiledModel:
                 raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
             if self._measuring is None:
                 self._measuring = Executor(plan_run(self.graph, self._measuring_units()), self._constants, False)
-                self._measuring.observed(list(arrays), Measurement())
+                self._measuring.run(list(arrays), observer=Measurement(), in_turn=True)
             measurements = _measured(self._measuring, arrays)
         return profile_of(measurements, self.graph.name, inputs, self.dead)
 
@@ -488,7 +483,7 @@ def _measured(runs: Runs, arrays: Sequence[Any]) -> list[Measurement]:
         if len(measurements) == CALLS:
             break
         measurements.append(Measurement())
-        runs.observed(list(arrays), measurements[-1])
+        runs.run(list(arrays), observer=measurements[-1], in_turn=True)
     return measurements
 
 

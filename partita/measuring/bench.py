@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partita.accelerators import AcceleratorError, CompiledModel, InputError, import_model
-from partita.accelerators.interface.settings import check_config
+from partita.accelerators.interface.settings import check_config, with_key
 from partita.compare import PRECISIONS
-from partita.device_keys import with_key
 from partita.graph.errors import PartitaError
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.readers import load
 from partita.measuring.batched import batched
 from partita.measuring.bench_report import BenchReport, report
-from partita.measuring.contender import Rival, compiled, contender, named, shared
-from partita.measuring.rounds import Effort, measure
+from partita.measuring.rounds import Effort, Rival, compiled, contender, measure, named, shared
 
 PACKAGE = ".partita"
 """File extension of `CompiledModel.export`."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.insight import failing
+from partita.cli import reduce
 from tests.cli.conftest import Command, partita  # noqa: F401  a fixture
 from tests.graphs.small_models import convolutions, inputs_of, transformer
 from tests.insight.planting import Plant, faulty
@@ -112,10 +112,10 @@ def test_the_model_itself_is_not_overwritten(partita: Command, tmp_path: Path, m
 
 
 def test_a_command_that_hangs_is_a_failure_and_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failing, "SECONDS", 1.0)
+    monkeypatch.setattr(reduce, "SECONDS", 1.0)
     script = tmp_path / "hang.sh"
     script.write_text(f"sleep 1000 & echo $! > {tmp_path}/child; wait\n")
-    command = failing.read_fails(f"sh {script}")
+    command = reduce.read_fails(f"sh {script}")
     graph = pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2,)), name="relu")])
     arrays = {"x": np.ones(2, np.float32)}
     assert command(graph, arrays)

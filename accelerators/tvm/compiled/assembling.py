@@ -13,7 +13,7 @@ import numpy as np
 from partita.accelerators.arrays.sharing import held_once, is_fixed
 from partita.accelerators.errors import NotSupported
 from partita.accelerators.process.cores import usable_cores
-from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.tvm.bodies.body import Body, element_of
 from partita.accelerators.tvm.bodies.lifting import Lifted
 from partita.accelerators.tvm.bodies.stored import as_stored

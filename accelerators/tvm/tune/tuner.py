@@ -17,7 +17,7 @@ import numpy as np
 from partita.accelerators.errors import CompileError
 from partita.accelerators.interface.accelerator import TunedKernel
 from partita.accelerators.process.cores import usable_cores
-from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.code.codegen import generate
 from partita.accelerators.tvm.compiled.subgraph import as_tensor

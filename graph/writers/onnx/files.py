@@ -15,8 +15,7 @@ from partita.graph.atomic_write import no_file, open_aside
 from partita.graph.errors import WriteError, check_path
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph, require_graph
-from partita.graph.writers.onnx.model import Writing, to_model
-from partita.graph.writers.onnx.output_types import complete_outputs
+from partita.graph.writers.onnx.model import Writing, complete_outputs, to_model
 
 EXTERNAL_ABOVE = 1 << 30
 """Graphs with more bytes of constants than this store them in a separate file."""

@@ -13,7 +13,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.cache import answers, clear, explain, list_entries
-from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.folder import Damaged
 from partita.accelerators.cache.store import MAGIC, Store
 from partita.accelerators.tvm.tune import findings
 from partita.cli import exits

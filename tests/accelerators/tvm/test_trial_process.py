@@ -98,7 +98,7 @@ def test_a_child_that_hangs_ends_with_its_parent(trials: TrialProcess, tmp_path:
     script.write_text("""import sys, time
 sys.modules["partita.accelerators"] = type(sys)("partita.accelerators")  # Without what the package imports.
 sys.modules["partita.accelerators"].__path__ = [sys.argv[1]]
-from partita.accelerators.process.parents import end_with
+from partita.accelerators.process.descriptors import end_with
 end_with(int(sys.argv[2]))
 print('{"error": null}', flush=True)
 time.sleep(600)

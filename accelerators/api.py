@@ -1,5 +1,7 @@
-"""`compile` for a graph or a file. With START=now, onnxruntime gets the unchanged file if the result is the same,
-before most of Partita is even imported."""
+"""The functions that users call first: `load`, `compile`, `import_model`, `to_device`.
+
+With START=now, `compile` gives an unchanged file to onnxruntime, if the result is the same, before most of Partita is even
+imported. Therefore each function imports its implementation itself."""
 
 from __future__ import annotations
 
@@ -11,16 +13,17 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from partita.accelerators.interface.cache_words import OFF, ON
-from partita.accelerators.process.exit_barrier import main_has_ended
+from partita.accelerators.process.exit_barrier import at_a_device, main_has_ended
 
 if TYPE_CHECKING:
     import onnx
 
+    from partita.accelerators.arrays.on_device import DeviceArray
     from partita.accelerators.placement.rules import Forbid, Pin
     from partita.accelerators.running.compiled_model import CompiledModel
     from partita.graph.graph import Graph
     from partita.graph.readers.torch import TorchSource
-    from partita.graph.types import Dim
+    from partita.graph.types import Array, Dim
 
 DEVICES = (None, "cpu", "HETERO:cpu", "HETERO:cpu,reference", "HETERO:cpu,onnxruntime,reference")
 """The device strings for which onnxruntime may answer before the rest of the request is checked."""
@@ -119,3 +122,69 @@ def _may_hold_the_cache(folder: str) -> bool:
         return False
     state = os.stat(path)
     return path != wanted or (state.st_uid == os.getuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+@at_a_device()
+def import_model(
+    path: str | os.PathLike[str],
+    *,
+    key: bytes | None = None,
+    config: Mapping[str, Any] | None = None,
+    recompile: bool | str | Sequence[str] = False,
+) -> CompiledModel:
+    """The model that `CompiledModel.export` wrote, without compiling it again.
+
+    The file may hold machine code, which is loaded into this process: only import files that you trust. Checksums are verified
+    before anything is loaded; with a `key` the signature too. `config` is as for `compile`. A subgraph that does not fit here
+    (another processor, another version of the library, a missing device) is an error that names the difference, unless
+    `recompile` allows compiling it again from its ONNX body: True for the same device, or devices to choose from."""
+    from partita.accelerators.errors import AcceleratorError
+    from partita.accelerators.package.unpacking import import_package
+    from partita.graph.errors import check_path
+
+    return import_package(check_path("import_model", path, AcceleratorError), key, config, recompile)
+
+
+def load(
+    source: Any,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    params: str | os.PathLike[str] | bytes | Mapping[str, Any] | None = None,
+    inline: bool = False,
+    base_dir: str | os.PathLike[str] | None = None,
+    strict: bool = False,
+) -> Graph:
+    """Read a model: the path of an ONNX file or MXNet's "-symbol.json", a ModelProto, the bytes of an ONNX file, or "zoo:NAME".
+    `shapes` replaces the file's shapes of inputs; `params` are an MXNet symbol's parameters (the file, its bytes, or
+    arrays by name); `inline` replaces calls of model-local functions by their bodies; `base_dir` is the folder of external data
+    of an ONNX model given as a ModelProto or as bytes. A file that deviates from ONNX (nodes out of order, an op of
+    another opset) is read if its meaning is clear, as onnxruntime reads it, and `graph.attrs["notes"]` lists the deviations.
+    With `strict` that is an error, and so is a declared type that contradicts the one inferred from the inputs."""
+    from partita.graph.readers import load as read
+
+    graph = read(source, shapes, params, inline, base_dir, strict)
+    if strict:
+        from partita.passes.infer import infer
+
+        infer(graph, strict=False, check_declared=True)
+    return graph
+
+
+def to_device(array: Array, device: str) -> DeviceArray:
+    """A copy of the array in the memory of one device, such as "opencl" or "opencl.1". Models on that device read it, and write
+    their outputs to it if it is passed as `out`, without a copy to the host; `.numpy()` copies it back."""
+    import numpy as np
+
+    from partita.accelerators.errors import AcceleratorError
+    from partita.accelerators.interface.device_list import parse_devices
+    from partita.graph.types import dtype_name
+
+    (first, *others) = parse_devices(device)
+    if others:
+        raise AcceleratorError(f"{device!r} is several devices", where="to_device", remedy="Name one of them")
+    own = first.accelerator
+    if first.device_id is not None:
+        own = own.configured(own.checked_config({"DEVICE_ID": first.device_id}))
+    given = np.asarray(array)
+    if dtype_name(given.dtype) == "string":
+        raise AcceleratorError("no device's memory holds strings", where="to_device", remedy="Give its models the array itself")
+    return own.to_device(given)
