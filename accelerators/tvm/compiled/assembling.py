@@ -20,7 +20,7 @@ from partita.accelerators.tvm.bodies.stored import as_stored
 from partita.accelerators.tvm.code.building import Built, compile_kernels, object_files
 from partita.accelerators.tvm.code.codegen import object_code
 from partita.accelerators.tvm.code.linking import link, load
-from partita.accelerators.tvm.kernels.shared.draft import GradualPack
+from partita.accelerators.tvm.kernels.shared.kernel_io import GradualPack
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.lower.lowering import nameless
 from partita.accelerators.tvm.lower.size_expressions import size_expression, tensor_type

@@ -70,8 +70,8 @@ from partita.accelerators.tvm.kernels.rows.positions import one_at_the_largest, 
 from partita.accelerators.tvm.kernels.rows.program import row_program
 from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, OF_CHANNELS, SOFTMAXES
 from partita.accelerators.tvm.kernels.rows.running_sums import running_sums
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.instructions import narrowing_of
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS
 from partita.accelerators.tvm.kernels.window.blocked_pool import blocked_pool
 from partita.accelerators.tvm.kernels.window.columns import columns_to_image

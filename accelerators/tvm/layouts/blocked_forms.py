@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import Value, blocked_constant, blocked_type, dtype_of, move
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.sizes.extent import has_extents
 from partita.graph.build import constant
 from partita.graph.graph import Graph

@@ -23,9 +23,8 @@ from partita.accelerators.tvm.bodies.blocked import (
 )
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.transposed_phases import Kind
-from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.window import Kind, Window, make_window, window_attributes
 from partita.accelerators.tvm.layouts.blocked_forms import Forms
 from partita.accelerators.tvm.layouts.float16_images import is_blocked_alone
 from partita.accelerators.tvm.layouts.shuffles import find_shuffles

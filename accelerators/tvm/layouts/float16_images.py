@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.layouts.transposing import find_phases
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.graph import Graph

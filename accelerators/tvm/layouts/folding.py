@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
+from partita.accelerators.tvm.kernels.shared.element_access import float32_shape
 from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node, frozen_attrs
 from partita.graph.numerics.windows import SAME

@@ -15,8 +15,7 @@ import numpy as np
 from partita.accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.element_types import WIDE
 from partita.accelerators.tvm.bodies.stored import LATER, as_stored
-from partita.accelerators.tvm.kernels.shared.element_access import HALVES
-from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
+from partita.accelerators.tvm.kernels.shared.element_access import HALVES, float32_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine

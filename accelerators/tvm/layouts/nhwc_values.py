@@ -9,7 +9,7 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.layouts.scales import Scaling
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.build import constant

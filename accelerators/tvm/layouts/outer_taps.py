@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.build import constant
 from partita.graph.graph import Graph

@@ -8,7 +8,7 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN as BLOCKED
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from partita.accelerators.tvm.layouts.quantized_moves import join as join_plain
 from partita.accelerators.tvm.layouts.quantized_moves import wanted_after

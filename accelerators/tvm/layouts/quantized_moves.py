@@ -9,8 +9,8 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.operands import only_reader
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
 from partita.accelerators.tvm.layouts.quantized_walk import Walk
 from partita.accelerators.tvm.layouts.scales import Scaling, scaling_of
 from partita.graph.node import Node, NodeEntry

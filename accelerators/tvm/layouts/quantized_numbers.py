@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.layouts.quantized_walk import Walk
 from partita.accelerators.tvm.layouts.scales import scaling_of
 from partita.graph.node import Node, NodeEntry, frozen_attrs

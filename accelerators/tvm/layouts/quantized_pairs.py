@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_weight
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.layouts.dividing import divide
 from partita.accelerators.tvm.layouts.quantized_walk import Walk
 from partita.accelerators.tvm.layouts.scales import DEEPEST, Scaling, is_lossless, scaling_of

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes, window_of
 from partita.accelerators.tvm.layouts.dividing import divide
 from partita.accelerators.tvm.layouts.quantized_pairs import pair, whole_pair

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.layouts.quantized_enlarging import resized, transposed
 from partita.accelerators.tvm.layouts.quantized_images import join, largest, mean, response
 from partita.accelerators.tvm.layouts.quantized_moves import move, pad

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import STORED, around_zero, is_weight
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops

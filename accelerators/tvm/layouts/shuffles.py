@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.partition.matcher import find_matches

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, around_zero
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from partita.accelerators.tvm.layouts.quantized_walk import Walk
 from partita.accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM

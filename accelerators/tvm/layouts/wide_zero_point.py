@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, window_attributes
 from partita.accelerators.tvm.layouts.dividing import divide
 from partita.accelerators.tvm.layouts.quantized_walk import Walk

@@ -7,9 +7,9 @@ from partita.accelerators.tvm.kernels.attention.any_length import AnyLength
 from partita.accelerators.tvm.kernels.attention.few_rows import FewRows
 from partita.accelerators.tvm.kernels.attention.fixed_length import FixedLength
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.heads import Heads, found_in
 from partita.accelerators.tvm.kernels.shared.instructions import FMA, Instruction, instruction_for
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.panels import MANY, best_tile
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent

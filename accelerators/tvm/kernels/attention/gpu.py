@@ -27,12 +27,12 @@ from partita.accelerators.tvm.kernels.language import (
     select,
 )
 from partita.accelerators.tvm.kernels.language.values import parts_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
-from partita.accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.tensor_product import has_tensor_cores
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple

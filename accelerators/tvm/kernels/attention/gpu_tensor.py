@@ -41,7 +41,7 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import (
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
-from partita.accelerators.tvm.kernels.shared.tensor_feed import Feed, TensorSide
+from partita.accelerators.tvm.kernels.shared.tensor_product import Feed, TensorSide
 from partita.accelerators.tvm.kernels.shared.viewed_sides import neighbours, viewed_side
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import attrs
 
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.formulas import formula
 from partita.accelerators.tvm.kernels.shared.operands import (
     Matrix,
@@ -14,7 +15,6 @@ from partita.accelerators.tvm.kernels.shared.operands import (
     operands_of,
     written_after,
 )
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.graph.node import Node, NodeEntry
 
 LONGEST = 12

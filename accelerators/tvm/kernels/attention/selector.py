@@ -8,9 +8,9 @@ from typing import Any
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.bodies.labels import LabelProperty
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.heads import found_in
 from partita.accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.graph import Graph
 

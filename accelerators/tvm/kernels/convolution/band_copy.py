@@ -19,7 +19,7 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import rounded, stored_bits
 from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
-from partita.accelerators.tvm.kernels.shared.tile import kept, smaller
+from partita.accelerators.tvm.kernels.shared.loops import kept, smaller
 from partita.accelerators.tvm.kernels.shared.window import Pair, Window
 from partita.accelerators.tvm.sizes.extent import Extent
 

@@ -15,7 +15,8 @@ from partita.accelerators.tvm.kernels.convolution.tap_ranges import mean_seen
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.tile import LATENCY, PORTS, kept
+from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.panels import LATENCY, PORTS
 from partita.accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
 from partita.accelerators.tvm.kernels.shared.window import Convolved, Pair, Window
 from partita.accelerators.tvm.machine.machine import Machine

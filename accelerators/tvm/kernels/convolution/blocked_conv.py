@@ -44,11 +44,10 @@ from partita.accelerators.tvm.kernels.language import (
     uint16,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.tile_unit import Left, Right, TileUnit
 from partita.accelerators.tvm.machine.machine import Machine
 

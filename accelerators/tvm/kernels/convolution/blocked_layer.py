@@ -10,14 +10,13 @@ from partita.accelerators.tvm.bodies.body import element_of
 from partita.accelerators.tvm.kernels.convolution.bands import Bands, Shape, cut_bands, cut_while_running
 from partita.accelerators.tvm.kernels.convolution.channels import Channels
 from partita.accelerators.tvm.kernels.language import Kernel
-from partita.accelerators.tvm.kernels.shared.element_access import HALVES
+from partita.accelerators.tvm.kernels.shared.element_access import HALVES, real_shape
 from partita.accelerators.tvm.kernels.shared.instructions import (
     DOT_BFLOAT16,
     FMA,
     Instruction,
     instruction_for,
 )
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.accelerators.tvm.kernels.shared.tile_unit import LANES, TILES, TileUnit
 from partita.accelerators.tvm.kernels.shared.window import Window, window_of
 from partita.accelerators.tvm.machine.machine import Machine

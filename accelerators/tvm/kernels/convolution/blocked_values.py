@@ -12,7 +12,7 @@ from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer
 from partita.accelerators.tvm.kernels.convolution.tap_ranges import TapRange
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, select
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.kernels.shared.loops import kept
 from partita.accelerators.tvm.sizes.extent import Extent
 
 

@@ -4,8 +4,7 @@ taps of all input channels. The matrix of pixels is never stored: threads read t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -25,11 +24,8 @@ from partita.accelerators.tvm.kernels.language import (
     if_inside,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
-from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking_of_all
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
@@ -42,23 +38,24 @@ from partita.accelerators.tvm.kernels.shared.gpu_product import (
 from partita.accelerators.tvm.kernels.shared.gpu_tile import (
     WIDTH,
     BlockTile,
+    TensorTile,
     Work,
-    demand,
+    fastest,
+    round_to_tf32,
+    tensor_tiles,
     tiles,
     usual_pixels,
 )
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.tensor_feed import (
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.tensor_product import (
     Source,
+    TensorProduct,
     TensorSide,
     has_tensor_cores,
     packed_tensor_side,
     widest_copy,
 )
-from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from partita.accelerators.tvm.kernels.shared.tf32 import round_to_tf32
-from partita.accelerators.tvm.kernels.shared.tile import kept
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_multiple
 from partita.graph.types import Array
@@ -88,11 +85,8 @@ def best_tile(image: Image, machine: Machine, size: int, kinds: int = 1) -> Bloc
     For dynamic images it is the best over typical numbers of pixels, and fewer and more. Output channels of `kinds` kinds share
     no tile."""
     gpu, works = machine.gpu, _works(image, size or 4, kinds)
-    if size:
-        tensor = [tile for tile in tensor_tiles(gpu, size) if tile.slice_threads % tile.columns == 0]
-        return choose("tile", tensor, ranking_of_all(tensor, [partial(tensor_demand, work=work) for work in works], gpu))
-    single = [tile for tile in tiles(gpu) if tile.slice_threads % tile.columns == 0]
-    return choose("tile", single, ranking_of_all(single, [partial(demand, work=work) for work in works], gpu))
+    listed: Iterator[BlockTile | TensorTile] = tensor_tiles(gpu, size) if size else tiles(gpu)
+    return fastest([tile for tile in listed if tile.slice_threads % tile.columns == 0], works, gpu)
 
 
 def _works(image: Image, size: int, kinds: int) -> list[Work]:

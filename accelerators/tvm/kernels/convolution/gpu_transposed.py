@@ -28,11 +28,11 @@ from partita.accelerators.tvm.kernels.convolution.image import Image, Sizes, fla
 from partita.accelerators.tvm.kernels.convolution.layer_draft import draft_layer_of
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, all_of, select
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.tile import kept
-from partita.accelerators.tvm.kernels.shared.transposed_phases import Kind, all_alike, have_taps, kinds_of
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.window import Kind, all_alike, have_taps, kinds_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_less
 from partita.graph.node import Node

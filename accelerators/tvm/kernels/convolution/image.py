@@ -13,8 +13,7 @@ from contextlib import ExitStack
 import attrs
 
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of
-from partita.accelerators.tvm.kernels.shared.element_access import read
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_less
 from partita.accelerators.tvm.sizes.same_padding import same_padding

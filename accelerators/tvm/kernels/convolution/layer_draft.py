@@ -10,9 +10,8 @@ from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.convolution.image import Image, make_image
 from partita.accelerators.tvm.kernels.convolution.normed_image import NormedImage
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.graph.node import Node
 from partita.graph.types import Array
 

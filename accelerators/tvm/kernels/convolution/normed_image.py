@@ -9,11 +9,10 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import element_of
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value
-from partita.accelerators.tvm.kernels.shared.element_access import read
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.functions import at_least
 from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.graph.node import Node, NodeEntry
 
 

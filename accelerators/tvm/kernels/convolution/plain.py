@@ -22,10 +22,11 @@ from partita.accelerators.tvm.kernels.convolution.plain_cut import cut_work
 from partita.accelerators.tvm.kernels.convolution.walk import Walk, walks
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.tile import Tile, start, starts, tiles
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import start, starts
+from partita.accelerators.tvm.kernels.shared.panels import Tile, tiles
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.types import Array

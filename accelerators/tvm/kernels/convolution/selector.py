@@ -10,9 +10,9 @@ from partita.accelerators.tvm.kernels.convolution.normed_image import (
     scales_channels,
     shifts_channels,
 )
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.partition.pattern import Pattern

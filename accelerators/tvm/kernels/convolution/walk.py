@@ -10,7 +10,8 @@ import attrs
 from partita.accelerators.tvm.kernels.convolution.image import Image
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, all_of
 from partita.accelerators.tvm.kernels.shared.element_access import read
-from partita.accelerators.tvm.kernels.shared.tile import Tile, start
+from partita.accelerators.tvm.kernels.shared.loops import start
+from partita.accelerators.tvm.kernels.shared.panels import Tile
 from partita.accelerators.tvm.machine.machine import Machine
 
 ORIGIN: Operand = 0

@@ -18,13 +18,16 @@ from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import computed_element, constants_of, read, write
+from partita.accelerators.tvm.kernels.shared.element_access import (
+    Shape,
+    computed_element,
+    constants_of,
+    read,
+    write,
+)
 from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula, number_of
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from partita.accelerators.tvm.kernels.shared.shapes import Shape
-from partita.accelerators.tvm.kernels.shared.tile import pieces, start
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest, pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 from partita.graph.node import Node

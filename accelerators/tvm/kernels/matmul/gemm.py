@@ -27,8 +27,7 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.types import element_named
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
-from partita.accelerators.tvm.kernels.shared.element_access import read
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.instructions import (
@@ -37,9 +36,10 @@ from partita.accelerators.tvm.kernels.shared.instructions import (
     instruction_for,
     widened,
 )
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
+from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
 from partita.accelerators.tvm.kernels.shared.matrices import make_following
-from partita.accelerators.tvm.kernels.shared.panel_layout import PanelLayout
+from partita.accelerators.tvm.kernels.shared.packing import PanelLayout
 from partita.accelerators.tvm.kernels.shared.panels import (
     MANY,
     UNROLLED,
@@ -51,8 +51,6 @@ from partita.accelerators.tvm.kernels.shared.panels import (
     open_tile,
     share_out,
 )
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
 from partita.accelerators.tvm.kernels.shared.tile_unit import (
     LANES,
     Left,

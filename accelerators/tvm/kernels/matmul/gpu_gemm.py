@@ -11,13 +11,10 @@ from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import Body, element_of
 from partita.accelerators.tvm.bodies.stored import as_stored
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, if_inside
-from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.matmul.gemm import Product as Match
 from partita.accelerators.tvm.kernels.matmul.gemm import find_product
-from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
 from partita.accelerators.tvm.kernels.shared.element_access import read
-from partita.accelerators.tvm.kernels.shared.gpu_cost import Demand, ranking
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
@@ -27,17 +24,25 @@ from partita.accelerators.tvm.kernels.shared.gpu_product import (
     packed_side,
     spots,
 )
-from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
-from partita.accelerators.tvm.kernels.shared.tensor_feed import (
+from partita.accelerators.tvm.kernels.shared.gpu_tile import (
+    WIDTH,
+    BlockTile,
+    TensorTile,
+    Work,
+    fastest,
+    round_to_tf32,
+    tensor_tiles,
+    tiles,
+)
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack
+from partita.accelerators.tvm.kernels.shared.tensor_product import (
     Source,
+    TensorProduct,
     TensorSide,
     has_tensor_cores,
     packed_tensor_side,
     widest_copy,
 )
-from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from partita.accelerators.tvm.kernels.shared.tf32 import round_to_tf32
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 from partita.graph.types import Array, numpy_dtype
@@ -60,10 +65,7 @@ def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
     with kernel.launch((*layer.blocks, 1), tile.threads) as (block, band, _, thread):
         own = own_thread(tile, thread)
         first = block * (layer.steps * tile.depth * tile.columns)
-        bounds = (
-            None if is_multiple(match.rows, tile.rows) else as_index(match.rows) - band * tile.rows,
-            None if match.columns % tile.columns == 0 else as_index(match.columns) - block * tile.columns,
-        )
+        bounds = tile.bounds(match.rows, match.columns, band * tile.rows, block * tile.columns)
 
         def store(total: Value, row: Value, column: Value) -> None:
             writing.writer.store(total, (band * tile.rows + row, block * tile.columns + column))
@@ -91,10 +93,7 @@ def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
         listed += tensor_tiles(gpu, size)
     if not is_multiplied or rows < FEW:
         listed += tiles(gpu)
-    asked: Callable[[BlockTile | TensorTile], Demand] = lambda tile: (  # noqa: E731
-        tensor_demand(tile, work) if isinstance(tile, TensorTile) else demand(tile, work)
-    )
-    return _Layer(match, choose("tile", listed, ranking(listed, asked, gpu)))
+    return _Layer(match, fastest(listed, [work], gpu))
 
 
 @attrs.frozen(slots=True, eq=False)

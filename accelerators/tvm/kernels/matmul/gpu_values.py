@@ -6,22 +6,22 @@ from __future__ import annotations
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Value, element_named
-from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.matmul.product import find_value_product
-from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import write
-from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
 from partita.accelerators.tvm.kernels.shared.gpu_product import own_thread
-from partita.accelerators.tvm.kernels.shared.gpu_tile import usual_work
+from partita.accelerators.tvm.kernels.shared.gpu_tile import (
+    TensorTile,
+    fastest,
+    tensor_tiles,
+    usual_work,
+)
 from partita.accelerators.tvm.kernels.shared.heads import Heads, found_in
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.operands import TwoSided
-from partita.accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
-from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
+from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct, has_tensor_cores
 from partita.accelerators.tvm.kernels.shared.viewed_sides import both_sides
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.sizes.extent import is_multiple
 
 
 def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
@@ -35,7 +35,7 @@ def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
     heads = Heads.of(body, "product", tuple(batch))
     size = elements[0].bits // 8
     work, listed = usual_work(rows, columns, depth, heads.count, size), list(tensor_tiles(machine.gpu, size))
-    tile = choose("tile", listed, ranking(listed, lambda tile: tensor_demand(tile, work), machine.gpu))
+    tile = fastest(listed, [work], machine.gpu)
     _write(match, heads, tile, (rows, columns, depth))
     return heads.problem.draft(heads.kernel, "gpu_product_on_tensor_cores")
 
@@ -55,8 +55,4 @@ def _write(match: TwoSided, heads: Heads, tile: TensorTile, sizes: tuple[int, in
             row, column = top + row, first + column
             write(result.buffer, (result.at(head, row, column),), finished(total, head, row, column))
 
-        bounds = (
-            None if is_multiple(rows, tile.rows) else as_index(rows) - top,
-            None if is_multiple(columns, tile.columns) else as_index(columns) - first,
-        )
-        TensorProduct(kernel, tile, thread, *sides).write(steps, store, bounds)
+        TensorProduct(kernel, tile, thread, *sides).write(steps, store, tile.bounds(rows, columns, top, first))

@@ -23,11 +23,11 @@ from partita.accelerators.tvm.kernels.language import (
     minimum,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from partita.accelerators.tvm.kernels.shared.formulas import Numbers
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.matrices import make_following
 from partita.accelerators.tvm.kernels.shared.packing import PANEL, STEP, Half, Packing, half_of
 from partita.accelerators.tvm.kernels.shared.panels import (
@@ -39,7 +39,6 @@ from partita.accelerators.tvm.kernels.shared.panels import (
     panel_tiles,
     share_out,
 )
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -14,11 +14,12 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Operand, Value, float32, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import write
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape, write
 from partita.accelerators.tvm.kernels.shared.formulas import formula
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
 from partita.accelerators.tvm.kernels.shared.instructions import FMA, in_lanes, instruction_for, widened
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
 from partita.accelerators.tvm.kernels.shared.operands import (
     MOST_AFTER,
     Readers,
@@ -35,8 +36,6 @@ from partita.accelerators.tvm.kernels.shared.panels import (
     by_height,
     share_out,
 )
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import VALUE_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent, Size, known_least

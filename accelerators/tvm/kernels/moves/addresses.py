@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int64, select
-from partita.accelerators.tvm.kernels.shared.shapes import Shape
+from partita.accelerators.tvm.kernels.shared.element_access import Shape
 
 
 def index_read(kernel: Kernel, indices: Buffer, name: str, position: Operand, size: int) -> Value:

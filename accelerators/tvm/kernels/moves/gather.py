@@ -12,13 +12,10 @@ from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PANEL_ROWS, ROWS
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, select
 from partita.accelerators.tvm.kernels.moves.addresses import index_read, steps_of, summed
-from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
-from partita.accelerators.tvm.kernels.shared.element_access import read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from partita.accelerators.tvm.kernels.shared.packing import Packing
-from partita.accelerators.tvm.kernels.shared.panel_layout import PanelLayout
-from partita.accelerators.tvm.kernels.shared.shapes import FARTHEST, Shape
+from partita.accelerators.tvm.kernels.shared.element_access import FARTHEST, Shape, read, write
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
+from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest
+from partita.accelerators.tvm.kernels.shared.packing import Packing, PanelLayout
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MOVES
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -8,11 +8,9 @@ import math
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Value
 from partita.accelerators.tvm.kernels.moves.enlarging import is_linear, mixed_pixels, whole_factors
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape, write
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
 from partita.accelerators.tvm.machine.machine import Machine
 
 THREADS = 128

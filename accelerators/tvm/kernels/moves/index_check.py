@@ -16,8 +16,7 @@ from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.bodies.indices import OUTSIDE, complaint, is_indices
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, int32, maximum, minimum, select
 from partita.accelerators.tvm.kernels.language.values import Value, as_index, parts_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.schedules.choosing import schedule

@@ -13,9 +13,8 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, select
 from partita.accelerators.tvm.kernels.moves.addresses import index_read, steps_of, summed
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.shapes import Shape
+from partita.accelerators.tvm.kernels.shared.element_access import Shape
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.node import Node
 

@@ -8,8 +8,7 @@ import attrs
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select, uint8
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.quantized.cut import FRAME, HEAVY, LARGE_FRAME, NEAR, Cut, Shape
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
+from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, kept, pieces
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS
 

@@ -31,12 +31,10 @@ from partita.accelerators.tvm.kernels.quantized.epilogue import (
 )
 from partita.accelerators.tvm.kernels.quantized.padded_band import Frame
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, kept, pieces, start, starts
 from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces, start, starts
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_TAPS
 from partita.accelerators.tvm.sizes.extent import Extent

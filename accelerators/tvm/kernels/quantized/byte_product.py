@@ -41,11 +41,10 @@ from partita.accelerators.tvm.kernels.quantized.epilogue import (
 from partita.accelerators.tvm.kernels.quantized.fast_inner_product import STEP, Crossed, Own
 from partita.accelerators.tvm.kernels.quantized.padded_band import Frame, each_chunk
 from partita.accelerators.tvm.kernels.quantized.winograd import Squares
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
-from partita.accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 

@@ -19,10 +19,9 @@ from partita.accelerators.tvm.kernels.language import (
     nearest,
     select,
 )
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted
 from partita.accelerators.tvm.kernels.shared.row import SUMS, Row, join_lanes
-from partita.accelerators.tvm.kernels.shared.tile import counted
 from partita.accelerators.tvm.machine.machine import Machine
 
 LARGEST = 255

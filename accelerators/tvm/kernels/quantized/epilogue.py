@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.language import Value, float32
+from partita.accelerators.tvm.kernels.shared.element_access import Shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of, folded
 from partita.accelerators.tvm.kernels.shared.formulas import Formula, Numbers, formula
-from partita.accelerators.tvm.kernels.shared.shapes import Shape
 from partita.graph.node import Node, NodeEntry
 
 IMAGE, WEIGHT, BEGINNING, SCALE = range(4)

@@ -12,9 +12,9 @@ from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, all
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.quantized.cut import Shape
 from partita.accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import kept
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.types import Array
 

@@ -29,10 +29,7 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.quantized.cut import Shape
 from partita.accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
-from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking_of_all
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
@@ -45,21 +42,23 @@ from partita.accelerators.tvm.kernels.shared.gpu_product import (
 from partita.accelerators.tvm.kernels.shared.gpu_tile import (
     WIDTH,
     BlockTile,
+    TensorTile,
     Work,
-    demand,
+    fastest,
+    tensor_tiles,
     tiles,
     usual_pixels,
 )
-from partita.accelerators.tvm.kernels.shared.tensor_feed import (
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.tensor_product import (
     Source,
+    TensorProduct,
     TensorSide,
     has_tensor_cores,
     packed_tensor_side,
     widest_copy,
 )
-from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from partita.accelerators.tvm.kernels.shared.tile import kept
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_multiple
 from partita.graph.types import Array
@@ -97,11 +96,8 @@ class _Layer:
         if has_tensor_cores(machine, uint8, int8):
             lanes = cls(shape, zero, TensorTile(16, 16, 16, 16, 32, 1, 2, 1)).lanes
             listed = [tile for tile in tensor_tiles(gpu, 1) if lanes > 1 or tile.slice_threads % tile.rows == 0]
-            on_tensor_cores = ranking_of_all(listed, [partial(tensor_demand, work=work) for work in works], gpu)
-            return cls(shape, zero, choose("tile", listed, on_tensor_cores))
-        single = list(tiles(gpu))
-        ranked = ranking_of_all(single, [partial(demand, work=work) for work in works], gpu)
-        return cls(shape, zero, choose("tile", single, ranked))
+            return cls(shape, zero, fastest(listed, works, gpu))
+        return cls(shape, zero, fastest(list(tiles(gpu)), works, gpu))
 
     @property
     def schedule(self) -> str:
@@ -178,10 +174,7 @@ class _Layer:
                 result = group * self.outs + block * tile.columns + column
                 writer.store(total + beginning[result], (band * tile.rows + row, result))
 
-            bounds = (
-                None if is_multiple(self.rows, tile.rows) else as_index(self.rows) - band * tile.rows,
-                None if self.outs % tile.columns == 0 else as_index(self.outs) - block * tile.columns,
-            )
+            bounds = tile.bounds(self.rows, self.outs, band * tile.rows, block * tile.columns)
             if isinstance(tile, TensorTile):
                 right = packed_tensor_side(tile, own, tile.columns, weight, first)
                 left = self._copied(kernel, image, own, band, group)

@@ -18,9 +18,8 @@ from partita.accelerators.tvm.kernels.quantized.epilogue import (
     make_following,
     scaled,
 )
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.graph.types import Array
 
 

@@ -10,7 +10,7 @@ from partita.accelerators.tvm.kernels.language import Value, exactly, float32, i
 from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.quantized.byte_enlarging import Mixing
 from partita.accelerators.tvm.kernels.quantized.gpu_byte_moves import coordinates_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.machine.machine import Machine
 
 THREADS = 128

@@ -33,10 +33,11 @@ from partita.accelerators.tvm.kernels.quantized.cut import Tile
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of
 from partita.accelerators.tvm.kernels.quantized.padded_band import each_chunk
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import write
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape, write
 from partita.accelerators.tvm.kernels.shared.formulas import formula
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import start
 from partita.accelerators.tvm.kernels.shared.operands import (
     MOST_AFTER,
     Readers,
@@ -44,9 +45,7 @@ from partita.accelerators.tvm.kernels.shared.operands import (
     operands_of,
     written_after,
 )
-from partita.accelerators.tvm.kernels.shared.panels import share_out
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
-from partita.accelerators.tvm.kernels.shared.tile import fitting, start
+from partita.accelerators.tvm.kernels.shared.panels import fitting, share_out
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS
 from partita.graph.node import Node, NodeEntry

@@ -19,7 +19,7 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.quantized.cut import Shape
-from partita.accelerators.tvm.kernels.shared.tile import counted, larger, pieces, smaller, start
+from partita.accelerators.tvm.kernels.shared.loops import counted, larger, pieces, smaller, start
 
 CHUNK = 64
 """Elements that are copied at once."""

@@ -10,11 +10,11 @@ from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.bodies.labels import LabelProperty
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
 from partita.accelerators.tvm.kernels.quantized.matmul import find_pair_product
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.heads import found_in
 from partita.accelerators.tvm.kernels.shared.operands import readers_of
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops

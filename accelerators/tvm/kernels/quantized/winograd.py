@@ -21,7 +21,7 @@ import attrs
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, int16, int32
 from partita.accelerators.tvm.kernels.quantized.cut import NUMBERS, SQUARE, Cut
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.tile import start
+from partita.accelerators.tvm.kernels.shared.loops import start
 
 LINE = 32
 """Elements of a cache line, left free after those of each kind: otherwise the sixteen that are written one after another would

@@ -33,11 +33,10 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.recurrent.cells import CELLS, HIDDEN, RESET, UPDATE, kept_by
 from partita.accelerators.tvm.kernels.recurrent.weights import PartPanels, Sizes, packed_weights, panels_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.instructions import Number
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, kept, start
 from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
-from partita.accelerators.tvm.kernels.shared.tile import counted, kept, start
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS, STEP_PRODUCTS, TASKS
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -15,12 +15,10 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, constant
 from partita.accelerators.tvm.kernels.rows.row_steps import axes_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import FLOATS, INTEGERS, computed_as, read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import nest
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import nest, start
 from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS, Reducer
-from partita.accelerators.tvm.kernels.shared.tile import start
 from partita.accelerators.tvm.machine.machine import Machine
 
 STRIP = 4

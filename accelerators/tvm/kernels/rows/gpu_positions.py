@@ -16,8 +16,7 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.rows.gpu_lines import Lines, LineShare, launch_lines
 from partita.accelerators.tvm.kernels.rows.positions import Best, Order, extreme_sought, largest_sought
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.machine.machine import Machine
 
 

@@ -10,8 +10,7 @@ from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, if_inside
 from partita.accelerators.tvm.kernels.rows.gpu_lines import EACH, Lines, LineShare, launch_lines
 from partita.accelerators.tvm.kernels.rows.running_sums import sizes_summed
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.node import Node
 

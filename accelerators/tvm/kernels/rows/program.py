@@ -20,12 +20,10 @@ from partita.accelerators.tvm.kernels.language import (
     float32,
 )
 from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program, row_read
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, is_shared_out
 from partita.accelerators.tvm.kernels.shared.row import JOINS, join_lanes
-from partita.accelerators.tvm.kernels.shared.tile import counted
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_less
 

@@ -9,10 +9,8 @@ import math
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
-from partita.accelerators.tvm.kernels.shared.tile import counted, pieces
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, is_shared_out, pieces
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.node import Node
 

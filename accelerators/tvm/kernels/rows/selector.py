@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.rows.row_steps import find_program, row_kind
-from partita.accelerators.tvm.kernels.shared.shapes import number_shape
+from partita.accelerators.tvm.kernels.shared.element_access import number_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.partition.property import SubgraphProperty

@@ -9,10 +9,15 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value
-from partita.accelerators.tvm.kernels.shared.element_access import constants_of, read, write
+from partita.accelerators.tvm.kernels.shared.element_access import (
+    Shape,
+    constants_of,
+    read,
+    real_shape,
+    write,
+)
 from partita.accelerators.tvm.kernels.shared.formulas import Formula, Numbers, formula, number_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.shapes import Shape, real_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops

@@ -8,9 +8,9 @@ import math
 from collections.abc import Sequence
 
 from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.shared.element_access import Shape, number_shape, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of
 from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula
-from partita.accelerators.tvm.kernels.shared.shapes import Shape, number_shape, real_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.graph.node import Node
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape, real_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS, followed, ghost, undone
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry

@@ -16,12 +16,10 @@ from partita.accelerators.tvm.kernels.language import (
     maximum,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import read
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.tile import counted
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted
 from partita.accelerators.tvm.kernels.shared.window import window_of
 from partita.accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
 from partita.accelerators.tvm.machine.machine import Machine

@@ -9,11 +9,9 @@ import numpy as np
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Operand, Value
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import read
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.window import window_of
 from partita.accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
 from partita.accelerators.tvm.machine.machine import Machine

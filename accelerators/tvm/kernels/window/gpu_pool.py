@@ -12,11 +12,10 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, if_inside
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import FLOATS, computed_as, read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import kept
 from partita.accelerators.tvm.kernels.shared.reducers import Reducer
-from partita.accelerators.tvm.kernels.shared.tile import kept
 from partita.accelerators.tvm.kernels.window.plain_pool import Sliding, counted, reducer_of, slidings
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -27,7 +27,7 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import read
-from partita.accelerators.tvm.kernels.shared.tile import kept, smaller
+from partita.accelerators.tvm.kernels.shared.loops import kept, smaller
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import TAPS
