@@ -268,7 +268,7 @@ class Layer:
         pixel = kept(kernel, "pixel", column % image.pixels, image.is_any)
         picture = kept(kernel, "picture", column // image.pixels, image.is_any)
         corner = [
-            kept(kernel, f"corner{d}", self.coordinate(pixel, d) * image.strides[d] - band.before[d], image.is_any)
+            kept(kernel, f"corner{d}", image.coordinate(pixel, d) * image.strides[d] - band.before[d], image.is_any)
             for d in range(len(image.sizes))
         ]
         taps = math.prod(band.filter)
@@ -293,12 +293,6 @@ class Layer:
             return Source(at, all_of(tests) if tests else None)
 
         return source
-
-    def coordinate(self, pixel: Value, dimension: int) -> Value:
-        """The output pixel's coordinate in a dimension."""
-        behind = math.prod(self.image.out[dimension + 1 :])
-        at = pixel // behind if behind != 1 else pixel
-        return at % self.image.out[dimension] if dimension else at
 
     def _shifts(self, tap: Value, sizes: Sequence[Operand]) -> list[Operand]:
         """The distance of a tap from the first, along each dimension of a filter of these sizes."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 import attrs
 import numpy as np
@@ -192,10 +191,10 @@ class _Transposed(Layer):
         positions, tests = list[Value](), list[Value]()
         for d, (stride, size, shift) in enumerate(zip(phases.strides, phases.out, phases.shifts, strict=True)):
             phase = row // math.prod(band.counts[d + 1 :]) % band.counts[d] + band.firsts[d]
-            position = kernel.name_value(f"position{d}", self.coordinate(pixel, d) * stride + phase + shift)
+            position = kernel.name_value(f"position{d}", self.image.coordinate(pixel, d) * stride + phase + shift)
             positions.append(position)
             tests += [position >= 0] if shift < 0 else []
             tests += [] if is_less(self.image.out[d] * stride + shift, size + 1) else [position < size]
         indices = picture, group * self.channels + row // math.prod(band.counts), flat(positions, phases.out)
-        with kernel.when(all_of(tests)) if tests else nullcontext():
+        with kernel.when(all_of(tests) if tests else None):
             writer.store(total, indices)

@@ -74,6 +74,12 @@ class Image:
         inside = all(is_less((o - 1) * s, n) for o, s, n in zip(self.out, self.strides, self.sizes))
         return self.taps == 1 and not any(self.before) and inside
 
+    def coordinate(self, pixel: Value, dimension: int) -> Value:
+        """The output pixel's coordinate in a dimension."""
+        behind = math.prod(self.out[dimension + 1 :])
+        at = pixel // behind if behind != 1 else pixel
+        return at % self.out[dimension] if dimension else at
+
     # -- the copy ------------------------------------------------------------------------------------------
 
     @property

@@ -28,7 +28,7 @@ from partita.accelerators.tvm.kernels.language.types import element_named
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
-from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
+from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, make_matrix_epilogue
 from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.instructions import (
     DOT_BFLOAT16,
@@ -38,7 +38,6 @@ from partita.accelerators.tvm.kernels.shared.instructions import (
 )
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
-from partita.accelerators.tvm.kernels.shared.matrices import make_following
 from partita.accelerators.tvm.kernels.shared.packing import PanelLayout
 from partita.accelerators.tvm.kernels.shared.panels import (
     MANY,
@@ -218,7 +217,7 @@ def find_product(body: Body) -> Product | None:
     if not once or len(weight) != 2 or not output or 0 in (*weight, *shape) or output[-1] != weight[not turned]:
         return None
     biased = len(root.inputs) > 2 and root.inputs[2] is not None
-    after = make_following(body, root, _start, (2,) if biased else ())
+    after = make_matrix_epilogue(body, root, _start, (2,) if biased else ())
     rows, columns, depth = math.prod(output[:-1]), output[-1], shape[-1]
     if after is None or after.operands.get(left, (rows, depth)) != (rows, depth):
         return None

@@ -24,11 +24,9 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import read
-from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
-from partita.accelerators.tvm.kernels.shared.formulas import Numbers
+from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, alone, make_matrix_epilogue
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces, start
-from partita.accelerators.tvm.kernels.shared.matrices import make_following
 from partita.accelerators.tvm.kernels.shared.packing import PANEL, STEP, Half, Packing, half_of
 from partita.accelerators.tvm.kernels.shared.panels import (
     Panel,
@@ -78,19 +76,13 @@ def packed_product(body: Body, machine: Machine) -> Draft | None:
 def packed_root(body: Body) -> tuple[Node, Epilogue] | None:
     """The body's product by a packed matrix, and its epilogue; None unless it has just one, and all else is epilogue."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == PRODUCT]
-    after = make_following(body, roots[0], _start) if len(roots) == 1 else None
+    after = make_matrix_epilogue(body, roots[0], alone) if len(roots) == 1 else None
     if after is None:
         return None
     problem, depth = Problem.of(body), int(roots[0].attrs["depth"])
     given = [problem.position(entry) for entry in roots[0].reads]
     alike = given[0] is not None and after.operands.get(given[0], (after.results[0], depth)) == (after.results[0], depth)
     return (roots[0], after) if alike and None not in given else None
-
-
-def _start(node: Node, x: Numbers) -> Value:
-    """The product's element is the sum."""
-    total: Value = x[0]
-    return total
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -14,9 +14,9 @@ from partita.accelerators.tvm.kernels.matmul.gemm import before_turn, find_produ
 from partita.accelerators.tvm.kernels.matmul.packed_product import packed_root
 from partita.accelerators.tvm.kernels.matmul.product import find_value_product
 from partita.accelerators.tvm.kernels.shared.element_access import number_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.epilogue import is_matrix_of, read_size
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.heads import found_in
-from partita.accelerators.tvm.kernels.shared.matrices import is_matrix_of, read_size
 from partita.accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -4,7 +4,6 @@ dimension. Vectors of channels are moved, or blended, as a whole."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
 from partita.accelerators.tvm.bodies.body import Body
@@ -44,7 +43,7 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
                 own = [at - first for at, first in zip(phase, kind.firsts, strict=True)]
                 bounds = zip(own, kind.counts, strides, strict=True)
                 tests = [(at >= 0) & (at < count) for at, count, stride in bounds if count < stride]
-                with kernel.when(all_of(tests)) if tests else nullcontext(), kernel.lanes(lanes) as lane:
+                with kernel.when(all_of(tests) if tests else None), kernel.lanes(lanes) as lane:
                     number = read(source, (n, (own[0] * kind.counts[1] + own[1]) * blocks + block, pixel, lane))
                     writer.store(number, (n, block, h * wide + w, lane))
 

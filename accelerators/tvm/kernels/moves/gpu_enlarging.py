@@ -10,11 +10,8 @@ from partita.accelerators.tvm.kernels.language import Value
 from partita.accelerators.tvm.kernels.moves.enlarging import is_linear, mixed_pixels, whole_factors
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
-from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
+from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
 from partita.accelerators.tvm.machine.machine import Machine
-
-THREADS = 128
-"""Threads of a block, if the GPU allows as many."""
 
 
 def gpu_enlarge(body: Body, machine: Machine) -> Draft | None:
@@ -39,10 +36,7 @@ def gpu_enlarge(body: Body, machine: Machine) -> Draft | None:
             rows.append((parts[0] + parts[1]) * share)
         return rows[0] + rows[1]
 
-    count, threads = math.prod((channels, high, wide)), min(THREADS, machine.gpu.threads)
-    with kernel.launch((pieces(count, threads), 1, 1), threads) as (block, _, _, thread):
-        item = kernel.name_value("item", block * threads + thread)
-        with kernel.when(item < count):
-            at = kept(kernel, "channel", item // (high * wide)), kept(kernel, "row", item // wide % high), item % wide
-            write(y, at, pixel(*at))
+    with each_item(kernel, math.prod((channels, high, wide)), machine.gpu) as item:
+        at = kept(kernel, "channel", item // (high * wide)), kept(kernel, "row", item // wide % high), item % wide
+        write(y, at, pixel(*at))
     return problem.draft(kernel, "gpu_enlarge")

@@ -14,25 +14,17 @@ from itertools import groupby
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of_images
 from partita.accelerators.tvm.kernels.quantized.cut import FRAME, Shape
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, plain_dot
-from partita.accelerators.tvm.kernels.quantized.epilogue import (
-    BEGINNING,
-    IMAGE,
-    SCALE,
-    WEIGHT,
-    make_following,
-    scaled,
-)
+from partita.accelerators.tvm.kernels.quantized.draft import Layer
 from partita.accelerators.tvm.kernels.quantized.padded_band import Frame
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, kept, pieces, start, starts
 from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
 from partita.accelerators.tvm.machine.machine import Machine
@@ -49,27 +41,19 @@ PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a depthwise convolution and its epilogue; None for any other body."""
-    roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Depthwise"]
-    if len(roots) != 1:
+    layer = Layer.of(body, "Depthwise")
+    if layer is None:
         return None
-    root, problem = roots[0], Problem.of(body)
-    image, weight, beginning = (problem.position(root.inputs[i]) for i in (IMAGE, WEIGHT, BEGINNING))
-    entry = root.inputs[SCALE] if len(root.inputs) > SCALE else None
-    after = make_following(body, root, scaled, {} if entry is None else {SCALE: shape_of(entry)})
-    if after is None or image is None or weight is None or beginning is None or image in after.operands:
-        return None
-    shape = Shape.of(root)
-    size = shape.batch, shape.channels * math.prod(shape.window.sizes)
+    shape = layer.shape
     dot = dot_of(machine)
     dot = dot if dot.lanes <= shape.channels else plain_dot(min(machine.lanes, shape.channels))
     packed = _Packed(dot, shape)
-    shapes = {**after.operands, image: size, weight: (packed.size,)}
-    kernel, inputs, outputs = problem.kernel("depthwise", shapes, [after.results] * len(problem.outputs))
-    writer = Writer(after, inputs, outputs)
-    buffers = inputs[image], inputs[weight], inputs[beginning]
-    bands, zero = _bands_of(kernel, shape, machine), int(root.attrs["zero"])
-    _Writing(shape, dot, kernel, buffers, writer, Frame(shape, bands.room, zero), bands).write(_sizes(shape, machine))
-    return problem.draft(kernel, "quantized depthwise", {weight: packed.pack})
+    image = shape.batch, shape.channels * math.prod(shape.window.sizes)
+    kernel, buffers, writer = layer.kernel("depthwise", image, packed.size, shape.outs)
+    bands = _bands_of(kernel, shape, machine)
+    frame = Frame(shape, bands.room, layer.zero)
+    _Writing(shape, dot, kernel, buffers, writer, frame, bands).write(_sizes(shape, machine))
+    return layer.problem.draft(kernel, "quantized depthwise", {layer.weight: packed.pack})
 
 
 def _until_the_last(shape: Shape, rows: int, threads: int) -> float:

@@ -12,9 +12,8 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int32
-from partita.accelerators.tvm.kernels.quantized.epilogue import make_following
 from partita.accelerators.tvm.kernels.quantized.padded_band import each_piece
-from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_channel_epilogue
 from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.interpolation import between
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
@@ -103,7 +102,7 @@ class Mixing:
             return None
         root, problem = roots[0], Problem.of(body)
         (batch, high, wide, channels), (deep, across) = shape_of(root[0]), root.attrs["image"]
-        after, positions = make_following(body, root, _scaled), [problem.position(entry) for entry in root.reads]
+        after, positions = make_channel_epilogue(body, root, _scaled), [problem.position(entry) for entry in root.reads]
         image, _, *tables = positions
         if after is None or image is None or image in after.operands or any(table is None for table in tables):
             return None

@@ -13,8 +13,7 @@ from functools import partial
 
 import attrs
 
-from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -30,19 +29,12 @@ from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
 from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, Tile, make_cut
-from partita.accelerators.tvm.kernels.quantized.epilogue import (
-    BEGINNING,
-    IMAGE,
-    SCALE,
-    WEIGHT,
-    make_following,
-    scaled,
-)
+from partita.accelerators.tvm.kernels.quantized.draft import Layer
 from partita.accelerators.tvm.kernels.quantized.fast_inner_product import STEP, Crossed, Own
 from partita.accelerators.tvm.kernels.quantized.padded_band import Frame, each_chunk
 from partita.accelerators.tvm.kernels.quantized.winograd import Squares
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import counted, kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
 from partita.accelerators.tvm.machine.machine import Machine
@@ -51,29 +43,17 @@ from partita.accelerators.tvm.sizes.extent import Extent
 
 def product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a product and its epilogue; None for any other body."""
-    roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Product"]
-    if len(roots) != 1:
+    layer = Layer.of(body, "Product")
+    if layer is None:
         return None
-    root, problem = roots[0], Problem.of(body)
-    image, weight, beginning = (problem.position(root.inputs[i]) for i in (IMAGE, WEIGHT, BEGINNING))
-    entry = root.inputs[SCALE] if len(root.inputs) > SCALE else None
-    beside = {} if entry is None else {SCALE: shape_of(entry)}
-    after = make_following(body, root, scaled, beside)
-    if after is None or image is None or weight is None or beginning is None or image in after.operands:
-        return None
-    shape = Shape.of(root)
-    cut, batch = make_cut(shape, machine), shape.batch
-    size = (batch, shape.channels, *shape.window.sizes) if shape.is_plain else (batch, shape.channels * _pixels(shape))
-    shapes = {**after.operands, image: size, weight: (cut.weight_bytes,), beginning: (cut.beginnings,)}
-    kernel, inputs, outputs = problem.kernel("quantized_product", shapes, [after.results] * len(problem.outputs))
-    writer = Writer(after, inputs, outputs)
-    buffers, zero = (inputs[image], inputs[weight], inputs[beginning]), int(root.attrs["zero"])
-    _Tasks(cut, bands_of(kernel, cut, machine), kernel, *buffers, writer, zero).write()
-    return problem.draft(kernel, "quantized product", {weight: cut.pack, beginning: cut.pack_beginning})
-
-
-def _pixels(shape: Shape) -> int:
-    return shape.window.sizes[0] * shape.window.sizes[1]
+    shape, (down, across) = layer.shape, layer.shape.window.sizes
+    cut, plain = make_cut(shape, machine), (shape.batch, shape.channels, down, across)
+    image = plain if shape.is_plain else (shape.batch, shape.channels * (down * across))
+    kernel, buffers, writer = layer.kernel("quantized_product", image, cut.weight_bytes, cut.beginnings)
+    _Tasks(cut, bands_of(kernel, cut, machine), kernel, *buffers, writer, layer.zero).write()
+    return layer.problem.draft(
+        kernel, "quantized product", {layer.weight: cut.pack, layer.beginning: cut.pack_beginning}
+    )
 
 
 @attrs.frozen(slots=True, eq=False)

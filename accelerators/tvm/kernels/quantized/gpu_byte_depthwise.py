@@ -9,22 +9,20 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, all_of, if_inside, int32
-from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.quantized.cut import Shape
-from partita.accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
+from partita.accelerators.tvm.kernels.quantized.draft import draft_on_gpu
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
-from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
+from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.types import Array
-
-THREADS = 128
-"""Threads of a block, if the GPU allows as many."""
 
 
 def gpu_quantized_depthwise(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a depthwise convolution and its epilogue; None for any other body."""
-    return draft_quantized(body, "Depthwise", lambda shape, zero: _Layer(shape, zero, min(THREADS, machine.gpu.threads)))
+    return draft_on_gpu(body, "Depthwise", lambda shape, zero: _Layer(shape, zero, machine.gpu))
 
 
 @attrs.frozen(slots=True)
@@ -34,7 +32,7 @@ class _Layer:
     shape: Shape
     zero: int
     """The image's zero point, which fills the padding."""
-    threads: int
+    gpu: Gpu
     schedule: str = "gpu_quantized_depthwise"
 
     @property
@@ -50,13 +48,11 @@ class _Layer:
         """Writes a thread for each channel of each pixel of the result."""
         channels, window = self.shape.channels, self.shape.window
         count = self.shape.batch * window.pixels * channels
-        with kernel.launch((parts_of(count, self.threads), 1, 1), self.threads) as (block, _, _, thread):
-            item = kernel.name_value("item", block * self.threads + thread)
-            with kernel.when(item < count):
-                channel = kernel.name_value("channel", item % channels)
-                pixel = kernel.name_value("pixel", item // channels)
-                total = self._total(kernel, image, weight, beginning, pixel, channel)
-                writer.store(total, (pixel, channel))
+        with each_item(kernel, count, self.gpu) as item:
+            channel = kernel.name_value("channel", item % channels)
+            pixel = kernel.name_value("pixel", item // channels)
+            total = self._total(kernel, image, weight, beginning, pixel, channel)
+            writer.store(total, (pixel, channel))
 
     def _total(
         self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, pixel: Value, channel: Value

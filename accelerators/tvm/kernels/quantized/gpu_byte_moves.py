@@ -9,15 +9,11 @@ from collections.abc import Callable
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.language import Kernel, Value
-from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
-from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
-
-THREADS = 128
-"""Threads of a block, if the GPU allows as many."""
 
 Move = Callable[[Value, Value], None]
 """Moves some channels of a pixel, from one on."""
@@ -113,9 +109,6 @@ def _beside_each_other(*counts: int) -> int:
 
 def _each(kernel: Kernel, machine: Machine, pixels: int, channels: int, lanes: int, move: Move) -> None:
     """Writes a thread for every `lanes` channels of each pixel."""
-    each, threads = channels // lanes, min(THREADS, machine.gpu.threads)
-    count = pixels * each
-    with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
-        item = kernel.name_value("item", block * threads + thread)
-        with kernel.when(item < count):
-            move(kernel.name_value("pixel", item // each), kernel.name_value("channel", item % each * lanes))
+    each = channels // lanes
+    with each_item(kernel, pixels * each, machine.gpu) as item:
+        move(kernel.name_value("pixel", item // each), kernel.name_value("channel", item % each * lanes))

@@ -28,7 +28,7 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.quantized.cut import Shape
-from partita.accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
+from partita.accelerators.tvm.kernels.quantized.draft import draft_on_gpu
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Product,
@@ -66,7 +66,7 @@ from partita.graph.types import Array
 
 def gpu_quantized_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a product and its epilogue; None for any other body."""
-    return draft_quantized(body, "Product", lambda shape, zero: _Layer.of(shape, zero, machine))
+    return draft_on_gpu(body, "Product", lambda shape, zero: _Layer.of(shape, zero, machine))
 
 
 def _works(shape: Shape) -> list[Work]:

@@ -7,14 +7,11 @@ import math
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.language import Value, exactly, float32, int32
-from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.quantized.byte_enlarging import Mixing
 from partita.accelerators.tvm.kernels.quantized.gpu_byte_moves import coordinates_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import each_item
 from partita.accelerators.tvm.machine.machine import Machine
-
-THREADS = 128
-"""Threads of a block, if the GPU allows as many."""
 
 
 def gpu_mix(body: Body, machine: Machine) -> Draft | None:
@@ -25,7 +22,6 @@ def gpu_mix(body: Body, machine: Machine) -> Draft | None:
     root, kernel = mixing.root, mixing.kernel
     sizes, (deep, across), (read_row, read_column) = shape_of(root[0]), root.attrs["image"], mixing.reads
     _, high, wide, channels = sizes
-    count, threads = math.prod(sizes), min(THREADS, machine.gpu.threads)
 
     def mixed(pixel: Value, channel: Value) -> Value:
         """The blend of two columns, each a blend of two rows."""
@@ -38,9 +34,7 @@ def gpu_mix(body: Body, machine: Machine) -> Draft | None:
             halves.append(exactly((parts[0] + parts[1]) * share))
         return halves[0] + halves[1]
 
-    with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
-        item = kernel.name_value("item", block * threads + thread)
-        with kernel.when(item < count):
-            pixel, channel = kernel.name_value("pixel", item // channels), kernel.name_value("channel", item % channels)
-            mixing.writer.store(mixed(pixel, channel), (pixel, channel))
+    with each_item(kernel, math.prod(sizes), machine.gpu) as item:
+        pixel, channel = kernel.name_value("pixel", item // channels), kernel.name_value("channel", item % channels)
+        mixing.writer.store(mixed(pixel, channel), (pixel, channel))
     return mixing.problem.draft(kernel, "gpu_mixed_integers")

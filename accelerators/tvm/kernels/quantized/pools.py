@@ -20,8 +20,7 @@ from partita.accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from partita.accelerators.tvm.kernels.quantized.epilogue import make_following
-from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_channel_epilogue
 from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import kept
@@ -74,7 +73,7 @@ def mean(body: Body, machine: Machine) -> Draft | None:
         return None
     root, pool = roots[0], _Pool.of(body, roots[0], machine)
     scale = root.reads[SCALE].node.value if root.attrs.get("adds_numbers", 0) else None
-    after = make_following(body, root, _mean_of if scale is None else _mean_as_it_is)
+    after = make_channel_epilogue(body, root, _mean_of if scale is None else alone)
     position = pool.problem.position(root.inputs[0])
     if after is None or position is None or position in after.operands:
         return None
@@ -135,12 +134,6 @@ def _write_mean(
         summed = total.lane(0, lane)
         centred = summed if total.buffer.element is float32 else (summed - (down * across).cast(int32) * pool.zero).cast(float32)
         writer.store(centred / counted.cast(int32).cast(float32), (pixel, first + lane))
-
-
-def _mean_as_it_is(node: Node, x: Numbers) -> Value:
-    """The mean of floats."""
-    number: Value = x[0]
-    return number
 
 
 def _mean_of(node: Node, x: Numbers) -> Value:

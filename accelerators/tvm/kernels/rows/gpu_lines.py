@@ -76,11 +76,8 @@ class Lines:
 
     def write(self, kernel: Kernel, buffer: Buffer, position: tuple[Operand, ...], value: Value) -> None:
         """Store an element if the line exists."""
-        if self.is_own is None:
+        with kernel.when(self.is_own):
             buffer[position] = value
-        else:
-            with kernel.when(self.is_own):
-                buffer[position] = value
 
 
 @contextmanager

@@ -157,11 +157,8 @@ class _Writing:
             for k, step in enumerate(joins):
                 partial[k] = JOINS[step.kind].joined(partial[k], self._read(step.reads[0], column, numbers))
             for i, step in results:
-                if self.is_own is None:
+                with kernel.when(self.is_own):
                     write(self.outputs[i], (self.row, column), self._read(step, column, numbers))
-                else:
-                    with kernel.when(self.is_own):
-                        write(self.outputs[i], (self.row, column), self._read(step, column, numbers))
 
         if isinstance(program.columns, Extent):
             own = parts_of(program.columns - self.own, share.threads)

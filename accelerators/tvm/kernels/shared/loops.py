@@ -14,10 +14,14 @@ from partita.accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import STEPS
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least
+
+ITEM_THREADS = 128
+"""Threads of a block of a GPU each of which computes one result, if the GPU allows as many."""
 
 
 def is_shared_out(amount: int, machine: Machine, least: int = STEPS) -> bool | Value:
@@ -28,6 +32,16 @@ def is_shared_out(amount: int, machine: Machine, least: int = STEPS) -> bool | V
         return is_enough
     factor = math.gcd(*amount.terms.values())  # The amount itself may overflow indices of 32 bits.
     return as_index(amount // factor) >= math.ceil(least / factor)
+
+
+@contextmanager
+def each_item(kernel: Kernel, count: Operand, gpu: Gpu) -> Iterator[Value]:
+    """A launch with a thread of the GPU for each of `count` items of work."""
+    threads = min(ITEM_THREADS, gpu.threads)
+    with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
+        item = kernel.name_value("item", block * threads + thread)
+        with kernel.when(item < count):
+            yield item
 
 
 @contextmanager

@@ -11,17 +11,15 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, if_inside
-from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import FLOATS, computed_as, read, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
-from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
 from partita.accelerators.tvm.kernels.shared.reducers import Reducer
 from partita.accelerators.tvm.kernels.window.plain_pool import Sliding, counted, reducer_of, slidings
+from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
-
-THREADS = 128
-"""Number of threads of a block, if the GPU allows as many."""
 
 
 def gpu_pool(body: Body, machine: Machine) -> Draft | None:
@@ -37,7 +35,7 @@ def gpu_pool(body: Body, machine: Machine) -> Draft | None:
     flat = (channels, *shape[2:]), (channels, *wanted[2:])
     kernel, (x,), (y,) = problem.kernel("pool", {0: flat[0]}, [flat[1]])
     pool = _Pool(kernel, x, y, windows, reducer, bool(node.attrs.get("count_include_pad", 0)))
-    pool.write(channels, min(THREADS, machine.gpu.threads))
+    pool.write(channels, machine.gpu)
     return problem.draft(kernel, "gpu_pool")
 
 
@@ -53,19 +51,15 @@ class _Pool:
     is_padding_counted: bool
     """True if a mean includes the padding."""
 
-    def write(self, channels: int, threads: int) -> None:
+    def write(self, channels: int, gpu: Gpu) -> None:
         """Launches one thread per result."""
         kernel, sizes = self.kernel, [d.out for d in self.windows]
         count = channels * math.prod(sizes)
         is_any = any(isinstance(size, Extent) for size in (count, *(d.own for d in self.windows)))
-        with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
-            item = kernel.name_value("item", block * threads + thread)
-            with kernel.when(item < count):
-                channel = kept(kernel, "channel", item // math.prod(sizes), is_any)
-                at = [
-                    kept(kernel, f"at{d}", item // math.prod(sizes[d + 1 :]) % size, is_any) for d, size in enumerate(sizes)
-                ]
-                self._result(channel, at)
+        with each_item(kernel, count, gpu) as item:
+            channel = kept(kernel, "channel", item // math.prod(sizes), is_any)
+            at = [kept(kernel, f"at{d}", item // math.prod(sizes[d + 1 :]) % size, is_any) for d, size in enumerate(sizes)]
+            self._result(channel, at)
 
     def _result(self, channel: Value, at: Sequence[Value]) -> None:
         """Reduces a window and writes its result."""
