@@ -41,24 +41,23 @@ from partita.accelerators.tvm.kernels.moves.gpu_enlarging import gpu_enlarge
 from partita.accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
 from partita.accelerators.tvm.kernels.moves.scatter import scatter
 from partita.accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
-from partita.accelerators.tvm.kernels.quantized.byte_enlarging import interleave as interleave_bytes
-from partita.accelerators.tvm.kernels.quantized.byte_enlarging import mix
-from partita.accelerators.tvm.kernels.quantized.byte_enlarging import resize as resize_bytes
 from partita.accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
-from partita.accelerators.tvm.kernels.quantized.concat import joined
-from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes
-from partita.accelerators.tvm.kernels.quantized.gpu_byte_depthwise import gpu_quantized_depthwise
-from partita.accelerators.tvm.kernels.quantized.gpu_byte_moves import (
+from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
+from partita.accelerators.tvm.kernels.quantized.gpu_matmul import gpu_pair_product
+from partita.accelerators.tvm.kernels.quantized.gpu_moves import (
     gpu_interleaved_bytes,
     gpu_joined,
+    gpu_mix,
     gpu_resized_bytes,
 )
-from partita.accelerators.tvm.kernels.quantized.gpu_byte_product import gpu_quantized_product
-from partita.accelerators.tvm.kernels.quantized.gpu_dynamic_bytes import gpu_dynamic_bytes
-from partita.accelerators.tvm.kernels.quantized.gpu_matmul import gpu_pair_product
-from partita.accelerators.tvm.kernels.quantized.gpu_mix import gpu_mix
-from partita.accelerators.tvm.kernels.quantized.lookup import lookup
+from partita.accelerators.tvm.kernels.quantized.gpu_product import (
+    gpu_quantized_depthwise,
+    gpu_quantized_product,
+)
 from partita.accelerators.tvm.kernels.quantized.matmul import pair_product
+from partita.accelerators.tvm.kernels.quantized.moves import interleave as interleave_bytes
+from partita.accelerators.tvm.kernels.quantized.moves import joined, lookup, mix
+from partita.accelerators.tvm.kernels.quantized.moves import resize as resize_bytes
 from partita.accelerators.tvm.kernels.quantized.pools import largest, mean
 from partita.accelerators.tvm.kernels.recurrent.recurrence import recurrence
 from partita.accelerators.tvm.kernels.rows.any_axes import reduction

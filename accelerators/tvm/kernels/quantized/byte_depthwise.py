@@ -17,11 +17,10 @@ import numpy as np
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of_images
+from partita.accelerators.tvm.kernels.quantized.bands import Bands, Frame, bands_of_images
 from partita.accelerators.tvm.kernels.quantized.cut import FRAME, Shape
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, plain_dot
 from partita.accelerators.tvm.kernels.quantized.draft import Layer
-from partita.accelerators.tvm.kernels.quantized.padded_band import Frame
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft

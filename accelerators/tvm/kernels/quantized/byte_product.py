@@ -26,16 +26,15 @@ from partita.accelerators.tvm.kernels.language import (
     uint8,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of
+from partita.accelerators.tvm.kernels.quantized.bands import CHUNK, Bands, Frame, bands_of
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
 from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, Tile, make_cut
 from partita.accelerators.tvm.kernels.quantized.draft import Layer
 from partita.accelerators.tvm.kernels.quantized.fast_inner_product import STEP, Crossed, Own
-from partita.accelerators.tvm.kernels.quantized.padded_band import Frame, each_chunk
 from partita.accelerators.tvm.kernels.quantized.winograd import Squares
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
-from partita.accelerators.tvm.kernels.shared.loops import counted, kept, pieces, start
+from partita.accelerators.tvm.kernels.shared.loops import counted, each_vector, kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
@@ -235,7 +234,7 @@ class _Writing:
         def copy(start: Operand, size: int) -> None:
             wide[start] = source.vector(size, first + start).cast(wide.element)
 
-        each_chunk(kernel, panel.vectors * cut.block_bytes, copy)
+        each_vector(kernel, panel.vectors * cut.block_bytes, CHUNK, copy, "b")
         rewritten = kernel.name_value("rewritten", 0)
         if band.own is None:
             return _Weights(wide, rewritten)

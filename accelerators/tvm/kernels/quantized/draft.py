@@ -74,6 +74,12 @@ def _scaled(node: Node, x: Numbers) -> Value:
     return total
 
 
+def times_scale(node: Node, x: Numbers) -> Value:
+    """A mean or a blend of integers minus their zero point, times its scale, which is the root's second input."""
+    number: Value = x[0] * x[2]
+    return number
+
+
 class GpuLayer(Protocol):
     """One convolution and its cut for a GPU."""
 

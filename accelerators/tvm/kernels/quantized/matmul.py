@@ -29,15 +29,15 @@ from partita.accelerators.tvm.kernels.language import (
     uint16,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.quantized.bands import CHUNK
 from partita.accelerators.tvm.kernels.quantized.cut import Tile
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of
-from partita.accelerators.tvm.kernels.quantized.padded_band import each_chunk
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape, write
 from partita.accelerators.tvm.kernels.shared.formulas import formula
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
-from partita.accelerators.tvm.kernels.shared.loops import start
+from partita.accelerators.tvm.kernels.shared.loops import each_vector, start
 from partita.accelerators.tvm.kernels.shared.operands import (
     MOST_AFTER,
     Readers,
@@ -235,7 +235,7 @@ class _Writing:
         rows = kernel.memory("rows", element, (cut.rows * cut.depth,))
         with kernel.loop(cut.rows, "i") as i:
             if is_straight:
-                each_chunk(kernel, cut.depth, lambda first, count: self._copy(rows, head, i, first, count))
+                each_vector(kernel, cut.depth, CHUNK, lambda first, count: self._copy(rows, head, i, first, count), "b")
             else:
                 with kernel.loop(cut.depth, "k") as k:
                     self._copy(rows, head, i, k, 1)

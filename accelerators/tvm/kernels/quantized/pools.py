@@ -20,10 +20,10 @@ from partita.accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
+from partita.accelerators.tvm.kernels.quantized.draft import times_scale
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_channel_epilogue
-from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
-from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.loops import each_vector, kept
 from partita.accelerators.tvm.kernels.shared.window import Window, window_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_TAPS
@@ -33,8 +33,8 @@ from partita.graph.types import Array
 Chunks = Callable[[int, Callable[[Operand, int], None]], None]
 """A loop over the channels of a pixel, `lanes` neighbours at a time; its body gets the start and size of each group."""
 
-SCALE, ZERO = 1, 2
-"""The indices of a Mean's scale and zero point among its inputs."""
+SCALE = 1
+"""The index of a Mean's scale among its inputs."""
 
 
 def largest(body: Body, machine: Machine) -> Draft | None:
@@ -73,7 +73,7 @@ def mean(body: Body, machine: Machine) -> Draft | None:
         return None
     root, pool = roots[0], _Pool.of(body, roots[0], machine)
     scale = root.reads[SCALE].node.value if root.attrs.get("adds_numbers", 0) else None
-    after = make_channel_epilogue(body, root, _mean_of if scale is None else alone)
+    after = make_channel_epilogue(body, root, times_scale if scale is None else alone)
     position = pool.problem.position(root.inputs[0])
     if after is None or position is None or position in after.operands:
         return None
@@ -136,12 +136,6 @@ def _write_mean(
         writer.store(centred / counted.cast(int32).cast(float32), (pixel, first + lane))
 
 
-def _mean_of(node: Node, x: Numbers) -> Value:
-    """The mean of the integers minus their zero point, times their scale."""
-    number: Value = x[0] * x[SCALE + 1]
-    return number
-
-
 @attrs.frozen(slots=True, eq=False)
 class _Pool:
     """The window of a pool, and the image that it slides over."""
@@ -187,15 +181,7 @@ class _Pool:
             n = self.name(kernel, "n", task // window.out[0])
             y = self.name(kernel, "y", task % window.out[0])
             with kernel.loop(window.out[1], "x") as x:
-                write(n, y, x, lambda lanes, chunk: self.chunks(kernel, lanes, chunk))
-
-    def chunks(self, kernel: Kernel, lanes: int, chunk: Callable[[Operand, int], None]) -> None:
-        """The channels, a vector at a time."""
-        whole, rest = divmod(self.channels, lanes)
-        with kernel.loop(whole, "v") as v:
-            chunk(v * lanes, lanes)
-        if rest:
-            chunk(whole * lanes, rest)
+                write(n, y, x, lambda lanes, chunk: each_vector(kernel, self.channels, lanes, chunk))
 
     def inside(self, kernel: Kernel, index: Value, d: int, tap: int) -> Value:
         """The image's row or column of a tap, clamped to the border."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from partita.accelerators.tvm.kernels.language import (
@@ -115,3 +115,34 @@ def kept(kernel: Kernel, name: str, count: Operand, is_kept: bool = True) -> Val
     cell = kernel.stack(f"{name}_kept", int32, (1,))
     cell[0] = as_index(count).cast(int32)
     return kernel.name_value(name, cell[0].as_index())
+
+
+def each_piece(kernel: Kernel, count: Operand, most: int, work: Callable[[Operand, int], None]) -> None:
+    """The work for pieces of `most` neighbours, and for single ones at the end; it gets the start and size of each piece. If the
+    count is dynamic, the last ones belong to a piece that overlaps the one before."""
+    if isinstance(count, int):
+        with kernel.loop(count // most, "e") as e:
+            work(e * most, most)
+        with kernel.loop(count % most, "e") as e:
+            work(count // most * most + e, 1)
+        return
+    whole = counted(count)
+    with kernel.when(as_index(whole) >= most), kernel.loop(pieces(whole, most), "e") as e:
+        work(kernel.name_value("piece", start(e, most, whole)), most)
+    with kernel.otherwise(), kernel.loop(whole, "e") as e:
+        work(e, 1)
+
+
+def each_vector(
+    kernel: Kernel, count: Operand, lanes: int, work: Callable[[Operand, int], None], name: str = "v"
+) -> None:
+    """The work for each vector of neighbours, and for the remainder; it gets the start and size of each. If the count is dynamic
+    the remainder is a vector that overlaps the one before."""
+    if not isinstance(count, int):
+        each_piece(kernel, count, lanes, work)
+        return
+    whole, rest = divmod(count, lanes)
+    with kernel.loop(whole, name) as v:
+        work(v * lanes, lanes)
+    if rest:
+        work(whole * lanes, rest)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.language import Kernel, Value
+from partita.accelerators.tvm.kernels.language import Kernel, Value, exactly, float32, int32
+from partita.accelerators.tvm.kernels.quantized.moves import Mixing
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
@@ -112,3 +113,29 @@ def _each(kernel: Kernel, machine: Machine, pixels: int, channels: int, lanes: i
     each = channels // lanes
     with each_item(kernel, pixels * each, machine.gpu) as item:
         move(kernel.name_value("pixel", item // each), kernel.name_value("channel", item % each * lanes))
+
+
+def gpu_mix(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a Mix and its epilogue; None for any other body."""
+    mixing = Mixing.of(body)
+    if mixing is None:
+        return None
+    root, kernel = mixing.root, mixing.kernel
+    sizes, (deep, across), (read_row, read_column) = shape_of(root[0]), root.attrs["image"], mixing.reads
+    _, high, wide, channels = sizes
+
+    def mixed(pixel: Value, channel: Value) -> Value:
+        """The blend of two columns, each a blend of two rows."""
+        n, h, w = coordinates_of(kernel, pixel, high, wide)
+        lines = [(kernel.name_value(f"row{i}", (n * deep + at) * across), share) for i, (at, share) in enumerate(read_row(h))]
+        halves = []
+        for at, share in read_column(w):
+            numbers = [mixing.image[(line + at) * channels + channel].cast(int32) - int(root.attrs["zero"]) for line, _ in lines]
+            parts = [exactly(number.cast(float32) * own) for number, (_, own) in zip(numbers, lines, strict=True)]
+            halves.append(exactly((parts[0] + parts[1]) * share))
+        return halves[0] + halves[1]
+
+    with each_item(kernel, math.prod(sizes), machine.gpu) as item:
+        pixel, channel = kernel.name_value("pixel", item // channels), kernel.name_value("channel", item % channels)
+        mixing.writer.store(mixed(pixel, channel), (pixel, channel))
+    return mixing.problem.draft(kernel, "gpu_mixed_integers")
