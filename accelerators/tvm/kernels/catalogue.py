@@ -28,18 +28,15 @@ from partita.accelerators.tvm.kernels.convolution.plain import convolution
 from partita.accelerators.tvm.kernels.elementwise.chain import chain
 from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
 from partita.accelerators.tvm.kernels.matmul.gemm import gemm
-from partita.accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm
-from partita.accelerators.tvm.kernels.matmul.gpu_values import gpu_value_product
+from partita.accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm, gpu_value_product
 from partita.accelerators.tvm.kernels.matmul.packed_product import packed_product
 from partita.accelerators.tvm.kernels.matmul.product import product
 from partita.accelerators.tvm.kernels.matmul.thin import thin
 from partita.accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.copies import COPIES, copies
-from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, interleave, resize
-from partita.accelerators.tvm.kernels.moves.gather import gather, packed_rows, panel_rows
-from partita.accelerators.tvm.kernels.moves.gpu_enlarging import gpu_enlarge
+from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, gpu_enlarge, interleave, resize
 from partita.accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
-from partita.accelerators.tvm.kernels.moves.scatter import scatter
+from partita.accelerators.tvm.kernels.moves.indexed import gather, packed_rows, panel_rows, scatter
 from partita.accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
 from partita.accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
 from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
@@ -60,11 +57,13 @@ from partita.accelerators.tvm.kernels.quantized.moves import joined, lookup, mix
 from partita.accelerators.tvm.kernels.quantized.moves import resize as resize_bytes
 from partita.accelerators.tvm.kernels.quantized.pools import largest, mean
 from partita.accelerators.tvm.kernels.recurrent.recurrence import recurrence
-from partita.accelerators.tvm.kernels.rows.any_axes import reduction
-from partita.accelerators.tvm.kernels.rows.gpu_extremes import gpu_extreme
-from partita.accelerators.tvm.kernels.rows.gpu_positions import gpu_one_at_the_largest, gpu_position
+from partita.accelerators.tvm.kernels.rows.any_axes import gpu_extreme, reduction
+from partita.accelerators.tvm.kernels.rows.gpu_lines import (
+    gpu_one_at_the_largest,
+    gpu_position,
+    gpu_running_sums,
+)
 from partita.accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
-from partita.accelerators.tvm.kernels.rows.gpu_running_sums import gpu_running_sums
 from partita.accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from partita.accelerators.tvm.kernels.rows.program import row_program
 from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, OF_CHANNELS, SOFTMAXES
@@ -72,12 +71,10 @@ from partita.accelerators.tvm.kernels.rows.running_sums import running_sums
 from partita.accelerators.tvm.kernels.shared.instructions import narrowing_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS
-from partita.accelerators.tvm.kernels.window.blocked_pool import blocked_pool
+from partita.accelerators.tvm.kernels.window.blocked import blocked_pool, depthwise
 from partita.accelerators.tvm.kernels.window.columns import columns_to_image
-from partita.accelerators.tvm.kernels.window.depthwise import depthwise
-from partita.accelerators.tvm.kernels.window.gpu_pool import gpu_pool
 from partita.accelerators.tvm.kernels.window.lrn import gpu_lrn, lrn
-from partita.accelerators.tvm.kernels.window.plain_pool import plain_pool
+from partita.accelerators.tvm.kernels.window.pool import gpu_pool, plain_pool
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.schedules.gpu_loops import bind_loops, in_items
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Any
 
 import attrs
 
@@ -19,7 +20,10 @@ from partita.accelerators.tvm.kernels.shared.element_access import FLOATS, INTEG
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import nest, start
 from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS, Reducer
+from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.schedules.choosing import schedule
+from partita.graph.node import Node
 
 STRIP = 4
 """Vectors that are reduced side by side: independent sums hide the latency of an addition."""
@@ -143,3 +147,46 @@ class _Writing:
 
 def _as_value(kernel: Kernel, strip: Operand) -> Value:
     return kernel.name_value("strip", strip)
+
+
+GPU_FLOATS = frozenset(("float16", "float32", "float64"))
+"""The floating-point types that it accepts."""
+
+
+def gpu_extreme(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for ReduceMax or ReduceMin of floats with constant axes."""
+    node = body.ops[0]
+    if len(body.ops) != 1 or len(body.graph.inputs) != 1 or element_of(node[0]) not in GPU_FLOATS:
+        return None
+    shape = shape_of(body.graph.inputs[0][0])
+    axes = axes_of(node, len(shape))
+    if not axes or math.prod(shape) == 0:
+        return None
+    scheduled, name = schedule(_function(node, shape, axes), machine)
+    return Draft(scheduled, name)
+
+
+def _function(node: Node, shape: tuple[int, ...], axes: list[int]) -> Any:
+    te, dtype = part("te"), element_of(node[0])
+    largest, keep = node.op == "ReduceMax", node.attrs.get("keepdims", 1)
+    reducer = _extreme_of(dtype, largest)
+    given = te.placeholder(shape, dtype, "x0")
+    along = {axis: te.reduce_axis((0, shape[axis]), f"k{axis}") for axis in axes}
+
+    def at(*indices: Any) -> Any:
+        spatial = iter([index for d, index in enumerate(indices) if not (keep and d in along)])
+        position = [along[d] if d in along else next(spatial) for d in range(len(shape))]
+        return reducer(given(*position), axis=list(along.values()))
+
+    return te.create_prim_func([given, te.compute(shape_of(node[0]), at, name="out")])
+
+
+def _extreme_of(dtype: str, largest: bool) -> Any:
+    """A TVM reducer for the maximum or minimum; NaN wins."""
+    te, tirx = part("te"), part("tirx")
+
+    def join(a: Any, b: Any) -> Any:
+        better = tirx.Select(a > b if largest else a < b, a, b)
+        return tirx.Select(a <= tirx.const(math.inf, dtype), better, a)
+
+    return te.comm_reducer(join, lambda kind: tirx.const(-math.inf if largest else math.inf, kind))

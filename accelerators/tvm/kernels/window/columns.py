@@ -26,7 +26,7 @@ from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import FARTHEST, NUMBERS, computed_as, read, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest
-from partita.accelerators.tvm.kernels.window.plain_pool import Sliding
+from partita.accelerators.tvm.kernels.window.pool import Sliding
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import TAPS
 from partita.accelerators.tvm.sizes.extent import Extent
