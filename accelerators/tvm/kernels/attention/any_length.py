@@ -1,6 +1,6 @@
 """Attention with dynamic numbers of queries and keys.
 
-As for static lengths (`fixed_length.py`), with the lengths as values. Queries are copied block by block into contiguous memory;
+As for static lengths (`attention.py`), with the lengths as values. Queries are copied block by block into contiguous memory;
 the last row is repeated, so that any number fills whole tiles. The scores of a row are padded to whole vectors with -inf, which
 has no weight. There may be fewer keys than a panel is wide: then narrower panels are used, chosen at run time. So is the code for
 a single query, which packs no panels."""

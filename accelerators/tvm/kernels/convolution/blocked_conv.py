@@ -21,17 +21,17 @@ import attrs
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN, IMAGES
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from partita.accelerators.tvm.kernels.convolution.bands import band_while_running
 from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer, make_layer
 from partita.accelerators.tvm.kernels.convolution.blocked_values import (
     WIDE,
+    BandCopy,
+    Fetching,
     Panel,
     Reads,
     Task,
     pixel_addresses,
 )
-from partita.accelerators.tvm.kernels.convolution.prefetch import Fetching
 from partita.accelerators.tvm.kernels.convolution.tap_ranges import TapRange, all_taps, seen_taps
 from partita.accelerators.tvm.kernels.language import (
     Buffer,

@@ -12,8 +12,7 @@ import numpy as np
 from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import Body, element_of
 from partita.accelerators.tvm.kernels.convolution.image import Image, flat
-from partita.accelerators.tvm.kernels.convolution.layer_draft import draft_layer
-from partita.accelerators.tvm.kernels.convolution.normed_image import NormedImage
+from partita.accelerators.tvm.kernels.convolution.layer import NormedImage, draft_layer
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,

@@ -10,7 +10,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.convolution.image import Image
-from partita.accelerators.tvm.kernels.convolution.layer_draft import draft_layer
+from partita.accelerators.tvm.kernels.convolution.layer import draft_layer
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,

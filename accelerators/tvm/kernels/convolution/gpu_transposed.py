@@ -24,7 +24,7 @@ from partita.accelerators.tvm.kernels.convolution.gpu_conv import (
     bytes_on_tensor_cores,
 )
 from partita.accelerators.tvm.kernels.convolution.image import Image, Sizes, flat
-from partita.accelerators.tvm.kernels.convolution.layer_draft import draft_layer_of
+from partita.accelerators.tvm.kernels.convolution.layer import draft_layer_of
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, all_of, select
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape

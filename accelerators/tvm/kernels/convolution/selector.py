@@ -4,7 +4,7 @@ residual add, in any order), and convolutions of plain values."""
 from __future__ import annotations
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
-from partita.accelerators.tvm.kernels.convolution.normed_image import (
+from partita.accelerators.tvm.kernels.convolution.layer import (
     is_cut_off,
     reads_single_pixels,
     scales_channels,

@@ -1,19 +1,26 @@
-"""An image whose channels are scaled, shifted and passed through Relu before a convolution, as in pre-activation networks. A GPU
-kernel applies this as it reads the image, which saves a launch, and writing the image and reading it again."""
+"""A convolution with constant weights and its epilogue as one kernel: the part that all implementations on plain values share.
+
+On a GPU the image may be normed: its channels are scaled, shifted and passed through Relu before the convolution, as in
+pre-activation networks. The kernel applies this as it reads the image, which saves a launch, and writing the image and reading it
+again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import attrs
 
-from partita.accelerators.tvm.bodies.body import element_of
-from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.convolution.image import Image, make_image
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
-from partita.accelerators.tvm.kernels.shared.epilogue import folded
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, folded, make_epilogue, plus_bias
 from partita.accelerators.tvm.kernels.shared.functions import at_least
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -88,3 +95,57 @@ def _is_of_channels(entry: NodeEntry, image: NodeEntry) -> bool:
     if own is None or shape is None or len(shape) < 3 or shape[1] == 1:
         return False
     return folded(own, shape, [(0, 1), (1, 2), (2, len(shape))]) == (1, shape[1], 1)
+
+
+class Layer(Protocol):
+    """A convolution and its cut."""
+
+    @property
+    def weights(self) -> int:
+        """Number of elements of the packed weights."""
+
+    def pack(self, array: Array) -> Array:
+        """The weights in the layout that the loops read."""
+
+    def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
+        """Writes all loops."""
+
+
+def draft_layer(
+    body: Body, schedule: str, cut: Callable[[Image], Layer | None], normed: NormedImage | None = None
+) -> Draft | None:
+    """The kernel of the body's only convolution; None for any other body, or if `cut` returns None. It reads a value, or a normed
+    image."""
+
+    def cut_image(root: Node) -> Layer | None:
+        image = make_image(root)
+        return None if image is None else cut(image)
+
+    return draft_layer_of(body, schedule, "Conv", cut_image, normed)
+
+
+def draft_layer_of(
+    body: Body, schedule: str, op: str, cut: Callable[[Node], Layer | None], normed: NormedImage | None = None
+) -> Draft | None:
+    """The kernel of the body's only convolution of this op."""
+    roots = [node for node in body.ops if node.op == op]
+    layer = cut(roots[0]) if len(roots) == 1 else None
+    if layer is None:
+        return None
+    root, problem = roots[0], Problem.of(body)
+    given, (_, outs, *pixels) = shape_of(root.reads[0]), shape_of(root[0])
+    rank = len(pixels)
+    source, weight = problem.value_at(normed.source if normed else root.inputs[0]), problem.weight_at(root.inputs[1])
+    if source is None or weight is None:
+        return None
+    biased = len(root.inputs) > 2 and root.inputs[2] is not None
+    beside = {2: (outs, *(1,) * rank)} if biased else {}
+    after = make_epilogue(body, root, plus_bias, [(0, 1), (1, 2), (2, 2 + rank)], beside, normed.nodes if normed else ())
+    whole = (*given[:2], math.prod(given[2:]))
+    if after is None or weight in after.operands or after.operands.get(source, whole) != whole:
+        return None
+    each = dict.fromkeys((normed.scale, normed.shift) if normed else (), (given[1],))
+    shapes = {**after.operands, **each, source: whole, weight: (layer.weights,)}
+    kernel, inputs, outputs = problem.kernel("convolution", shapes, [after.results] * len(problem.outputs))
+    layer.write(kernel, inputs[source], inputs[weight], Writer(after, inputs, outputs))
+    return problem.draft(kernel, schedule, {weight: layer.pack})
