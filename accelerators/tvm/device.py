@@ -134,7 +134,7 @@ class TvmAccelerator(Accelerator):
         """One set of kernels for all sizes, if every kernel of the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
-        from partita.accelerators.tvm.layouts.accumulator_bounds import whole_sums
+        from partita.accelerators.tvm.layouts.scales import whole_sums
         from partita.accelerators.tvm.prepare.inferred_operands import has_implied
         from partita.accelerators.tvm.run.kept_memory import kept_memory
         from partita.accelerators.tvm.sizes.any_size import SizedSubgraph

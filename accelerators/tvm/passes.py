@@ -18,11 +18,5 @@ from partita.accelerators.tvm.layouts import (  # noqa: F401
     shared_tables,
     tables,
 )
-from partita.accelerators.tvm.prepare import (  # noqa: F401
-    inferred_operands,
-    newer_opset,
-    plain_quantizing,
-    preparing,
-    quantized_weights,
-)
+from partita.accelerators.tvm.prepare import inferred_operands, opsets, preparing, quantized_weights  # noqa: F401
 from partita.accelerators.tvm.sizes import sizing  # noqa: F401

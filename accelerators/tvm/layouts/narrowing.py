@@ -13,8 +13,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
-from partita.accelerators.tvm.bodies.element_types import WIDE
-from partita.accelerators.tvm.bodies.stored import LATER, as_stored
+from partita.accelerators.tvm.bodies.element_types import LATER, WIDE, as_stored
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES, float32_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.machine.instructions import Used

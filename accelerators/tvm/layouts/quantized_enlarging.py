@@ -14,8 +14,7 @@ from partita.accelerators.tvm.kernels.shared.window import window_attributes
 from partita.accelerators.tvm.layouts.quantized_moves import wanted_after
 from partita.accelerators.tvm.layouts.quantized_products import repeated
 from partita.accelerators.tvm.layouts.quantized_walk import Walk
-from partita.accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
-from partita.accelerators.tvm.layouts.sums import sums_of
+from partita.accelerators.tvm.layouts.scales import Scaling, is_lossless, sums_of, weight_of
 from partita.accelerators.tvm.layouts.transposing import Phases, has_few_phases
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry, frozen_attrs

@@ -12,8 +12,7 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.layouts.quantized_enlarging import resized, transposed
-from partita.accelerators.tvm.layouts.quantized_images import join, largest, mean, response
-from partita.accelerators.tvm.layouts.quantized_moves import move, pad
+from partita.accelerators.tvm.layouts.quantized_moves import join_channels, largest, mean, move, pad, response
 from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, normalized, rounding
 from partita.accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
@@ -38,7 +37,7 @@ RULES: Mapping[str, Rule] = {
     "MaxPool": largest,
     "AveragePool": mean,
     "GlobalAveragePool": mean,
-    "Concat": join,
+    "Concat": join_channels,
     "LRN": response,
     "Gemm": matrices,
     "MatMul": matrices,

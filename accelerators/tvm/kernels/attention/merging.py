@@ -11,7 +11,7 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.body import element_of
-from partita.accelerators.tvm.bodies.stored import as_stored
+from partita.accelerators.tvm.bodies.element_types import as_stored
 from partita.accelerators.tvm.kernels.attention.pattern import Attention
 from partita.accelerators.tvm.kernels.attention.selector import attentions
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape

@@ -1,5 +1,5 @@
-"""The values of a task of a blocked convolution, of one of its panels, and of a tile: the addresses of its pixels, in the image or
-in the copy of a band with zeros around it, and the prefetches of data that it reads soon."""
+"""The values of a task of a blocked convolution, of one of its panels, and of a tile; the addresses of its pixels, in the
+image or the copy of a band with zeros around it, and the prefetches of data that it reads soon."""
 
 from __future__ import annotations
 

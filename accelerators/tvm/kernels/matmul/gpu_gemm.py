@@ -10,7 +10,7 @@ import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
-from partita.accelerators.tvm.bodies.stored import as_stored
+from partita.accelerators.tvm.bodies.element_types import as_stored
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, if_inside
 from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.matmul.gemm import Product as Match

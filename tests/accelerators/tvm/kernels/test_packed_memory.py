@@ -16,8 +16,7 @@ from partita.accelerators.tvm.kernels.quantized.cut import Shape, make_cut
 from partita.accelerators.tvm.kernels.shared.packing import Packing
 from partita.accelerators.tvm.layouts.kept_weights import stored_matrix
 from partita.accelerators.tvm.layouts.quantizing import quantize
-from partita.accelerators.tvm.layouts.scales import Scaling
-from partita.accelerators.tvm.layouts.sums import sums_of
+from partita.accelerators.tvm.layouts.scales import Scaling, sums_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
 from partita.graph.mapped_arrays import LARGE, has_own_memory
