@@ -30,6 +30,11 @@ def is_weight(entry: NodeEntry | None) -> bool:
     return entry is not None and entry.node.domain == DOMAIN and entry.node.op == WEIGHT
 
 
+def is_pair_product(node: Node) -> bool:
+    """True for our op that multiplies two quantized values."""
+    return node.domain == DOMAIN and node.op == "MatMul"
+
+
 def is_dequantize(node: Node) -> bool:
     """True for our op that converts quantized integers to floats."""
     return node.domain == DOMAIN and node.op == "DequantizeLinear"

@@ -19,6 +19,7 @@ from partita.accelerators.tvm.bodies.blocked import (
     blocked_type,
     dtype_of,
     on_blocks,
+    origin_metadata,
     origins_of,
 )
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
@@ -175,7 +176,7 @@ class _Blocking:
         window, read, outs = phases.window(kind), self.forms.need_blocked(source, node).entry, phases.outs(kind)
         shape, more = (image[0], outs, *window.out), {"plain": 0, "channels": image[1], "outs": outs, "group": 1, "shuffle": 1}
         inner = on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window), **more)
-        origin = {ORIGIN: "\n".join(origins_of(node))}
+        origin = origin_metadata(node)
         return self.rewriter.keep(inner.evolve(name=name, op="Conv", output_names=(name,), metadata=origin))[0]
 
     def _resize(self, node: Node, shape: tuple[int, ...]) -> Node | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT, ROWS
 from partita.accelerators.tvm.bodies.quantized import is_weight
 from partita.accelerators.tvm.kernels.shared.element_access import REALS, any_shape, real_shape
@@ -104,7 +104,7 @@ class _Packing:
     def _helper(self, node: Node, helper: Node, name: str) -> Node:
         """The node, renamed and traced to the original node."""
         name = self.namer(name)
-        return helper.evolve(name=name, output_names=(name,), metadata={ORIGIN: "\n".join(origins_of(node))})
+        return helper.evolve(name=name, output_names=(name,), metadata=origin_metadata(node))
 
     def _rows(self, node: Node, rewriter: Rewriter) -> bool:
         table, indices = node.inputs[0], node.inputs[1]

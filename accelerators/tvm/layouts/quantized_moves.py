@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN as BLOCKED
-from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.operands import only_reader
@@ -86,7 +86,7 @@ def keep_moved(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], sca
     shapes = [any_shape(entry) for entry in node.outputs]
     names = tuple([walk.sides.name(f"{entry.name}_integers") for entry in node.outputs])
     types = tuple([TensorType(dtype, shape) for shape in shapes])
-    metadata = {ORIGIN: "\n".join(origins_of(node))}
+    metadata = origin_metadata(node)
     name = walk.sides.name(f"{node.name}_integers") if len(names) > 1 else names[0]
     moved = walk.rewriter.keep(node.evolve(name=name, inputs=inputs, output_names=names, output_types=types, metadata=metadata))
     for entry, integers in zip(node.outputs, moved.outputs, strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.operands import only_reader, readers_of
@@ -101,7 +101,7 @@ class Walk:
 
     def quantize(self, node: Node, read: NodeEntry, scaling: Scaling, name: str) -> NodeEntry:
         """The value quantized with one scale, by a new node on behalf of `node`."""
-        metadata = {ORIGIN: "\n".join(origins_of(node))}
+        metadata = origin_metadata(node)
         value_type = TensorType(scaling.point.dtype.name, any_shape(read))
         name = self.sides.name(name)
         inputs = (read, *self.operands(node, scaling))
@@ -130,7 +130,7 @@ class Walk:
         """The value of a new node that computes a part of the given node."""
         helper = node.evolve(op=op, inputs=inputs, attrs=frozen_attrs(attributes), domain=domain)
         name = self.sides.name(f"{node.name}_{op.lower()}")
-        metadata = {ORIGIN: "\n".join(origins_of(node))}
+        metadata = origin_metadata(node)
         types = (TensorType(dtype, shape),)
         return self.rewriter.keep(helper.evolve(name=name, output_names=(name,), output_types=types, metadata=metadata))[0]
 

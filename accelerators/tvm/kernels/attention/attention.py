@@ -26,7 +26,8 @@ from partita.accelerators.tvm.kernels.language import (
     uint16,
 )
 from partita.accelerators.tvm.kernels.shared.element_access import write
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
+from partita.accelerators.tvm.kernels.shared.found import found_in
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
 from partita.accelerators.tvm.kernels.shared.instructions import FMA, Instruction, instruction_for
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.operands import Matrix
@@ -159,7 +160,7 @@ class FixedLength(Scoring):
 
 def attention(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body that is one attention."""
-    match = found_in(body, "Softmax", find_attention)
+    match = found_in(body, find_attention)
     if match is None:
         return None
     *batch, rows, keys = shape_of(match.scores[0])

@@ -28,9 +28,10 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import write
+from partita.accelerators.tvm.kernels.shared.found import found_in
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.tensor_product import has_tensor_cores
 from partita.accelerators.tvm.machine.gpu import Gpu
@@ -90,7 +91,7 @@ def padded(columns: int) -> int:
 
 def gpu_attention(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body that is one attention."""
-    match = found_in(body, "Softmax", find_attention)
+    match = found_in(body, find_attention)
     if match is None:
         return None
     *batch, rows, keys = shape_of(match.scores[0])

@@ -11,6 +11,7 @@ from partita.accelerators.tvm.kernels.shared.formulas import formula
 from partita.accelerators.tvm.kernels.shared.operands import (
     Matrix,
     Readers,
+    is_value_product,
     only_reader,
     operands_of,
     written_after,
@@ -68,7 +69,7 @@ def find_attention(softmax: Node, readers: Readers, version: int) -> Attention |
     guard, weights = _guard(softmax, readers)
     mix = only_reader(weights, readers)
     scored = _scores(softmax, shape, readers, version)
-    if mix is None or mix.op != "MatMul" or mix.domain or mix.inputs[0] != weights or mix.inputs[1] == weights or scored is None:
+    if mix is None or not is_value_product(mix) or mix.inputs[0] != weights or mix.inputs[1] == weights or scored is None:
         return None
     scores, between = scored
     mixed = real_shape(mix[0])
@@ -110,7 +111,7 @@ def _scores(softmax: Node, shape: tuple[int, ...], readers: Readers, version: in
             continue
         if not all(reader in inside for reader in readers.get(entry, ())):
             continue
-        if node.op == "MatMul" and not node.domain and product is None:
+        if is_value_product(node) and product is None:
             product = node
         elif formula(node, version) is not None:
             between.append(node)

@@ -17,6 +17,7 @@ from partita.accelerators.tvm.kernels.matmul.gemm import Product as Match
 from partita.accelerators.tvm.kernels.matmul.gemm import find_product
 from partita.accelerators.tvm.kernels.matmul.product import find_value_product
 from partita.accelerators.tvm.kernels.shared.element_access import read, write
+from partita.accelerators.tvm.kernels.shared.found import found_in
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
@@ -37,7 +38,7 @@ from partita.accelerators.tvm.kernels.shared.gpu_tile import (
     tiles,
     usual_work,
 )
-from partita.accelerators.tvm.kernels.shared.heads import Heads, found_in
+from partita.accelerators.tvm.kernels.shared.heads import Heads
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack
 from partita.accelerators.tvm.kernels.shared.operands import TwoSided
 from partita.accelerators.tvm.kernels.shared.tensor_product import (
@@ -180,7 +181,7 @@ class _Layer:
 
 def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body that is one product of an element type for tensor cores; None for any other body."""
-    match = found_in(body, "MatMul", find_value_product)
+    match = found_in(body, find_value_product)
     elements = [element_named(element_of(side.source)) for side in match.operands] if match is not None else []
     if match is None or not has_tensor_cores(machine, *elements):
         return None

@@ -10,6 +10,7 @@ from partita.accelerators.tvm.kernels.language import Value, all_of, constant, f
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.quantized.matmul import SIGN, PairProduct, beside, find_pair_product
 from partita.accelerators.tvm.kernels.shared.element_access import write
+from partita.accelerators.tvm.kernels.shared.found import found_in
 from partita.accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, spots
 from partita.accelerators.tvm.kernels.shared.gpu_tile import (
     WIDTH,
@@ -20,7 +21,7 @@ from partita.accelerators.tvm.kernels.shared.gpu_tile import (
     tiles,
     usual_work,
 )
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct, has_tensor_cores
 from partita.accelerators.tvm.kernels.shared.viewed_sides import both_sides, covered_by, neighbours
@@ -30,7 +31,7 @@ from partita.accelerators.tvm.sizes.extent import Extent
 
 def gpu_pair_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body of one product; None for any other body."""
-    match = found_in(body, "MatMul", find_pair_product)
+    match = found_in(body, find_pair_product)
     if match is None:
         return None
     *batch, rows, columns = shape_of(match.root[0])

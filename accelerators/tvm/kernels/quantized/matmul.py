@@ -12,7 +12,7 @@ from collections.abc import Callable
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
+from partita.accelerators.tvm.bodies.quantized import is_dequantize, is_pair_product
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -34,14 +34,14 @@ from partita.accelerators.tvm.kernels.quantized.cut import Tile
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape, write
-from partita.accelerators.tvm.kernels.shared.formulas import formula
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
+from partita.accelerators.tvm.kernels.shared.found import found_in
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import each_vector, start
 from partita.accelerators.tvm.kernels.shared.operands import (
-    MOST_AFTER,
     Readers,
     TwoSided,
+    chain_after,
     operands_of,
     written_after,
 )
@@ -71,30 +71,21 @@ class PairProduct(TwoSided):
 
 def find_pair_product(root: Node, readers: Readers, version: int) -> PairProduct | None:
     """The product around a MatMul of quantized values, with all ops that are fused into it."""
-    shape = any_shape(root[0]) if root.op == "MatMul" and root.domain == DOMAIN else None
-    if shape is None:
+    if not is_pair_product(root) or any_shape(root[0]) is None:
         return None
-    chain: list[Node] = []
-    output = root[0]
-    while len(readers.get(output, ())) == 1 and len(chain) < MOST_AFTER:
-        node = readers[output][0]
-        if node is None or formula(node, version) is None or any_shape(node[0]) != shape:
-            break
-        chain.append(node)
-        output = node[0]
+    chain = chain_after(root, any_shape, readers, version)
     while chain and is_dequantize(chain[-1]):
-        output = (chain[-2] if len(chain) > 1 else root)[0]
         chain.pop()
     operands = operands_of([root.inputs[0], root.inputs[1]], {root, *chain}, readers)
     if operands is None:
         return None
     left, right = operands
-    return PairProduct(left, right, root, tuple(chain), written_after(output, readers))
+    return PairProduct(left, right, root, tuple(chain), written_after((chain or [root])[-1][0], readers))
 
 
 def pair_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body of one product; None for any other body."""
-    match = found_in(body, "MatMul", find_pair_product)
+    match = found_in(body, find_pair_product)
     if match is None:
         return None
     shape = shape_of(match.root[0])
