@@ -141,15 +141,21 @@ def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None]
     taps = weight[2:] if weight is not None else tuple(node.attrs.get("kernel_shape") or ())
     if len(taps) != 2:
         return None
-    strides, dilations = (tuple(node.attrs.get(name) or (1, 1)) for name in ("strides", "dilations"))
-    before = tuple(node.attrs.get("pads") or (0,) * 4)[:2]
-    auto = node.attrs.get("auto_pad", "NOTSET")
-    if auto in SAME:
-        windows = zip(data[2:], taps, strides, dilations)
-        before = tuple([same_padding(size, (tap - 1) * gap + 1, step, auto)[0] for size, tap, step, gap in windows])
-    elif auto == "VALID":
-        before = (0, 0)
+    strides, dilations, before, _ = placement(node, data[2:], taps)
     return Window(*map(_pair, (data[2:], output[2:], taps, strides, dilations, before)))
+
+
+def placement(node: Node, sizes: Sequence[int], taps: Sequence[int]) -> tuple[Shape, Shape, Shape, Shape]:
+    """The strides and dilations of a convolution or a pool over an image of these spatial sizes, and the padding before and after
+    it, with automatic padding resolved."""
+    rank, auto = len(sizes), node.attrs.get("auto_pad", "NOTSET")
+    strides, dilations = (tuple(node.attrs.get(name) or (1,) * rank) for name in ("strides", "dilations"))
+    if auto in SAME:
+        windows = zip(sizes, taps, strides, dilations)
+        around = [same_padding(size, (tap - 1) * gap + 1, step, auto) for size, tap, step, gap in windows]
+        return strides, dilations, tuple([before for before, _ in around]), tuple([after for _, after in around])
+    pads = tuple((node.attrs.get("pads") if auto != "VALID" else None) or (0,) * 2 * rank)
+    return strides, dilations, pads[:rank], pads[rank:]
 
 
 def window_of(node: Node) -> Window:

@@ -30,11 +30,11 @@ from partita.accelerators.tvm.kernels.shared.element_access import FLOATS, INTEG
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import each_item, is_shared_out, kept, nest
 from partita.accelerators.tvm.kernels.shared.reducers import LARGEST, LENGTH, MEAN, SUM_OF_SIZES, Reducer
+from partita.accelerators.tvm.kernels.shared.window import placement
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import TAPS
 from partita.accelerators.tvm.sizes.extent import Extent, known_least
-from partita.accelerators.tvm.sizes.same_padding import same_padding
 from partita.graph.node import Node
 
 NORMS = {1: SUM_OF_SIZES, 2: LENGTH}
@@ -86,22 +86,10 @@ class Sliding:
 
 def slidings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> tuple[Sliding, ...]:
     """The windows of a pool per dimension, with automatic padding resolved."""
-    dims = len(shape) - 2
-
-    def stated(name: str, default: int, count: int = dims) -> list[int]:
-        return list(node.attrs.get(name) or [default] * count)
-
-    windows = [stated(name, 1) for name in ("kernel_shape", "strides", "dilations")]
-    rows = zip(shape[2:], wanted[2:], *windows, strict=True)
-    bare = [Sliding(own, out, size, step, gap, 0, 0) for own, out, size, step, gap in rows]
-    auto = node.attrs.get("auto_pad", "NOTSET")
-    if auto == "VALID":
-        return tuple(bare)
-    if auto == "NOTSET":
-        pads = stated("pads", 0, 2 * dims)
-        return tuple([attrs.evolve(d, before=pads[i], after=pads[dims + i]) for i, d in enumerate(bare)])
-    around = [same_padding(d.own, d.span, d.step, auto) for d in bare]
-    return tuple([attrs.evolve(d, before=before, after=after) for d, (before, after) in zip(bare, around, strict=True)])
+    taps = tuple(node.attrs.get("kernel_shape") or (1,) * (len(shape) - 2))
+    strides, dilations, before, after = placement(node, shape[2:], taps)
+    rows = zip(shape[2:], wanted[2:], taps, strides, dilations, before, after, strict=True)
+    return tuple([Sliding(*row) for row in rows])
 
 
 def plain_pool(body: Body, machine: Machine) -> Draft | None:
