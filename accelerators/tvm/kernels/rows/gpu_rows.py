@@ -16,14 +16,13 @@ from partita.accelerators.tvm.kernels.language import (
     Kernel,
     Operand,
     Value,
-    constant,
     float32,
     minimum,
 )
 from partita.accelerators.tvm.kernels.language.values import parts_of
-from partita.accelerators.tvm.kernels.rows.row_steps import Program, Step, find_program, row_read
-from partita.accelerators.tvm.kernels.shared.element_access import read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.rows.row_steps import Program, Step, find_program
+from partita.accelerators.tvm.kernels.shared.element_access import write
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.row import JOINS
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
@@ -93,10 +92,7 @@ def gpu_rows(body: Body, machine: Machine) -> Draft | None:
     share = Share.of(match, machine.gpu)
     if share.shared(match) > machine.gpu.shared:
         return None
-    problem = Problem.of(body)
-    sizes = {i: match.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
-    results = [(match.rows, match.columns if step.is_full else 1) for step in match.results]
-    kernel, inputs, outputs = problem.kernel("rows", sizes, results)
+    problem, kernel, inputs, outputs = match.kernel(body)
     _Writing(match, share, kernel, inputs, outputs).write()
     return problem.draft(kernel, "gpu_rows")
 
@@ -109,9 +105,7 @@ class _Writing:
     ) -> None:
         self.program, self.share, self.kernel = program, share, kernel
         self.inputs, self.outputs = inputs, outputs
-        self.single = {
-            step: i for i, step in enumerate(step for step in program.steps if step.kind != "given" and not step.is_full)
-        }
+        self.single = program.single
         """The position in `m` of each step with one value per row."""
 
     def write(self) -> None:
@@ -126,7 +120,7 @@ class _Writing:
             self.row = kernel.name_value("row", minimum(row, program.rows - 1) if is_rest else row)
             self.is_own = row < program.rows if is_rest else None
             self.m = kernel.stack("m", float32, (max(1, len(self.single)),))
-            for level in range(max(step.level for step in program.steps) + 1):
+            for level in program.levels:
                 for step, at in self.single.items():
                     if step.kind == "each" and step.level == level:
                         self.m[at] = self._computed(step, 0, {})
@@ -140,8 +134,7 @@ class _Writing:
     def _pass(self, level: int) -> None:
         """Writes the reductions that can be computed after `level` passes, and the results that are complete."""
         program, kernel, share = self.program, self.kernel, self.share
-        joins = [step for step in program.steps if step.kind in JOINS and step.level == level + 1]
-        results = [(i, step) for i, step in enumerate(program.results) if step.level == level and step.is_full]
+        joins, results = program.joins_after(level), program.complete_after(level)
         if not joins and not results:
             return
         partial = kernel.stack("partial", float32, (max(1, len(joins)),))
@@ -150,7 +143,7 @@ class _Writing:
 
         def at(column: Value) -> None:
             numbers: dict[Step, Value] = {}
-            for step in self._needed([*(step.reads[0] for step in joins), *(step for _, step in results)]):
+            for step in program.needed([*(step.reads[0] for step in joins), *(step for _, step in results)]):
                 number = kernel.stack("number", float32, (1,))  # TVM rejects functions of named functions, nested three deep.
                 number[0] = self._computed(step, column, numbers)
                 numbers[step] = number[0]
@@ -192,23 +185,11 @@ class _Writing:
             number = total[0]
         return number
 
-    def _needed(self, wanted: Sequence[Step]) -> list[Step]:
-        """The element-wise steps that `wanted` depends on, in order."""
-        needed, waiting = set(), list(wanted)
-        while waiting:
-            step = waiting.pop()
-            if step.is_full and step not in needed:
-                needed.add(step)
-                waiting += step.reads
-        return [step for step in self.program.steps if step in needed and step.kind == "each"]
-
     def _read(self, step: Step, column: Operand, numbers: dict[Step, Value]) -> Value:
         """A step's value at a position."""
-        if step.constant is not None:
-            return constant(step.constant, float32)
-        if step.source is not None:
-            position, (rows, columns) = step.source
-            return read(self.inputs[position], (row_read(self.row, rows, self.program.rows), 0 if columns == 1 else column))
+        given = self.program.given(step, self.inputs, self.row, column)
+        if given is not None:
+            return given
         return numbers[step] if step.is_full else self.m[self.single[step]]
 
     def _computed(self, step: Step, column: Operand, numbers: dict[Step, Value]) -> Value:

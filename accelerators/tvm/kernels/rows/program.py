@@ -19,9 +19,9 @@ from partita.accelerators.tvm.kernels.language import (
     constant,
     float32,
 )
-from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program, row_read
-from partita.accelerators.tvm.kernels.shared.element_access import read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program
+from partita.accelerators.tvm.kernels.shared.element_access import write
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import counted, is_shared_out
 from partita.accelerators.tvm.kernels.shared.row import JOINS, join_lanes
 from partita.accelerators.tvm.machine.machine import Machine
@@ -46,10 +46,7 @@ def row_program(body: Body, machine: Machine) -> Draft | None:
     match = find_program(body)
     if match is None or (_is_reduction(body) and _is_short(match.columns, machine)):
         return None
-    problem = Problem.of(body)
-    sizes = {i: match.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
-    results = [(match.rows, match.columns if step.is_full else 1) for step in match.results]
-    kernel, inputs, outputs = problem.kernel("rows", sizes, results)
+    problem, kernel, inputs, outputs = match.kernel(body)
     _Writing(match, machine, kernel, inputs, outputs).write()
     return problem.draft(kernel, "rows")
 
@@ -89,8 +86,7 @@ class _Writing:
         self.kernel = kernel
         self.inputs = inputs
         self.outputs = outputs
-        single = [step for step in program.steps if step.kind != "given" and not step.is_full]
-        self.rows = {step: i for i, step in enumerate(single)}
+        self.rows = program.single
         """The position in `m` of each step with one value per row."""
         late = {(read, step.level) for step in program.steps for read in step.reads if step.kind == "each"}
         late |= {(read, step.level - 1) for step in program.steps for read in step.reads if step.kind in JOINS}
@@ -121,7 +117,7 @@ class _Writing:
         with kernel.tasks(program.rows, "r", many) as r:
             self.r = r
             self._allocate()
-            for level in range(max(step.level for step in program.steps) + 1):
+            for level in program.levels:
                 self._numbers(level)
                 self._pass(level)
             for output, step in zip(self.outputs, program.results, strict=True):
@@ -153,12 +149,12 @@ class _Writing:
     def _pass(self, level: int) -> None:
         """Writes the reductions that can be computed after `level` passes, and the values that are kept or written now."""
         program, kernel, width = self.program, self.kernel, self.machine.lanes
-        joins = [step for step in program.steps if step.kind in JOINS and step.level == level + 1]
+        joins, results = program.joins_after(level), program.complete_after(level)
         kept = [step for step in self.kept if step.level == level]
-        results = [(i, step) for i, step in enumerate(program.results) if step.level == level and step.is_full]
         if not joins and not kept and not results:
             return
-        needed = self._needed([*kept, *(step.reads[0] for step in joins), *(step for _, step in results)], level)
+        wanted = [*kept, *(step.reads[0] for step in joins), *(step for _, step in results)]
+        needed = program.needed(wanted, lambda step: self._stands(step, level))
         columns = counted(program.columns)
         vectors, most = columns // width, 1 if any(self._is_long(step, level) for step in needed) else SUMS
         groups, single = vectors // most, vectors % most
@@ -194,16 +190,6 @@ class _Writing:
         with kernel.loop(columns - vectors * width, "e") as e:
             at(vectors * width + e, 0, lambda k: (self.m, self.rows[joins[k]]))
 
-    def _needed(self, wanted: Sequence[Step], level: int) -> list[Step]:
-        """The element-wise steps that `wanted` depends on, in order, down to those that are kept."""
-        needed, waiting = set(), list(wanted)
-        while waiting:
-            step = waiting.pop()
-            if step.is_full and step not in needed:
-                needed.add(step)
-                waiting += [] if self._stands(step, level) else step.reads
-        return [step for step in self.program.steps if step in needed and step.kind == "each"]
-
     def _is_long(self, step: Step, level: int) -> bool:
         return step.is_long and not self._stands(step, level)
 
@@ -212,11 +198,9 @@ class _Writing:
 
     def _read(self, step: Step, column: Operand, lane: Operand) -> Value:
         """A step's value at a position, from its buffer."""
-        if step.constant is not None:
-            return constant(step.constant, float32)
-        if step.source is not None:
-            position, (rows, columns) = step.source
-            return read(self.inputs[position], (row_read(self.r, rows, self.program.rows), 0 if columns == 1 else column))
+        given = self.program.given(step, self.inputs, self.r, column)
+        if given is not None:
+            return given
         return self.vectors[step][lane] if step.is_full else self.m[self.rows[step]]
 
     def _value(self, step: Step, column: Operand, lane: Operand, level: int) -> Value:

@@ -9,9 +9,19 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.language import Operand, Value, float32, log, select, sqrt
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    constant,
+    float32,
+    log,
+    select,
+    sqrt,
+)
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.element_access import Shape, number_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import Shape, number_shape, read, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Size, read_size
 from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
@@ -71,18 +81,56 @@ class Program:
     results: list[Step]
     """The steps whose values are the body's outputs."""
 
+    def kernel(self, body: Body) -> tuple[Problem, Kernel, list[Buffer], list[Buffer]]:
+        """A kernel with the body's arguments as rows."""
+        problem = Problem.of(body)
+        sizes = {i: self.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
+        results = [(self.rows, self.columns if step.is_full else 1) for step in self.results]
+        return problem, *problem.kernel("rows", sizes, results)
+
+    @property
+    def single(self) -> dict[Step, int]:
+        """The steps with one value per row, numbered."""
+        return {step: i for i, step in enumerate(s for s in self.steps if s.kind != "given" and not s.is_full)}
+
+    @property
+    def levels(self) -> range:
+        """The numbers of passes after which steps can be computed."""
+        return range(max(step.level for step in self.steps) + 1)
+
+    def joins_after(self, level: int) -> list[Step]:
+        """The reductions that can be computed after `level` passes."""
+        return [step for step in self.steps if step.kind in JOINS and step.level == level + 1]
+
+    def complete_after(self, level: int) -> list[tuple[int, Step]]:
+        """The results with a value per position that are complete after `level` passes, with their numbers."""
+        return [(i, step) for i, step in enumerate(self.results) if step.level == level and step.is_full]
+
+    def needed(self, wanted: Sequence[Step], is_kept: Callable[[Step], bool] = lambda step: False) -> list[Step]:
+        """The element-wise steps that `wanted` depends on, in order, down to those that are kept."""
+        needed, waiting = set(), list(wanted)
+        while waiting:
+            step = waiting.pop()
+            if step.is_full and step not in needed:
+                needed.add(step)
+                waiting += [] if is_kept(step) else step.reads
+        return [step for step in self.steps if step in needed and step.kind == "each"]
+
+    def given(self, step: Step, inputs: Sequence[Buffer], row: Value, column: Operand) -> Value | None:
+        """The value at a position of a step that is a constant or an input of the body; None for another step."""
+        if step.constant is not None:
+            return constant(step.constant, float32)
+        if step.source is None:
+            return None
+        position, (rows, columns) = step.source
+        at = 0 if rows == 1 else row if rows == self.rows else row % rows
+        return read(inputs[position], (at, 0 if columns == 1 else column))
+
 
 def find_program(body: Body) -> Program | None:
     """The body's program; None if one of its ops is no row op."""
     alone = _alone(body.ops[0], body.graph.opsets.get("", 1)) if len(body.ops) == 1 else None
     return _Making(body, alone or {}).run(None if alone is None else body.ops[0])
-
-
-def row_read(row: Value, rows: int, of: int) -> Operand:
-    """The row of an input with `rows` rows that a program with `of` rows reads at `row`."""
-    if rows == 1:
-        return 0
-    return row if rows == of else row % rows
 
 
 def row_kind(node: Node, version: int) -> str | None:
