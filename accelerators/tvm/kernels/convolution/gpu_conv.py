@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 import numpy as np
 
-from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import Body, element_of
 from partita.accelerators.tvm.kernels.convolution.image import Image, flat
 from partita.accelerators.tvm.kernels.convolution.layer import NormedImage, draft_layer
@@ -30,6 +29,7 @@ from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Side,
     Spot,
     lay_steps,
+    new_tiles,
     own_thread,
     packed_side,
     spots,
@@ -147,7 +147,7 @@ class Layer:
     @property
     def steps(self) -> int:
         """Number of steps of all slices together."""
-        return self.tile.steps(self.image.depth) * self.tile.slices
+        return self.tile.all_steps(self.image.depth)
 
     @property
     def down(self) -> int:
@@ -167,14 +167,12 @@ class Layer:
     def pack(self, array: Array) -> Array:
         """The weights [group, tile, step, depth, output channel], zero-padded to whole tiles; for tensor cores [group, tile,
         step, output channel, depth]."""
-        image, rows, deep = self.image, self.tile.rows, self.tile.depth
-        is_turned = isinstance(self.tile, TensorTile)
-        shape = (image.groups, self.down, self.steps, *((rows, deep) if is_turned else (deep, rows)))
-        packed = new_weight(shape, array.dtype)
-        packed[...] = np.zeros((), array.dtype)
-        for group, bands in enumerate(packed):
-            self.lay_out(bands.swapaxes(2, 3) if is_turned else bands, array, group)
-        return round_to_tf32(packed.reshape(-1)) if is_turned and packed.dtype == np.float32 else packed.reshape(-1)
+        counts = self.image.groups, self.down, self.steps
+        packed, tiles = new_tiles(self.tile, counts, self.tile.rows, array.dtype)
+        for group, bands in enumerate(tiles):
+            self.lay_out(bands, array, group)
+        is_rounded = isinstance(self.tile, TensorTile) and packed.dtype == np.float32
+        return round_to_tf32(packed.reshape(-1)) if is_rounded else packed.reshape(-1)
 
     def lay_out(self, bands: Array, array: Array, group: int) -> None:
         """Fills the tiles [tile, step, depth, output channel] of a group with its part of the weights."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.bodies.element_types import as_stored
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, if_inside
@@ -23,6 +22,7 @@ from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Side,
     Spot,
     lay_steps,
+    new_tiles,
     own_thread,
     packed_side,
     spots,
@@ -113,7 +113,7 @@ class _Layer:
     @property
     def steps(self) -> int:
         """Number of steps of all slices together."""
-        return self.tile.steps(self.match.depth) * self.tile.slices
+        return self.tile.all_steps(self.match.depth)
 
     @property
     def blocks(self) -> tuple[int, Operand]:
@@ -128,16 +128,12 @@ class _Layer:
     def pack(self, array: Array, dtype: str) -> Array:
         """The constant matrix [tile, step, depth, column], zero-padded to whole tiles; for tensor cores [tile, step, column,
         depth]."""
-        matrix, width, deep = self.match.matrix(array), self.tile.columns, self.tile.depth
-        is_turned = isinstance(self.tile, TensorTile)
-        packed = new_weight((self.blocks[0], self.steps, *((width, deep) if is_turned else (deep, width))), numpy_dtype(dtype))
-        packed[...] = np.zeros((), packed.dtype)
-        for block in range(self.blocks[0]):
-            part = as_stored(matrix[:, block * width : (block + 1) * width], dtype)
-            steps = packed[block].swapaxes(1, 2) if is_turned else packed[block]
-            lay_steps(steps, part)
+        matrix, width = self.match.matrix(array), self.tile.columns
+        packed, tiles = new_tiles(self.tile, (self.blocks[0], self.steps), width, numpy_dtype(dtype))
+        for block, steps in enumerate(tiles):
+            lay_steps(steps, as_stored(matrix[:, block * width : (block + 1) * width], dtype))
         scaled = self.match.scaled(packed)
-        return round_to_tf32(scaled) if is_turned and scaled.dtype == np.float32 else scaled
+        return round_to_tf32(scaled) if isinstance(self.tile, TensorTile) and scaled.dtype == np.float32 else scaled
 
     def rows_side(self, left: Buffer, own: Value, band: Value) -> Side:
         """The left side, for plain threads: neighbouring threads read along the depth, which is contiguous."""

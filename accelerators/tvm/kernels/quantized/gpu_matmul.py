@@ -6,8 +6,8 @@ read. Sums are exact either way. Reshapes and transposes before and after are fo
 from __future__ import annotations
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.kernels.language import Value, all_of, constant, float32, if_inside, int8, int32
-from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.language import Value, constant, float32, if_inside, int8, int32
+from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.quantized.matmul import SIGN, PairProduct, beside, find_pair_product
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.found import found_in
@@ -24,7 +24,7 @@ from partita.accelerators.tvm.kernels.shared.gpu_tile import (
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct, has_tensor_cores
-from partita.accelerators.tvm.kernels.shared.viewed_sides import both_sides, covered_by, neighbours
+from partita.accelerators.tvm.kernels.shared.viewed_sides import both_sides, covered_by, neighbours, source_in
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 
@@ -93,12 +93,12 @@ def _side(
     lanes = WIDTH if beside >= WIDTH and not any(isinstance(step, Extent) for step in view.strides.steps) else 1
     covered = covered_by(sizes[0], tile.slices * tile.depth), covered_by(sizes[1], extent)
 
+    sources = source_in(view, head, sizes, covered, lambda step, spot: (step * tile.depth + spot.k, first + spot.at), is_left)
+
     def number(step: Value, spot: Spot) -> Value:
-        k, at = step * tile.depth + spot.k, first + spot.at
-        tests = [as_index(i) < size for i, size, most in zip((k, at), sizes, covered, strict=True) if most != size]
-        position = view.at(head, at, k) if is_left else view.at(head, k, at)
-        numbers = view.buffer.vector(lanes, position).cast(int32)
+        source = sources(step, spot)
+        numbers = view.buffer.vector(lanes, *source.position).cast(int32)
         numbers = numbers if point is None else numbers - point.spread(lanes)
-        return if_inside(all_of(tests), numbers, 0) if tests else numbers
+        return numbers if source.is_inside is None else if_inside(source.is_inside, numbers, 0)
 
     return Side(extent, spots(tile, own, extent, lanes, turned), lanes, number, turned)

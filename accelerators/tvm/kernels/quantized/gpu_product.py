@@ -13,7 +13,6 @@ from functools import partial
 import attrs
 import numpy as np
 
-from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -35,6 +34,7 @@ from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Side,
     Spot,
     lay_steps,
+    new_tiles,
     own_thread,
     packed_side,
     spots,
@@ -137,7 +137,7 @@ class _Layer:
     @property
     def steps(self) -> int:
         """Steps of all slices together."""
-        return self.tile.steps(self.depth) * self.tile.slices
+        return self.tile.all_steps(self.depth)
 
     @property
     def blocks(self) -> tuple[int, Operand]:
@@ -152,16 +152,13 @@ class _Layer:
     def pack(self, array: Array) -> Array:
         """The weights [group, tile, step, depth, column], padded with zeros; for tensor cores [.., column, depth]. The depth goes
         through all channels for each tap."""
-        groups, wide, deep = self.shape.groups, self.tile.columns, self.tile.depth
-        is_turned = isinstance(self.tile, TensorTile)
+        groups, wide = self.shape.groups, self.tile.columns
         ordered = array.reshape(groups, self.outs, self.inner, -1).transpose(0, 3, 2, 1)
-        matrix = ordered.reshape(groups, self.depth, self.outs)
-        packed = new_weight((groups, self.blocks[0], self.steps, *((wide, deep) if is_turned else (deep, wide))), array.dtype)
-        packed[...] = np.zeros((), array.dtype)
-        for group in range(groups):
-            for block in range(self.blocks[0]):
-                steps = packed[group, block].swapaxes(1, 2) if is_turned else packed[group, block]
-                lay_steps(steps, matrix[group, :, block * wide : (block + 1) * wide])
+        matrices = ordered.reshape(groups, self.depth, self.outs)
+        packed, tiles = new_tiles(self.tile, (groups, self.blocks[0], self.steps), wide, array.dtype)
+        for matrix, blocks in zip(matrices, tiles, strict=True):
+            for block, steps in enumerate(blocks):
+                lay_steps(steps, matrix[:, block * wide : (block + 1) * wide])
         return packed.reshape(-1)
 
     def write(self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, writer: Writer) -> None:

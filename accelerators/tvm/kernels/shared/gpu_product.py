@@ -6,10 +6,12 @@ memory. So there is one barrier per step."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
+import numpy as np
 
+from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -20,7 +22,7 @@ from partita.accelerators.tvm.kernels.language import (
     float32,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.gpu_tile import STAGES, WIDTH, BlockTile
+from partita.accelerators.tvm.kernels.shared.gpu_tile import STAGES, WIDTH, BlockTile, TensorTile
 from partita.graph.types import Array
 
 Sum = Callable[[int], Value]
@@ -287,6 +289,15 @@ def spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tupl
         along = along * lanes
         listed.append(Spot(along, line_number, is_own) if turned else Spot(line_number, along, is_own))
     return tuple(listed)
+
+
+def new_tiles(tile: BlockTile | TensorTile, counts: tuple[int, ...], width: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Zeros for packed tiles [*counts, depth, position], of tensor cores [*counts, position, depth], and their view as the
+    former."""
+    is_turned = isinstance(tile, TensorTile)
+    packed = new_weight((*counts, *((width, tile.depth) if is_turned else (tile.depth, width))), dtype)
+    packed[...] = np.zeros((), dtype)
+    return packed, packed.swapaxes(-1, -2) if is_turned else packed
 
 
 def lay_steps(into: Array, matrix: Array) -> None:

@@ -206,6 +206,10 @@ class GpuTile:
         """The number of steps of each slice that cover this depth."""
         return -(-depth // (self.depth * self.slices))
 
+    def all_steps(self, depth: int) -> int:
+        """The number of steps of all slices together."""
+        return self.steps(depth) * self.slices
+
     def bounds(self, rows: int, columns: int, top: Value, first: Value) -> tuple[Value | None, Value | None]:
         """Rows and columns of a result that a tile with this first row and column has; None for a size that the tile divides."""
         return (

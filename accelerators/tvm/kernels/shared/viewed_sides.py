@@ -66,13 +66,28 @@ def viewed_side(
     lanes = neighbours(view, axis, size) if is_along or not is_bytes else 1
     listed = spots(tile, own, extent, lanes, is_along)
 
+    source = source_in(view, head, sizes, covered, position_of, is_left)
+    return TensorSide(view.buffer, extent, tile.depth, listed, lanes, source, is_along or is_bytes)
+
+
+def source_in(
+    view: View,
+    head: Head,
+    sizes: tuple[int, int],
+    covered: tuple[int | None, int | None],
+    position_of: PositionOf,
+    is_left: bool = False,
+) -> Callable[[Value, Spot], Source]:
+    """The source of a spot's elements in a head's matrix, by its depth and number of rows or columns, and by what all steps
+    of all tiles cover of both."""
+
     def source(step: Value, spot: Spot) -> Source:
         k, at = position_of(step, spot)
         tests = [as_index(i) < size for i, size, most in zip((k, at), sizes, covered, strict=True) if most != size]
         position = view.at(head, at, k) if is_left else view.at(head, k, at)
         return Source((position,), all_of(tests) if tests else None)
 
-    return TensorSide(view.buffer, extent, tile.depth, listed, lanes, source, is_along or is_bytes)
+    return source
 
 
 def neighbours(view: View, axis: int, size: int) -> int:
