@@ -20,6 +20,7 @@ from partita.graph.build import constant
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array
 from partita.passes.constants import Namer
@@ -142,7 +143,7 @@ class _Packing:
         return tuple(entries), {**packing.attributes, "block": stored.block}
 
 
-_CHANGES = {"MatMul": _Packing._product, "Gemm": _Packing._product, "Gather": _Packing._rows}
+_CHANGES = {**dict.fromkeys(ops("matmul"), _Packing._product), "Gather": _Packing._rows}
 
 
 def stored_matrix(node: Node, turned: bool) -> Stored | None:

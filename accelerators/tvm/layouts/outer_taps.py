@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.window import is_convolution
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.build import constant
 from partita.graph.graph import Graph
@@ -22,7 +23,7 @@ def drop_outer_taps(graph: Graph) -> Graph:
     namer = Namer(graph)
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        smaller = _smaller(node) if node.op == "Conv" and not node.domain else None
+        smaller = _smaller(node) if is_convolution(node) else None
         if smaller is None:
             rewriter.keep(node)
             return

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_weight
+from partita.accelerators.tvm.bodies.quantized import DOMAIN, PAIR, is_weight
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes, window_of
 from partita.accelerators.tvm.layouts.quantized_walk import Walk, divide
@@ -283,7 +283,7 @@ def _pair_product(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], 
     points = walk.sides.new_constant(np.array([left, right], np.int32), f"{node.name}_points") if left or right else None
     known = frozen_attrs({"left": int(left != 0), "right": int(right != 0)})
     read = (*inputs, points) if points is not None else inputs if inputs[-1] is not None else inputs[:2]
-    return node.evolve(op="MatMul", domain=DOMAIN, inputs=read, attrs=known)
+    return node.evolve(op=PAIR, domain=DOMAIN, inputs=read, attrs=known)
 
 
 def _is_signed(entry: NodeEntry | None) -> bool:

@@ -6,13 +6,12 @@ divide by dynamic sizes, on which TVM's simplifier does not terminate.)"""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from partita.accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.machine.library import part, structural_map, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import STEPS
 from partita.accelerators.tvm.schedules.cpu_rule import REDUCTION, SPATIAL, along_rows, inline_cheap, kinds_of
@@ -89,5 +88,5 @@ def _decided_while_running(function: Any, steps: Sequence[Any]) -> Any:
         alone = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
         return tirx.IfThenElse(is_enough, shared, alone)
 
-    twice = importlib.import_module("tvm_ffi").structural_map(function, [(tirx.For, change)])
+    twice = structural_map(function, [(tirx.For, change)])
     return part("s_tir.transform").ConvertSSA()(tvm().IRModule({"main": twice}))["main"]

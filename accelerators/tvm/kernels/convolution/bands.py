@@ -16,12 +16,12 @@ from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, ma
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.loops import kept
-from partita.accelerators.tvm.kernels.shared.panels import LATENCY, PORTS
+from partita.accelerators.tvm.kernels.shared.panels import LATENCY, MANY, PORTS
 from partita.accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
-from partita.accelerators.tvm.kernels.shared.window import Convolved, Pair, Window
+from partita.accelerators.tvm.kernels.shared.window import Convolved, Window
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import CONVOLUTION_PRODUCTS
-from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.accelerators.tvm.sizes.extent import is_multiple
 
 NEAR = 1200
 """Number of steps whose weights fit L1 beside other data, for a panel of 64 bytes."""
@@ -31,9 +31,6 @@ KEPT = 160 * 1024
 
 ADDRESSES = 8
 """Maximum number of pixels of a tile that are not contiguous: each keeps its address in a register."""
-
-MANY = 840
-"""A multiple of most tiles' sizes: the tile that is fastest for an image of this height and width is taken for large images."""
 
 AHEAD = 8
 """Maximum number of contiguous pixels of a tile that several vectors multiply. LLVM knows all their addresses, and broadcasts
@@ -164,12 +161,6 @@ def _in_part(shape: Shape, machine: Machine) -> Bands:
     return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True, shares=shares, sharing=sharing)
 
 
-def _large(sizes: Pair) -> Pair:
-    """The sizes, with MANY for dynamic ones."""
-    high, wide = [MANY if isinstance(size, Extent) else size for size in sizes]
-    return high, wide
-
-
 def _mean_reach(shape: Shape, vectors: int, machine: Machine) -> int:
     """Mean number of input channels that a panel reads."""
     read = reaches(shape.channels, shape.outs, shape.groups, vectors * machine.lanes)
@@ -232,7 +223,7 @@ def _tallest_while_running(shape: Shape, part: Bands, machine: Machine) -> Value
 def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
     """Pixels and vectors of the register tile: enough sums to hide the latency, few wasted, few loads, sums seldom stored."""
     blocks, window = math.ceil(shape.outs / machine.lanes), shape.window
-    window = attrs.evolve(window, sizes=_large(window.sizes), out=_large(window.out))
+    window = window.with_sizes(MANY)  # Tiles that are fastest for such an image are taken for large ones.
     if shape.in_tiles:
         return min(MOST_ROWS, window.pixels), min(SUMS, blocks)
     is_weighed = shape.is_weighed(machine)

@@ -55,16 +55,18 @@ from partita.accelerators.tvm.kernels.shared.tensor_product import (
     packed_tensor_side,
     widest_copy,
 )
+from partita.accelerators.tvm.kernels.shared.window import is_convolution
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_multiple
+from partita.graph.node import Node
 from partita.graph.types import Array
 
 
 def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a convolution with constant weights and its epilogue, of a value or of a normed image; None for any other
     body, and for depthwise convolutions, which are no products."""
-    size, root = bytes_on_tensor_cores(body, machine, "Conv"), next(node for node in body.ops if node.op == "Conv")
-    normed = NormedImage.of(root, Problem.of(body))
+    size = bytes_on_tensor_cores(body, machine, is_convolution)
+    normed = NormedImage.of(next(filter(is_convolution, body.ops)), Problem.of(body))
 
     def cut(image: Image) -> Layer | None:
         return None if image.outs == image.groups else Layer(image, best_tile(image, machine, size), normed)
@@ -72,9 +74,9 @@ def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
     return draft_layer(body, "gpu_convolution_on_tensor_cores" if size else "gpu_convolution", cut, normed)
 
 
-def bytes_on_tensor_cores(body: Body, machine: Machine, op: str) -> int:
-    """Bytes of the elements that this op of the body multiplies, if tensor cores support them; else 0."""
-    roots = [node for node in body.ops if node.op == op]
+def bytes_on_tensor_cores(body: Body, machine: Machine, is_root: Callable[[Node], bool]) -> int:
+    """Bytes of the elements that the body's root multiplies, if tensor cores support them; else 0."""
+    roots = [node for node in body.ops if is_root(node)]
     elements = [element_named(element_of(entry)) for node in roots for entry in node.inputs[:2] if entry is not None]
     return elements[0].bits // 8 if has_tensor_cores(machine, *elements) else 0
 

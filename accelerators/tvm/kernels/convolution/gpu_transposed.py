@@ -37,15 +37,13 @@ from partita.accelerators.tvm.sizes.extent import is_less
 from partita.graph.node import Node
 from partita.graph.types import Array
 
-OP = "ConvTranspose"
-
 MOST_PHASES = 1024
 """Maximum number of phases, each of which has rows of its own; with more, a transposed convolution gets no such kernel."""
 
 
 def gpu_transposed_convolution(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a transposed convolution with constant weights and its epilogue; None for any other body."""
-    size = bytes_on_tensor_cores(body, machine, OP)
+    size = bytes_on_tensor_cores(body, machine, _is_root)
 
     def cut(root: Node) -> _Transposed | None:
         phases = _find_phases(root)
@@ -53,7 +51,11 @@ def gpu_transposed_convolution(body: Body, machine: Machine) -> Draft | None:
             return None
         return _Transposed(phases.image, best_tile(phases.image, machine, size, len(phases.kinds)), phases=phases)
 
-    return draft_layer_of(body, "gpu_transposed_on_tensor_cores" if size else "gpu_transposed", OP, cut)
+    return draft_layer_of(body, "gpu_transposed_on_tensor_cores" if size else "gpu_transposed", _is_root, cut)
+
+
+def _is_root(node: Node) -> bool:
+    return node.op == "ConvTranspose" and not node.domain
 
 
 @attrs.frozen(slots=True)

@@ -19,6 +19,7 @@ from partita.accelerators.tvm.kernels.shared.element_access import read, real_sh
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, folded, make_epilogue, plus_bias
 from partita.accelerators.tvm.kernels.shared.functions import at_least
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.window import is_convolution
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Array
 
@@ -77,7 +78,7 @@ def scales_channels(node: Node) -> bool:
 
 def reads_single_pixels(node: Node) -> bool:
     """True for a convolution of one tap, without groups."""
-    weight = real_shape(node.inputs[1]) if node.op == "Conv" and not node.domain else None
+    weight = real_shape(node.inputs[1]) if is_convolution(node) else None
     return weight is not None and weight[2:] == (1,) * len(weight[2:]) and int(node.attrs.get("group", 1)) == 1
 
 
@@ -121,14 +122,18 @@ def draft_layer(
         image = make_image(root)
         return None if image is None else cut(image)
 
-    return draft_layer_of(body, schedule, "Conv", cut_image, normed)
+    return draft_layer_of(body, schedule, is_convolution, cut_image, normed)
 
 
 def draft_layer_of(
-    body: Body, schedule: str, op: str, cut: Callable[[Node], Layer | None], normed: NormedImage | None = None
+    body: Body,
+    schedule: str,
+    is_root: Callable[[Node], bool],
+    cut: Callable[[Node], Layer | None],
+    normed: NormedImage | None = None,
 ) -> Draft | None:
-    """The kernel of the body's only convolution of this op."""
-    roots = [node for node in body.ops if node.op == op]
+    """The kernel of the body's only root."""
+    roots = [node for node in body.ops if is_root(node)]
     layer = cut(roots[0]) if len(roots) == 1 else None
     if layer is None:
         return None

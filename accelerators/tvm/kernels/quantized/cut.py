@@ -15,10 +15,9 @@ from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.panels import MANY, PanelTile, fitting
-from partita.accelerators.tvm.kernels.shared.window import Convolved, Pair, window_of
+from partita.accelerators.tvm.kernels.shared.window import Convolved, window_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS, TASKS
-from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 from partita.graph.types import Array
 
@@ -326,15 +325,9 @@ def _any_rows(shape: Shape, machine: Machine) -> Cut:
 def _any_image(shape: Shape, machine: Machine) -> Cut:
     """The cut for images of dynamic height and width: tiles as for large ones. Bands are computed from the sizes of each call."""
     shape = attrs.evolve(shape, is_open=True)
-    large = attrs.evolve(shape.window, sizes=_large(shape.window.sizes), out=_large(shape.window.out))
+    large = shape.window.with_sizes(MANY)
     many = _tiled(attrs.evolve(shape, window=large), machine, large.out[0], choose, lambda cut: cut.cycles(1), False)
     return attrs.evolve(many, shape=shape, rows=1, parts=_parts(many, machine), parallel=machine.threads > 1)
-
-
-def _large(sizes: Pair) -> Pair:
-    """The sizes; dynamic ones are replaced by a number that most heights divide."""
-    high, wide = [MANY if isinstance(size, Extent) else size for size in sizes]
-    return high, wide
 
 
 def _parts(cut: Cut, machine: Machine) -> int:

@@ -90,6 +90,11 @@ class Window:
         """True if each result depends on one pixel, and pixels in between are skipped."""
         return self.taps == (1, 1) and self.is_inside and self.strides != (1, 1)
 
+    def with_sizes(self, many: int) -> Window:
+        """The window with `many` in place of each dynamic size of the image and of the result."""
+        sizes, out = ([many if isinstance(size, Extent) else size for size in pair] for pair in (self.sizes, self.out))
+        return attrs.evolve(self, sizes=_pair(sizes), out=_pair(out))
+
     def low(self, i: int) -> int:
         """The first result in dimension i whose window has none of the padding before the image."""
         return min(-(-self.before[i] // self.strides[i]), self.out[i])
@@ -129,6 +134,11 @@ class Convolved:
     def images(self) -> int:
         """The number of images that work is divided for: 1 if it is dynamic."""
         return 1 if isinstance(self.batch, Extent) else self.batch
+
+
+def is_convolution(node: Node) -> bool:
+    """True for ONNX's Conv."""
+    return node.op == "Conv" and not node.domain
 
 
 def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None] = float32_shape) -> Window | None:
