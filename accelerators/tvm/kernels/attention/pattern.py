@@ -4,10 +4,14 @@ It is matched from its Softmax. Scale factors of queries and keys are applied to
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
+from partita.accelerators.tvm.kernels.language import Operand, Value
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.formulas import formula
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
 from partita.accelerators.tvm.kernels.shared.operands import (
     Matrix,
     Readers,
@@ -57,6 +61,12 @@ class Attention:
     def result(self) -> NodeEntry:
         """The output of the attention."""
         return (self.after[-1] if self.after else self.mix)[0]
+
+    def score(self, heads: Heads, rows: int, keys: int) -> Callable[[Value, Head, Operand, Operand], Value]:
+        """The function that applies scale and mask to a product of a query and a key, in a kernel for so many of both."""
+        wanted = self.softmax.inputs[0]
+        assert wanted is not None
+        return heads.chain(self.chain, self.scores[0], wanted, self.query.factor * self.key.factor, rows, keys)
 
 
 def find_attention(softmax: Node, readers: Readers, version: int) -> Attention | None:
