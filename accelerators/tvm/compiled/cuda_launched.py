@@ -25,7 +25,7 @@ from partita.accelerators.tvm.run.cuda_driver import (
     RELAXED,
     CudaDriver,
     DevicePieces,
-    Kernel,
+    LoadedKernel,
     Owned,
     driver_of,
 )
@@ -74,7 +74,7 @@ class CompiledCuda(CompiledSteps):
         kernels = self.program()
         return CudaSession(steps, kernels, self.driver, weights, self._perf_count, records)
 
-    def program(self) -> dict[str, Kernel]:
+    def program(self) -> dict[str, LoadedKernel]:
         """Kernels by name, loaded by the driver."""
         if self._program is None:
             kernels = {step.kernel: step.shared for step in self.step_list.steps}
@@ -128,7 +128,7 @@ class CudaSession:
     All calls of a run go into the stream; only the end of the run is waited for."""
 
     def __init__(
-        self, steps: StepList, kernels: Mapping[str, Kernel], driver: CudaDriver, weights: Sequence[Array], measuring: bool,
+        self, steps: StepList, kernels: Mapping[str, LoadedKernel], driver: CudaDriver, weights: Sequence[Array], measuring: bool,
         records: bool,
     ) -> None:
         self._steps, self._driver, self._kernels = steps, driver, kernels
@@ -136,7 +136,7 @@ class CudaSession:
         pieces = self._memory.addresses
         self._blocks = (*pieces, *(pieces[part.block] + part.first for part in steps.parts))
         self._stream = driver.stream()
-        self._launches = [_Launch(kernels[step.kernel].handle, step, self._blocks) for step in steps.steps]
+        self._launches = [_CudaLaunch(kernels[step.kernel].handle, step, self._blocks) for step in steps.steps]
         self._arrived = driver.event()
         self._events = [(driver.event(timed=True), driver.event(timed=True)) for _ in steps.steps] if measuring else []
         given = len(steps.inputs) - len(weights)
@@ -355,7 +355,7 @@ class _Passage:
         return self._pinned
 
 
-class _Launch:
+class _CudaLaunch:
     """One launch with its arguments in the driver's form."""
 
     def __init__(self, function: int, step: Step, blocks: Sequence[int]) -> None:

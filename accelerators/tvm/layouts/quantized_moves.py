@@ -12,14 +12,14 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.operands import only_reader
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk
 from partita.accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, Scaling, is_lossless, scaling_of
 from partita.accelerators.tvm.sizes.extent import is_less
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.types import Array, TensorType
 
 
-def move(walk: Walk, node: Node) -> bool | None:
+def move(walk: QuantizingWalk, node: Node) -> bool | None:
     """An op whose results consist of elements of its first input."""
     source = node.inputs[0]
     if source is None or not walk.is_read_as_integers(node):
@@ -33,7 +33,7 @@ def move(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def pad(walk: Walk, node: Node) -> bool | None:
+def pad(walk: QuantizingWalk, node: Node) -> bool | None:
     """Pad: its padding value is quantized too, if an integer represents it exactly."""
     source = node.inputs[0]
     if source is None or not walk.is_read_as_integers(node):
@@ -50,7 +50,7 @@ def pad(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def join(walk: Walk, node: Node) -> bool | None:
+def join(walk: QuantizingWalk, node: Node) -> bool | None:
     """Concat of integers, if all have one scaling or the result is quantized with one scale."""
     if not walk.is_read_as_integers(node):
         return None
@@ -73,14 +73,14 @@ def join(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def wanted_after(walk: Walk, node: Node) -> Scaling | None:
+def wanted_after(walk: QuantizingWalk, node: Node) -> Scaling | None:
     """The scaling with which the node's only reader quantizes its value, if it has a single scale."""
     reader = only_reader(node[0], walk.readers)
     scaling = scaling_of(reader) if reader is not None and reader.op == "QuantizeLinear" else None
     return scaling if scaling is not None and scaling.is_plain else None
 
 
-def keep_moved(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], scaling: Scaling) -> None:
+def keep_moved(walk: QuantizingWalk, node: Node, inputs: tuple[NodeEntry | None, ...], scaling: Scaling) -> None:
     """Keeps the op on integers, and a DequantizeLinear after each of its results."""
     dtype = scaling.point.dtype.name
     shapes = [any_shape(entry) for entry in node.outputs]
@@ -99,7 +99,7 @@ def keep_moved(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], sca
         walk.sides.scalings[numbers] = scaling
 
 
-def _others(walk: Walk, node: Node) -> list[NodeEntry | None]:
+def _others(walk: QuantizingWalk, node: Node) -> list[NodeEntry | None]:
     return [None if entry is None else walk.rewriter.value(entry) for entry in node.inputs[1:]]
 
 
@@ -115,7 +115,7 @@ def _around(node: Node, scaling: Scaling) -> Array | None:
     return np.asarray(integer, scaling.point.dtype) if exact else None
 
 
-def largest(walk: Walk, node: Node) -> bool | None:
+def largest(walk: QuantizingWalk, node: Node) -> bool | None:
     """MaxPool, of the integers if the value has them."""
     window, source = make_window(node, any_shape), node.inputs[0]
     if source not in walk.sides.beside or window is None or not _reaches_inside(window):
@@ -129,7 +129,7 @@ def largest(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def mean(walk: Walk, node: Node) -> bool | None:
+def mean(walk: QuantizingWalk, node: Node) -> bool | None:
     """AveragePool and GlobalAveragePool: the mean of integers, in float32. AveragePool adds dequantized values tap by tap: a mean
     often lies midway between two integers, and then the rounding of the additions decides and has to agree with ONNX's reference.
     GlobalAveragePool stays as it is if its image is not NHWC yet, since nothing would be gained."""
@@ -156,7 +156,7 @@ def mean(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def join_channels(walk: Walk, node: Node) -> bool | None:
+def join_channels(walk: QuantizingWalk, node: Node) -> bool | None:
     """Concat of integers, if all have one scaling or the result is quantized with one scale."""
     shape = any_shape(node[0]) or ()
     if len(shape) != 4 or node.attrs.get("axis") not in (1, -3) or not any(e in walk.sides.beside for e in node.reads):
@@ -174,7 +174,7 @@ def join_channels(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def response(walk: Walk, node: Node) -> bool | None:
+def response(walk: QuantizingWalk, node: Node) -> bool | None:
     """LRN: each pixel of an NHWC image is a blocked image of one pixel."""
     source, shape = node.inputs[0], any_shape(node[0]) or ()
     if source not in walk.sides.beside or len(shape) != 4 or shape[1] % walk.lanes:

@@ -11,7 +11,7 @@ import numpy as np
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, PAIR, is_weight
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes, window_of
-from partita.accelerators.tvm.layouts.quantized_walk import Walk, divide
+from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk, divide
 from partita.accelerators.tvm.layouts.scales import (
     DEEPEST,
     Scaling,
@@ -36,7 +36,7 @@ WORD = 4
 """Largest number of channels of an image that is read in NCHW."""
 
 
-def convolution(walk: Walk, node: Node) -> bool | None:
+def convolution(walk: QuantizingWalk, node: Node) -> bool | None:
     """Conv of NHWC bytes, or of an NCHW image of few channels."""
     given = walk.dequantized(node.inputs[0])
     weight = weight_of(node.inputs[1], 0)
@@ -58,7 +58,7 @@ def convolution(walk: Walk, node: Node) -> bool | None:
     return _product(walk, node, scaling, read, array, scales, geometry, True, "Depthwise" if alone else "Product")
 
 
-def repeated(walk: Walk, node: Node, read: NodeEntry, times: int) -> NodeEntry:
+def repeated(walk: QuantizingWalk, node: Node, read: NodeEntry, times: int) -> NodeEntry:
     """The NHWC bytes with each channel repeated `times` times in place."""
     *sizes, channels = any_shape(read) or ()
     apart, spread, whole = (*sizes, channels, 1), (*sizes, channels, times), (*sizes, channels * times)
@@ -67,7 +67,7 @@ def repeated(walk: Walk, node: Node, read: NodeEntry, times: int) -> NodeEntry:
     return walk.helper(node, "Reshape", (several, *walk.sizes(node, whole)), whole, {}, "uint8")
 
 
-def matrices(walk: Walk, node: Node) -> bool | None:
+def matrices(walk: QuantizingWalk, node: Node) -> bool | None:
     """Gemm and MatMul by a quantized matrix."""
     given, shape = walk.dequantized(node.inputs[0]), any_shape(node[0]) or ()
     turned = bool(node.attrs.get("transB", 0))
@@ -86,7 +86,7 @@ def matrices(walk: Walk, node: Node) -> bool | None:
     return _product(walk, node, scaling, read, matrix.reshape(outs, depth, 1, 1), scales, _geometry(rows, outs, depth), False)
 
 
-def whole_product(walk: Walk, node: Node) -> bool | None:
+def whole_product(walk: QuantizingWalk, node: Node) -> bool | None:
     """MatMulInteger: the int32 sums. A zero point that is not constant is subtracted afterwards, times the column sums."""
     source, shape = node.inputs[0], any_shape(node[0]) or ()
     points = [None if entry is None else entry for entry in (*node.inputs[2:], None, None)[:2]]
@@ -121,7 +121,7 @@ def whole_product(walk: Walk, node: Node) -> bool | None:
 
 
 def _product(
-    walk: Walk,
+    walk: QuantizingWalk,
     node: Node,
     scaling: Scaling,
     read: NodeEntry,
@@ -169,7 +169,7 @@ FLOAT32 = 1
 """ONNX's number for the element type."""
 
 
-def far_convolution(walk: Walk, node: Node, window: Window, source: NodeEntry, scaling: Scaling) -> bool | None:
+def far_convolution(walk: QuantizingWalk, node: Node, window: Window, source: NodeEntry, scaling: Scaling) -> bool | None:
     """Conv by the weights as signed bytes, and by ones; None if a sum might overflow int32, or the weight is not of bytes."""
     weight, bias = distances_of(node.inputs[1], 0), node.inputs[2] if len(node.inputs) > 2 else None
     known = None if weight is None else sums_of(scaling, *weight, bias)
@@ -215,7 +215,7 @@ SIGN = 128
 """Difference between an int8 and the same value as an unsigned byte."""
 
 
-def pair(walk: Walk, node: Node) -> bool | None:
+def pair(walk: QuantizingWalk, node: Node) -> bool | None:
     """MatMul or Gemm: the product of the integers, times both scales; a bias is added in float32."""
     if len(node.inputs) < 2 or not _is_taken(walk, node.inputs[0], node.inputs[1]):
         return None
@@ -243,7 +243,7 @@ def pair(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def whole_pair(walk: Walk, node: Node) -> bool | None:
+def whole_pair(walk: QuantizingWalk, node: Node) -> bool | None:
     """MatMulInteger: the int32 sums, if both zero points are constant."""
     if not _is_taken(walk, node.inputs[0], node.inputs[1]):
         return None
@@ -261,7 +261,7 @@ def whole_pair(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def _is_taken(walk: Walk, left: NodeEntry | None, right: NodeEntry | None) -> bool:
+def _is_taken(walk: QuantizingWalk, left: NodeEntry | None, right: NodeEntry | None) -> bool:
     """True if both are (batches of) matrices that a kernel takes and the depth cannot overflow int32. Only GPUs have kernels for
     dynamic rows and columns.
 
@@ -276,7 +276,7 @@ def _is_taken(walk: Walk, left: NodeEntry | None, right: NodeEntry | None) -> bo
     return (walk.is_for_gpu or not is_any) and (isinstance(depth, Extent) or depth <= DEEPEST)
 
 
-def _pair_product(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], left: int, right: int) -> Node:
+def _pair_product(walk: QuantizingWalk, node: Node, inputs: tuple[NodeEntry | None, ...], left: int, right: int) -> Node:
     """The product of two matrices; `inputs` are these and their scale. It reads the left zero point for unsigned bytes, the right
     one for signed bytes. The attributes tell which of them are not zero."""
     left, right = (left + SIGN if _is_signed(inputs[0]) else left), (right if _is_signed(inputs[1]) else right - SIGN)
@@ -290,7 +290,7 @@ def _is_signed(entry: NodeEntry | None) -> bool:
     return entry is not None and isinstance(entry.type, TensorType) and entry.type.dtype == "int8"
 
 
-def _either(walk: Walk, entry: NodeEntry | None) -> tuple[NodeEntry, Scaling] | None:
+def _either(walk: QuantizingWalk, entry: NodeEntry | None) -> tuple[NodeEntry, Scaling] | None:
     """The bytes and the scaling of a value, or of a weight that is not int8 around zero."""
     if entry is None or not is_weight(entry):
         return walk.dequantized(entry)
@@ -300,7 +300,7 @@ def _either(walk: Walk, entry: NodeEntry | None) -> tuple[NodeEntry, Scaling] | 
     return (source, scaling) if source.type.dtype in BYTE_TYPES else None
 
 
-def _transposed(walk: Walk, node: Node, entry: NodeEntry, name: str) -> NodeEntry:
+def _transposed(walk: QuantizingWalk, node: Node, entry: NodeEntry, name: str) -> NodeEntry:
     """A matrix of the product, transposed if the attribute `name` is set."""
     walk.sides.need_plain(entry)
     read, shape = walk.rewriter.value(entry), any_shape(entry) or ()

@@ -30,7 +30,7 @@ MOVES = ops("copying") | {"Pad"}
 """Ops whose results consist of elements of their inputs."""
 
 
-class Walk:
+class QuantizingWalk:
     """The old graph, both forms of its values, and their scalings."""
 
     def __init__(self, graph: Graph, machine: Machine) -> None:
@@ -167,11 +167,11 @@ def _read_as_integers(graph: Graph) -> set[NodeEntry]:
     return wanted
 
 
-Rule = Callable[[Walk, Node], bool | None]
+Rule = Callable[[QuantizingWalk, Node], bool | None]
 """Rewrites one op: True if the rule kept a replacement, None if the op stays as it is."""
 
 
-def divide(walk: Walk, node: Node, factor: Array) -> Array:
+def divide(walk: QuantizingWalk, node: Node, factor: Array) -> Array:
     """The factor, divided by the scale with which the result is quantized if all ops in between commute with that."""
     path, reader = [], only_reader(node[0], walk.readers)
     while reader is not None and _is_homogeneous(reader):

@@ -16,7 +16,7 @@ from partita.accelerators.tvm.layouts.quantized_moves import join_channels, larg
 from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, normalized, rounding
 from partita.accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
-from partita.accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
+from partita.accelerators.tvm.layouts.quantized_walk import MOVES, QuantizingWalk, Rule
 from partita.accelerators.tvm.layouts.scales import scaling_of
 from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution
 from partita.accelerators.tvm.machine.machine import Machine
@@ -54,10 +54,10 @@ def quantize(graph: Graph, machine: Machine) -> Graph:
     if all(node.op not in ops("quantizing", "integer_product") for node in graph.nodes):
         return graph
     with collector_paused():
-        return _walked(Walk(graph, machine))
+        return _walked(QuantizingWalk(graph, machine))
 
 
-def _walked(walk: Walk) -> Graph:
+def _walked(walk: QuantizingWalk) -> Graph:
     wanted = set(walk.graph.outputs)
     for node in walk.graph.nodes:
         rule = _rule(node, walk.is_for_gpu) if node.is_op else None

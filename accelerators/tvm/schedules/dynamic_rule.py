@@ -22,7 +22,7 @@ NAME = "any size"
 
 def schedule_open(function: Any, machine: Machine) -> tuple[Any, str]:
     """The scheduled kernel and the rule's name; a kernel that TVM cannot schedule stays as it is."""
-    rule = _Rule(part("s_tir").Schedule(function, error_render_level="none"), machine)
+    rule = _OpenRule(part("s_tir").Schedule(function, error_render_level="none"), machine)
     try:
         rule.run()
     except Exception:  # noqa: BLE001  TVM raises any exception
@@ -31,7 +31,7 @@ def schedule_open(function: Any, machine: Machine) -> tuple[Any, str]:
 
 
 @attrs.define(slots=True)
-class _Rule:
+class _OpenRule:
     schedule: Any
     """The schedule being made."""
     machine: Machine

@@ -49,20 +49,20 @@ def cached_attention(body: Body, machine: Machine) -> Draft | None:
         return None
     batch, heads, rows, depth = shape_of(node.reads[0])
     _, groups, room, _ = shape_of(node.reads[1])
-    sizes = Sizes(batch * groups, heads // groups * rows, rows, room, depth, machine)
+    sizes = CachedSizes(batch * groups, heads // groups * rows, rows, room, depth, machine)
     if sizes.count * sizes.rows * depth == 0:
         return None
     flat = [(sizes.count, n, depth) for n in (sizes.rows, room, room, rows, rows)]
     shapes: dict[int, tuple[int, ...]] = {problem.positions[e]: shape for e, shape in zip(node.reads, flat)}
     kernel, inputs, outputs = problem.kernel("cached_attention", shapes, [flat[0]])
     query, keys, values, new_keys, new_values, length = (inputs[problem.positions[entry]] for entry in node.reads)
-    operands = Operands(query, keys, values, new_keys, new_values, length, outputs[0])
-    Writing(kernel, sizes, float(node.attrs[SCALE]), int(node.attrs.get(WINDOW, 0)), operands).write()
+    operands = CachedOperands(query, keys, values, new_keys, new_values, length, outputs[0])
+    CachedAttention(kernel, sizes, float(node.attrs[SCALE]), int(node.attrs.get(WINDOW, 0)), operands).write()
     return problem.draft(kernel, "cached attention")
 
 
 @attrs.frozen(slots=True)
-class Sizes:
+class CachedSizes:
     """The sizes of the kernel, and how its work is split."""
 
     count: int
@@ -114,7 +114,7 @@ class Sizes:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Operands:
+class CachedOperands:
     """The buffers that the kernel reads and writes."""
 
     query: Buffer
@@ -128,15 +128,15 @@ class Operands:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Writing:
+class CachedAttention:
     """Writes the kernel."""
 
     kernel: Kernel
-    sizes: Sizes
+    sizes: CachedSizes
     scale: float
     window: int
     """Number of positions that a row sees, up to and including its own; 0: all of them."""
-    operands: Operands
+    operands: CachedOperands
 
     def write(self) -> None:
         """Writes the kernel: a loop over groups, then over parts of them, then over blocks of rows."""

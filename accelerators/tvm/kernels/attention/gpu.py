@@ -51,7 +51,7 @@ MANY_HEADS, MANY_ROWS = 12, 128
 
 
 @attrs.frozen(slots=True)
-class Cut:
+class HeadCut:
     """The split of a head into blocks, threads and steps."""
 
     rows: int
@@ -73,9 +73,9 @@ class Cut:
         )
 
 
-def cuts(gpu: Gpu, heads: int, rows: int, depth: int, columns: int) -> Iterator[Cut]:
+def cuts(gpu: Gpu, heads: int, rows: int, depth: int, columns: int) -> Iterator[HeadCut]:
     """The cuts that the GPU can run, best first: the largest with a block for each core, or else those with the most blocks."""
-    listed = [Cut(r, high, keys) for r, high in ((64, 4), (32, 2), (16, 1), (16, 2), (8, 1), (4, 1)) for keys in (32, 16, 8)]
+    listed = [HeadCut(r, high, keys) for r, high in ((64, 4), (32, 2), (16, 1), (16, 2), (8, 1), (4, 1)) for keys in (32, 16, 8)]
     fitting = [cut for cut in listed if cut.shared(depth, columns) <= gpu.shared and cut.threads <= gpu.threads]
     return best_first(fitting, heads, rows, gpu)
 
@@ -109,7 +109,7 @@ def gpu_attention(body: Body, machine: Machine) -> Draft | None:
     if cut is None:
         return None
     heads = Heads.of(body, "attention", tuple(batch))
-    _Writing(match, heads, cut, rows, keys, depth, columns).write()
+    _PlainAttention(match, heads, cut, rows, keys, depth, columns).write()
     return heads.problem.draft(heads.kernel, "gpu_attention")
 
 
@@ -139,10 +139,10 @@ class _Sums:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _PlainAttention:
     match: Attention
     heads: Heads
-    cut: Cut
+    cut: HeadCut
     rows: int
     keys: int
     depth: int

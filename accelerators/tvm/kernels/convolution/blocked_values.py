@@ -10,7 +10,7 @@ from functools import partial
 
 import attrs
 
-from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer
+from partita.accelerators.tvm.kernels.convolution.blocked_layer import BlockedLayer
 from partita.accelerators.tvm.kernels.convolution.tap_ranges import TapRange
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -32,7 +32,7 @@ from partita.accelerators.tvm.sizes.extent import Extent
 
 
 @attrs.frozen(slots=True, eq=False)
-class Task:
+class BandTask:
     """The values of a task."""
 
     n: Value
@@ -48,7 +48,7 @@ class Task:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Panel:
+class BandPanel:
     """The values of a panel."""
 
     number: Value
@@ -79,7 +79,7 @@ WIDE = 16
 
 
 def pixel_addresses(
-    kernel: Kernel, layer: Layer, copy: BandCopy, top: Value, base: Value, pixels: int, shares: bool
+    kernel: Kernel, layer: BlockedLayer, copy: BandCopy, top: Value, base: Value, pixels: int, shares: bool
 ) -> list[Value]:
     """For each of `pixels` pixels from `base` on, the address of its first tap, in the band that begins at row `top`. If all are
     in one row (`shares`), they are static offsets from one address."""
@@ -98,7 +98,7 @@ def pixel_addresses(
     return [name(f"at{p}", (above + a // window.out[1]) * down + a % window.out[1] * step) for p, a in enumerate(at)]
 
 
-def _is_walked(layer: Layer) -> bool:
+def _is_walked(layer: BlockedLayer) -> bool:
     """True if addresses in rows of a static width are derived from one another. Otherwise LLVM computes several similar ones in a
     vector and extracts them at each tap, which takes a quarter more time (but not for AVX-512)."""
     return layer.lanes < WIDE and layer.channels.by_block and layer.window.count > 1
@@ -221,14 +221,14 @@ LEAST_SHARE = 0.4
 class Fetching:
     """Writes the prefetches of a step of a tile."""
 
-    layer: Layer
+    layer: BlockedLayer
     kernel: Kernel
     source: Buffer
     """The image."""
     weight: Buffer
     writer: Writer
 
-    def weights(self, panel: Panel, tile: Value, step: Operand, steps: int, width: int) -> None:
+    def weights(self, panel: BandPanel, tile: Value, step: Operand, steps: int, width: int) -> None:
         """Prefetches one step's share of the next panel's weights."""
         channels, lines = self.layer.channels, self.lines(steps, width)
         if not lines:
@@ -238,14 +238,14 @@ class Fetching:
             line = (tile * steps + step) * lines + q
             self.kernel.prefetch(self.weight[following + line * (LINE // self.layer.size)])
 
-    def pixels(self, task: Task, panel: Panel, reads: Reads, block: Value) -> None:
+    def pixels(self, task: BandTask, panel: BandPanel, reads: Reads, block: Value) -> None:
         """Prefetches the pixels of a block of channels that the next tile reads."""
         if not self._walks_pixels:
             return
         for address in reads.addresses:
             self.kernel.prefetch(self.source[task.n, block, address + panel.pixels, 0])
 
-    def beside(self, task: Task, panel: Panel, base: Value, step: Value, steps: int) -> None:
+    def beside(self, task: BandTask, panel: BandPanel, base: Value, step: Value, steps: int) -> None:
         """Prefetches one step's share of the epilogue's inputs for the tile, such as a residual."""
         after, channels = self.writer.after, self.layer.channels
         if not self._walks_pixels or channels.chunks > 1:

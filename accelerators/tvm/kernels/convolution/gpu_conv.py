@@ -25,9 +25,9 @@ from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
-    Product,
     Side,
     Spot,
+    TiledProduct,
     lay_steps,
     new_tiles,
     own_thread,
@@ -68,8 +68,8 @@ def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
     size = bytes_on_tensor_cores(body, machine, is_convolution)
     normed = NormedImage.of(next(filter(is_convolution, body.ops)), Problem.of(body))
 
-    def cut(image: Image) -> Layer | None:
-        return None if image.outs == image.groups else Layer(image, best_tile(image, machine, size), normed)
+    def cut(image: Image) -> TiledConvolution | None:
+        return None if image.outs == image.groups else TiledConvolution(image, best_tile(image, machine, size), normed)
 
     return draft_layer(body, "gpu_convolution_on_tensor_cores" if size else "gpu_convolution", cut, normed)
 
@@ -123,7 +123,7 @@ Place = tuple[Value, Value, Value]
 
 
 @attrs.frozen(slots=True, eq=False)
-class Layer:
+class TiledConvolution:
     """A convolution and its cut."""
 
     image: Image
@@ -211,7 +211,7 @@ class Layer:
             else:
                 pixels = self._pixels(kernel, source, own, block, group, band, writer.inputs)
                 weights_side = packed_side(tile, own, tile.rows, weight, first)
-                Product(kernel, tile, thread, weights_side, pixels).write(steps, store, bounds)
+                TiledProduct(kernel, tile, thread, weights_side, pixels).write(steps, store, bounds)
 
     def band(self, kernel: Kernel, number: Value) -> Band:
         """The rows of the blocks with this index."""

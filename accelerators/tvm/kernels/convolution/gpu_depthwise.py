@@ -36,15 +36,15 @@ MOST_TAPS = 81
 def gpu_depthwise(body: Body, machine: Machine) -> Draft | None:
     """The kernel for such a convolution with constant weights and its epilogue; None for any other body."""
 
-    def cut(image: Image) -> _Layer | None:
+    def cut(image: Image) -> _GpuDepthwise | None:
         is_ours = image.outs == image.groups and image.taps <= MOST_TAPS
-        return _Layer(image, machine.gpu) if is_ours else None
+        return _GpuDepthwise(image, machine.gpu) if is_ours else None
 
     return draft_layer(body, "gpu_depthwise", cut)
 
 
 @attrs.frozen(slots=True)
-class _Layer:
+class _GpuDepthwise:
     """One such convolution and its cut."""
 
     image: Image

@@ -18,8 +18,8 @@ import numpy as np
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.convolution.gpu_conv import (
     Band,
-    Layer,
     Place,
+    TiledConvolution,
     best_tile,
     bytes_on_tensor_cores,
 )
@@ -112,7 +112,7 @@ def _find_phases(node: Node) -> _Phases | None:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Rows(Band):
+class _PhaseRows(Band):
     """The rows of a block: output channels in phases of one kind."""
 
     firsts: tuple[Operand, ...]
@@ -122,7 +122,7 @@ class _Rows(Band):
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Transposed(Layer):
+class _Transposed(TiledConvolution):
     """A transposed convolution and its cut."""
 
     phases: _Phases = attrs.field(kw_only=True)
@@ -158,7 +158,7 @@ class _Transposed(Layer):
         taps = weights[(slice(None), slice(None), *every)]
         return np.flip(taps, tuple(range(2, taps.ndim))).reshape(self.inner, self.channels, -1)
 
-    def band(self, kernel: Kernel, number: Value) -> _Rows:
+    def band(self, kernel: Kernel, number: Value) -> _PhaseRows:
         """The rows of the blocks with this index."""
         kinds, phases = self.phases.kinds, self.phases
         ends = list(itertools.accumulate(self.bands))
@@ -176,7 +176,7 @@ class _Transposed(Layer):
             return tuple(of_kind(f"{name}{d}", along) for d, along in enumerate(zip(*sizes, strict=True)))
 
         taps = of_dimensions("taps", [kind.taps for kind in kinds])
-        return _Rows(
+        return _PhaseRows(
             kept(kernel, "top", (number - of_kind("start", [0, *ends[:-1]])) * self.tile.rows, len(kinds) > 1),
             of_kind("rows", [self.channels * kind.count for kind in kinds]),
             taps,
@@ -188,7 +188,7 @@ class _Transposed(Layer):
 
     def store(self, kernel: Kernel, writer: Writer, total: Value, band: Band, group: Value, at: Place) -> None:
         """Writes a sum at the position of its phase in the result, if that is inside."""
-        assert isinstance(band, _Rows)
+        assert isinstance(band, _PhaseRows)
         phases, (picture, row, pixel) = self.phases, at
         positions, tests = list[Value](), list[Value]()
         for d, (stride, size, shift) in enumerate(zip(phases.strides, phases.out, phases.shifts, strict=True)):

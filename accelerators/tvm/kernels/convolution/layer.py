@@ -98,7 +98,7 @@ def _is_of_channels(entry: NodeEntry, image: NodeEntry) -> bool:
     return folded(own, shape, [(0, 1), (1, 2), (2, len(shape))]) == (1, shape[1], 1)
 
 
-class Layer(Protocol):
+class PlainLayer(Protocol):
     """A convolution and its cut."""
 
     @property
@@ -113,12 +113,12 @@ class Layer(Protocol):
 
 
 def draft_layer(
-    body: Body, schedule: str, cut: Callable[[Image], Layer | None], normed: NormedImage | None = None
+    body: Body, schedule: str, cut: Callable[[Image], PlainLayer | None], normed: NormedImage | None = None
 ) -> Draft | None:
     """The kernel of the body's only convolution; None for any other body, or if `cut` returns None. It reads a value, or a normed
     image."""
 
-    def cut_image(root: Node) -> Layer | None:
+    def cut_image(root: Node) -> PlainLayer | None:
         image = make_image(root)
         return None if image is None else cut(image)
 
@@ -129,7 +129,7 @@ def draft_layer_of(
     body: Body,
     schedule: str,
     is_root: Callable[[Node], bool],
-    cut: Callable[[Node], Layer | None],
+    cut: Callable[[Node], PlainLayer | None],
     normed: NormedImage | None = None,
 ) -> Draft | None:
     """The kernel of the body's only root."""

@@ -239,8 +239,8 @@ UNROLLED = 32
 def convolution(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a convolution with constant weights; None for any other body."""
 
-    def cut(image: Image) -> _Layer | None:
-        return None if image.pixels < machine.lanes else _Layer(image, *_best(image, machine), machine)
+    def cut(image: Image) -> _WalkedConvolution | None:
+        return None if image.pixels < machine.lanes else _WalkedConvolution(image, *_best(image, machine), machine)
 
     return draft_layer(body, "convolution", cut)
 
@@ -261,7 +261,7 @@ def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:
     return choose("tile", choices, cost)
 
 
-class _Layer:
+class _WalkedConvolution:
     """A convolution, cut into tiles and tasks."""
 
     def __init__(self, image: Image, tile: Tile, walk: Walk, machine: Machine) -> None:

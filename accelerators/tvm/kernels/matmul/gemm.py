@@ -70,7 +70,7 @@ CACHED = 1 << 20
 
 
 @attrs.frozen(slots=True, eq=False)
-class Product:
+class ConstantProduct:
     """A product by a constant matrix, and its epilogue."""
 
     root: Node
@@ -104,14 +104,14 @@ class Product:
         alpha = np.float32(self.root.attrs.get("alpha", 1.0))
         return (packed * alpha if self.dtype == "float32" and alpha != 1.0 else packed).reshape(-1)
 
-    def kernel(self, body: Body, size: int) -> _Writing:
+    def kernel(self, body: Body, size: int) -> _GemmKernel:
         """A kernel with the body's arguments, the constant as a packed matrix of `size` elements."""
         problem = Problem.of(body)
         whole = (self.rows, self.columns)
         shapes: dict[int, tuple[int, ...]] = dict.fromkeys(range(len(problem.inputs)), (1,))
         shapes |= {**self.after.operands, self.left: (self.rows, self.depth), self.right: (size,)}
         kernel, inputs, outputs = problem.kernel("gemm", shapes, [whole] * len(problem.outputs))
-        return _Writing(problem, kernel, inputs[self.left], inputs[self.right], Writer(self.after, inputs, outputs))
+        return _GemmKernel(problem, kernel, inputs[self.left], inputs[self.right], Writer(self.after, inputs, outputs))
 
     def layout(self, cut: Cut, dtype: str) -> PanelLayout:
         """The packed layout of the constant matrix, in this element type."""
@@ -187,7 +187,7 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _GemmKernel:
     problem: Problem
     kernel: Kernel
     left: Buffer
@@ -195,7 +195,7 @@ class _Writing:
     writer: Writer
 
 
-def find_product(body: Body) -> Product | None:
+def find_product(body: Body) -> ConstantProduct | None:
     """The body's product; None unless its second matrix is a 2-D constant and all other ops can be fused.
 
     The constant may be transposed by an op."""
@@ -221,7 +221,7 @@ def find_product(body: Body) -> Product | None:
     rows, columns, depth = math.prod(output[:-1]), output[-1], shape[-1]
     if after is None or after.operands.get(left, (rows, depth)) != (rows, depth):
         return None
-    return Product(root, left, right, rows, columns, turned, depth, after)
+    return ConstantProduct(root, left, right, rows, columns, turned, depth, after)
 
 
 def before_turn(node: Node) -> NodeEntry | None:
@@ -241,7 +241,7 @@ def _start(node: Node, x: Numbers) -> Value:
     return total + (x[3] if beta == 1.0 else x[3] * beta)
 
 
-def _write(match: Product, writing: _Writing, cut: Cut, layout: PanelLayout, machine: Machine) -> None:
+def _write(match: ConstantProduct, writing: _GemmKernel, cut: Cut, layout: PanelLayout, machine: Machine) -> None:
     """Writes the loops: over tasks, then pairs of a block of rows and a panel, then tiles."""
     tile, instruction, unit = cut.tile, cut.instruction, cut.unit
     kernel, rows, columns, depth = writing.kernel, match.rows, match.columns, match.depth
@@ -289,7 +289,7 @@ def _blocks(kernel: Kernel, rows: int, depth: int, heights: Operand) -> tuple[Op
 
 
 def _by_tiles(
-    unit: TileUnit, kernel: Kernel, writing: _Writing, depth: int, row: Operand, panel: Operand, width: int
+    unit: TileUnit, kernel: Kernel, writing: _GemmKernel, depth: int, row: Operand, panel: Operand, width: int
 ) -> Registers:
     """The sums of a tile, computed by the matrix unit from unpacked rows of the left matrix and a packed panel."""
 
@@ -302,6 +302,6 @@ def _by_tiles(
     return product_of_tiles(unit, kernel, depth // unit.depth, step)
 
 
-def task_count(match: Product, machine: Machine) -> int:
+def task_count(match: ConstantProduct, machine: Machine) -> int:
     """Number of tasks of the product."""
     return machine.tasks_for(match.rows * match.columns * match.depth, MATRIX_PRODUCTS)

@@ -12,15 +12,15 @@ from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.bodies.element_types import as_stored
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, if_inside
 from partita.accelerators.tvm.kernels.language.values import parts_of
-from partita.accelerators.tvm.kernels.matmul.gemm import Product as Match
+from partita.accelerators.tvm.kernels.matmul.gemm import ConstantProduct as Match
 from partita.accelerators.tvm.kernels.matmul.gemm import find_product
 from partita.accelerators.tvm.kernels.matmul.product import find_value_product
 from partita.accelerators.tvm.kernels.shared.element_access import read, write
 from partita.accelerators.tvm.kernels.shared.found import found_in
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
-    Product,
     Side,
     Spot,
+    TiledProduct,
     lay_steps,
     new_tiles,
     own_thread,
@@ -83,13 +83,13 @@ def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
             TensorProduct(kernel, tile, thread, left, right).write(tile.steps(match.depth), store, bounds)
         else:
             sides = layer.rows_side(writing.left, own, band), packed_side(tile, own, tile.columns, writing.right, first)
-            Product(kernel, tile, thread, *sides).write(tile.steps(match.depth), store, bounds)
+            TiledProduct(kernel, tile, thread, *sides).write(tile.steps(match.depth), store, bounds)
     dtype = element_of(body.graph.inputs[match.right][0])
     name = "gpu_gemm_on_tensor_cores" if isinstance(tile, TensorTile) else "gpu_gemm"
     return writing.problem.draft(kernel, name, {match.right: GradualPack(lambda array: layer.pack(array, dtype))})
 
 
-def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
+def _layer(match: Match, body: Body, machine: Machine) -> _TiledProduct:
     """The product and its cut, for tensor cores if they support the element types. With few rows most of their sums are unused,
     so that plain threads are a candidate too."""
     elements = [element_named(element_of(body.graph.inputs[i][0])) for i in (match.left, match.right)]
@@ -100,11 +100,11 @@ def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
         listed += tensor_tiles(gpu, size)
     if not is_multiplied or rows < FEW:
         listed += tiles(gpu)
-    return _Layer(match, fastest(listed, [work], gpu))
+    return _TiledProduct(match, fastest(listed, [work], gpu))
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Layer:
+class _TiledProduct:
     """A product and its cut."""
 
     match: Match

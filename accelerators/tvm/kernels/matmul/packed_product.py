@@ -68,8 +68,8 @@ def packed_product(body: Body, machine: Machine) -> Draft | None:
     shapes |= {**after.operands, left: (whole[0], packing.depth), matrix: (packing.size,)}
     shapes |= {i: shape_of(problem.inputs[i]) for i in (scales, *points)}
     kernel, inputs, outputs = problem.kernel("packed_product", shapes, [whole] * len(problem.outputs))
-    operands = Operands(inputs[left], inputs[matrix], inputs[scales], inputs[points[0]] if points else None)
-    Writing(packing, int(root.attrs["block"]), whole[0], kernel, operands, Writer(after, inputs, outputs)).write(machine)
+    operands = PackedOperands(inputs[left], inputs[matrix], inputs[scales], inputs[points[0]] if points else None)
+    PackedLoops(packing, int(root.attrs["block"]), whole[0], kernel, operands, Writer(after, inputs, outputs)).write(machine)
     return problem.draft(kernel, "packed product")
 
 
@@ -86,7 +86,7 @@ def packed_root(body: Body) -> tuple[Node, Epilogue] | None:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Operands:
+class PackedOperands:
     """The buffers that a product reads."""
 
     left: Buffer
@@ -98,7 +98,7 @@ class Operands:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Writing:
+class PackedLoops:
     """Writes the kernel of a product."""
 
     packing: Packing
@@ -106,7 +106,7 @@ class Writing:
     """Number of elements along the depth that share a scale."""
     rows: int
     kernel: Kernel
-    operands: Operands
+    operands: PackedOperands
     writer: Writer
 
     def write(self, machine: Machine) -> None:

@@ -37,12 +37,12 @@ def gather(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, (y,) = problem.kernel("gather", flat, [(math.prod(result),)])
     x, chosen = (inputs[position] for position in positions if position is not None)
     is_work = is_shared_out(math.prod(result), machine, MOVES)
-    _Reading(node, kernel, x, chosen, y, machine.lanes, is_work).write(data, indices)
+    _GatherLoops(node, kernel, x, chosen, y, machine.lanes, is_work).write(data, indices)
     return problem.draft(kernel, "gather")
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Reading:
+class _GatherLoops:
     """Writes the loops of one op."""
 
     node: Node
@@ -193,7 +193,7 @@ def scatter(body: Body, machine: Machine) -> Draft | None:
     x, targets, numbers = (inputs[position] for position in positions if position is not None)
     with kernel.tasks(count, "i", machine.threads_for(count) > 1) as i:
         y[i] = x[i]
-    writing = _Scattering(node, kernel, targets, numbers, y)
+    writing = _ScatterLoops(node, kernel, targets, numbers, y)
     if node.op == "ScatterND":
         writing.by_rows(data, indices, machine.is_gpu)
     else:
@@ -202,7 +202,7 @@ def scatter(body: Body, machine: Machine) -> Draft | None:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Scattering:
+class _ScatterLoops:
     node: Node
     kernel: Kernel
     targets: Buffer

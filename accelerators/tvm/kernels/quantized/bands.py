@@ -21,7 +21,7 @@ from partita.accelerators.tvm.kernels.language import (
     uint8,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.quantized.cut import FRAME, HEAVY, LARGE_FRAME, NEAR, Cut, Shape
+from partita.accelerators.tvm.kernels.quantized.cut import FRAME, HEAVY, LARGE_FRAME, NEAR, ByteCut, ByteShape
 from partita.accelerators.tvm.kernels.shared.loops import (
     counted,
     each_piece,
@@ -46,7 +46,7 @@ WORDS = 16
 class Frame:
     """The copy of a band's input: [row, column, channel]."""
 
-    shape: Shape
+    shape: ByteShape
     rows: Operand
     """Rows of the result in the band."""
     zero: int
@@ -143,7 +143,7 @@ def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Opera
 
 
 @attrs.frozen(slots=True, eq=False)
-class Bands:
+class ByteBands:
     """The division of the work into tasks."""
 
     count: Operand
@@ -163,22 +163,22 @@ class Bands:
         return not isinstance(self.parts, int) or self.parts > 1
 
 
-def bands_of(kernel: Kernel, cut: Cut, machine: Machine) -> Bands:
+def bands_of(kernel: Kernel, cut: ByteCut, machine: Machine) -> ByteBands:
     """The bands of a product."""
     shape, window = cut.shape, cut.shape.window
     if not window.is_any:
-        return Bands(cut.bands, cut.rows, cut.rows, cut.parts, cut.parallel)
+        return ByteBands(cut.bands, cut.rows, cut.rows, cut.parts, cut.parallel)
     is_enough = is_shared_out(window.pixels * shape.outs * shape.depth, machine, BYTE_PRODUCTS)
     if window.is_flat:
         count = kept(kernel, "bands", pieces(window.out[0], cut.rows))
         rows = kept(kernel, "rows", (as_index(window.out[0]) + count - 1) // count)
-        return Bands(count, rows, cut.rows, cut.parts, is_enough)
+        return ByteBands(count, rows, cut.rows, cut.parts, is_enough)
     return bands_of_images(kernel, shape, _tallest(shape), cut.parts, machine, is_enough)
 
 
 def bands_of_images(
-    kernel: Kernel, shape: Shape, tallest: Operand, parts: int, machine: Machine, is_enough: bool | Value
-) -> Bands:
+    kernel: Kernel, shape: ByteShape, tallest: Operand, parts: int, machine: Machine, is_enough: bool | Value
+) -> ByteBands:
     """The bands of images of dynamic height and width: equal ones, of at most `tallest` rows. If there is enough work their
     number is about a multiple of the threads', and if they are fewer than the threads, there are `parts` ranges of panels."""
     high, tall = as_index(shape.window.out[0]), kept(kernel, "tall", tallest)
@@ -191,10 +191,10 @@ def bands_of_images(
     count = kept(kernel, "bands", (high + rows - 1) // rows)
     ranges = kept(kernel, "ranges", select(count >= machine.threads, 1, as_index(parts))) if parts > 1 else parts
     # Only a parallel loop gives each task its own memory of dynamic size, even if one thread runs all tasks.
-    return Bands(count, rows, rows, ranges, True if shape.copies else is_enough)
+    return ByteBands(count, rows, rows, ranges, True if shape.copies else is_enough)
 
 
-def _tallest(shape: Shape) -> Operand:
+def _tallest(shape: ByteShape) -> Operand:
     """Most rows of a band whose input stays in a cache."""
     window = shape.window
     high = as_index(window.out[0])

@@ -17,10 +17,10 @@ import numpy as np
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.quantized.bands import Bands, Frame, bands_of_images
-from partita.accelerators.tvm.kernels.quantized.cut import FRAME, Shape
+from partita.accelerators.tvm.kernels.quantized.bands import ByteBands, Frame, bands_of_images
+from partita.accelerators.tvm.kernels.quantized.cut import FRAME, ByteShape
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, plain_dot
-from partita.accelerators.tvm.kernels.quantized.draft import Layer
+from partita.accelerators.tvm.kernels.quantized.draft import ByteLayer
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
@@ -40,7 +40,7 @@ PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a depthwise convolution and its epilogue; None for any other body."""
-    layer = Layer.of(body, "Depthwise")
+    layer = ByteLayer.of(body, "Depthwise")
     if layer is None:
         return None
     shape = layer.shape
@@ -51,17 +51,17 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
     kernel, buffers, writer = layer.kernel("depthwise", image, packed.size, shape.outs)
     bands = _bands_of(kernel, shape, machine)
     frame = Frame(shape, bands.room, layer.zero)
-    _Writing(shape, dot, kernel, buffers, writer, frame, bands).write(_sizes(shape, machine))
+    _DepthwiseLoops(shape, dot, kernel, buffers, writer, frame, bands).write(_sizes(shape, machine))
     return layer.problem.draft(kernel, "quantized depthwise", {layer.weight: packed.pack})
 
 
-def _until_the_last(shape: Shape, rows: int, threads: int) -> float:
+def _until_the_last(shape: ByteShape, rows: int, threads: int) -> float:
     """Time, in rows, until the last thread has finished with bands of `rows` rows."""
     bands = shape.images * math.ceil(shape.window.out[0] / rows)
     return math.ceil(bands / threads) * (rows + BAND)
 
 
-def _bands_of(kernel: Kernel, shape: Shape, machine: Machine) -> Bands:
+def _bands_of(kernel: Kernel, shape: ByteShape, machine: Machine) -> ByteBands:
     """The bands of rows, whose copy stays in a cache."""
     window, products = shape.window, shape.window.pixels * shape.window.count * shape.channels
     if window.is_any:
@@ -74,10 +74,10 @@ def _bands_of(kernel: Kernel, shape: Shape, machine: Machine) -> Bands:
         tallest = min(rows, math.ceil(shape.images * window.out[0] / machine.threads))
         rows = min(range(tallest, 0, -1), key=lambda rows: _until_the_last(shape, rows, machine.threads))
     rows = math.ceil(window.out[0] / math.ceil(window.out[0] / rows))
-    return Bands(math.ceil(window.out[0] / rows), rows, rows, 1, parallel)
+    return ByteBands(math.ceil(window.out[0] / rows), rows, rows, 1, parallel)
 
 
-def _sizes(shape: Shape, machine: Machine) -> dict[int, int]:
+def _sizes(shape: ByteShape, machine: Machine) -> dict[int, int]:
     """Numbers of pixels of a tile, with the estimated cycles of each: the one that leaves few pixels of a row over, or several
     for images of dynamic width."""
     wide, most = shape.window.out[1], machine.registers // 2
@@ -93,7 +93,7 @@ class _Packed:
     """The layout of the weights: [vector of channels][rows of one step][tap across][bytes of a step]."""
 
     dot: Dot
-    shape: Shape
+    shape: ByteShape
 
     @property
     def starts(self) -> list[int]:
@@ -125,17 +125,17 @@ class _Packed:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _DepthwiseLoops:
     """Writes the kernel of one convolution."""
 
-    shape: Shape
+    shape: ByteShape
     dot: Dot
     kernel: Kernel
     buffers: tuple[Buffer, Buffer, Buffer]
     """The image, the weights, and the initial sums."""
     writer: Writer
     frame: Frame
-    bands: Bands
+    bands: ByteBands
 
     def write(self, sizes: Mapping[int, int]) -> None:
         """Writes the tasks: images and bands of rows, with code for tiles of each size if there are several."""

@@ -11,7 +11,7 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, float32
-from partita.accelerators.tvm.kernels.quantized.cut import Shape
+from partita.accelerators.tvm.kernels.quantized.cut import ByteShape
 from partita.accelerators.tvm.kernels.shared.element_access import Shape as Sizes
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, make_channel_epilogue
 from partita.accelerators.tvm.kernels.shared.formulas import Numbers
@@ -24,12 +24,12 @@ IMAGE, WEIGHT, BEGINNING, SCALE = range(4)
 
 
 @attrs.frozen(slots=True, eq=False)
-class Layer:
+class ByteLayer:
     """A convolution of a body, and the ops after it."""
 
     problem: Problem
     root: Node
-    shape: Shape
+    shape: ByteShape
     after: Epilogue
     image: int
     """Index of the body's input with the bytes."""
@@ -39,7 +39,7 @@ class Layer:
     """Index of the body's input with the initial sums."""
 
     @classmethod
-    def of(cls, body: Body, op: str) -> Layer | None:
+    def of(cls, body: Body, op: str) -> ByteLayer | None:
         """The body's only `op`; None for any other body."""
         roots = [node for node in body.ops if node.domain == DOMAIN and node.op == op]
         if len(roots) != 1:
@@ -50,7 +50,7 @@ class Layer:
         after = make_channel_epilogue(body, root, _scaled, {} if scale is None else {SCALE: shape_of(scale)})
         if after is None or image is None or weight is None or beginning is None or image in after.operands:
             return None
-        return cls(problem, root, Shape.of(root), after, image, weight, beginning)
+        return cls(problem, root, ByteShape.of(root), after, image, weight, beginning)
 
     @property
     def zero(self) -> int:
@@ -98,9 +98,9 @@ class GpuLayer(Protocol):
         """Writes all loops; `beginning` is the initial sum of each output channel."""
 
 
-def draft_on_gpu(body: Body, op: str, cut: Callable[[Shape, int], GpuLayer]) -> Draft | None:
+def draft_on_gpu(body: Body, op: str, cut: Callable[[ByteShape, int], GpuLayer]) -> Draft | None:
     """The kernel for the body's only `op`, as cut for its shape and the zero point around the image; None for any other body."""
-    layer = Layer.of(body, op)
+    layer = ByteLayer.of(body, op)
     if layer is None:
         return None
     shape, on_gpu = layer.shape, cut(layer.shape, layer.zero)

@@ -11,7 +11,7 @@ from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.quantized.matmul import SIGN, PairProduct, beside, find_pair_product
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.found import found_in
-from partita.accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, spots
+from partita.accelerators.tvm.kernels.shared.gpu_product import Side, Spot, TiledProduct, own_thread, spots
 from partita.accelerators.tvm.kernels.shared.gpu_tile import (
     WIDTH,
     BlockTile,
@@ -68,7 +68,7 @@ def _write(match: PairProduct, heads: Heads, tile: BlockTile | TensorTile, sizes
         else:
             left = _side(heads.read(match.left), head, tile, own, top, (depth, rows), points[0], is_left=True)
             right = _side(heads.read(match.right), head, tile, own, first, (depth, columns), points[1], is_left=False)
-            Product(kernel, tile, thread, left, right, int32).write(steps, store, bounds)
+            TiledProduct(kernel, tile, thread, left, right, int32).write(steps, store, bounds)
 
 
 def _point(match: PairProduct, heads: Heads, is_left: bool) -> Value | None:

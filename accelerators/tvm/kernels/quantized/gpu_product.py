@@ -26,13 +26,13 @@ from partita.accelerators.tvm.kernels.language import (
     uint8,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
-from partita.accelerators.tvm.kernels.quantized.cut import Shape
+from partita.accelerators.tvm.kernels.quantized.cut import ByteShape
 from partita.accelerators.tvm.kernels.quantized.draft import draft_on_gpu
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
-    Product,
     Side,
     Spot,
+    TiledProduct,
     lay_steps,
     new_tiles,
     own_thread,
@@ -67,10 +67,10 @@ from partita.graph.types import Array
 
 def gpu_quantized_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a product and its epilogue; None for any other body."""
-    return draft_on_gpu(body, "Product", lambda shape, zero: _Layer.of(shape, zero, machine))
+    return draft_on_gpu(body, "Product", lambda shape, zero: _TiledBytes.of(shape, zero, machine))
 
 
-def _works(shape: Shape) -> list[Work]:
+def _works(shape: ByteShape) -> list[Work]:
     """The products for which a cut is chosen: a single one, or several for dynamic images or rows."""
     groups, depth = shape.groups, shape.channels // shape.groups * shape.window.count
     outs, weights = shape.outs // groups, shape.outs * depth
@@ -82,16 +82,16 @@ def _works(shape: Shape) -> list[Work]:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Layer:
+class _TiledBytes:
     """One product and its cut."""
 
-    shape: Shape
+    shape: ByteShape
     zero: int
     """The image's zero point, which fills the padding."""
     tile: BlockTile | TensorTile
 
     @classmethod
-    def of(cls, shape: Shape, zero: int, machine: Machine) -> _Layer:
+    def of(cls, shape: ByteShape, zero: int, machine: Machine) -> _TiledBytes:
         """The product with the cut of fewest cycles. If bytes are read one by one, each thread stays at one row."""
         gpu, works = machine.gpu, _works(shape)
         if has_tensor_cores(machine, uint8, int8):
@@ -179,7 +179,7 @@ class _Layer:
                 TensorProduct(kernel, tile, thread, left, right).write(tile.steps(self.depth), store, bounds)
             else:
                 sides = self._read(kernel, image, own, band, group), packed_side(tile, own, tile.columns, weight, first, int32)
-                Product(kernel, tile, thread, *sides, int32).write(tile.steps(self.depth), store, bounds)
+                TiledProduct(kernel, tile, thread, *sides, int32).write(tile.steps(self.depth), store, bounds)
 
     def _copied(self, kernel: Kernel, image: Buffer, own: Value, band: Value, group: Value) -> TensorSide:
         """The operand of the image for tensor cores."""
@@ -242,14 +242,14 @@ class _Layer:
 
 def gpu_quantized_depthwise(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a depthwise convolution and its epilogue; None for any other body."""
-    return draft_on_gpu(body, "Depthwise", lambda shape, zero: _Depthwise(shape, zero, machine.gpu))
+    return draft_on_gpu(body, "Depthwise", lambda shape, zero: _GpuByteDepthwise(shape, zero, machine.gpu))
 
 
 @attrs.frozen(slots=True)
-class _Depthwise:
+class _GpuByteDepthwise:
     """One depthwise convolution."""
 
-    shape: Shape
+    shape: ByteShape
     zero: int
     """The image's zero point, which fills the padding."""
     gpu: Gpu

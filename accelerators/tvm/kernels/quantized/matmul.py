@@ -90,13 +90,13 @@ def pair_product(body: Body, machine: Machine) -> Draft | None:
         return None
     shape = shape_of(match.root[0])
     heads = Heads.of(body, "quantized_pair", shape[:-2])
-    cut = _Cut.of(shape[-2], shape[-1], shape_of(match.left.value)[-1], machine)
-    _Writing.of(match, heads, cut).write(machine)
+    cut = _PairCut.of(shape[-2], shape[-1], shape_of(match.left.value)[-1], machine)
+    _PairLoops.of(match, heads, cut).write(machine)
     return heads.problem.draft(heads.kernel, "quantized pair")
 
 
 @attrs.frozen(slots=True)
-class _Cut:
+class _PairCut:
     """The cut of a product: panels of vectors of columns, tiles of rows; the last of each overlaps the one before."""
 
     rows: int
@@ -106,7 +106,7 @@ class _Cut:
     tile: Tile
 
     @classmethod
-    def of(cls, rows: int, columns: int, depth: int, machine: Machine) -> _Cut:
+    def of(cls, rows: int, columns: int, depth: int, machine: Machine) -> _PairCut:
         """The cut of least cost."""
         dot = dot_of(machine)
         blocks = math.ceil(columns / dot.lanes)
@@ -156,11 +156,11 @@ class _Cut:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _PairLoops:
     """Writes the kernel of one product."""
 
     match: PairProduct
-    cut: _Cut
+    cut: _PairCut
     heads: Heads
     left: View
     right: View
@@ -172,7 +172,7 @@ class _Writing:
     number: Callable[[Value, Head, Operand, Operand], Value]
 
     @classmethod
-    def of(cls, match: PairProduct, heads: Heads, cut: _Cut) -> _Writing:
+    def of(cls, match: PairProduct, heads: Heads, cut: _PairCut) -> _PairLoops:
         """With the views through which the buffers are read and written."""
         wanted = (match.chain or (match.root,))[-1][0]
         left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)

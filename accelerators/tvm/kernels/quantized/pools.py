@@ -42,7 +42,7 @@ def largest(body: Body, machine: Machine) -> Draft | None:
     node = body.ops[0]
     if len(body.ops) != 1 or node.domain != DOMAIN:
         return None
-    pool = _Pool.of(body, node, machine)
+    pool = _BytePool.of(body, node, machine)
     kernel, (image,), (result,) = pool.problem.kernel("largest", {0: pool.flat}, [pool.results])
 
     def write(n: Value, y: Value, x: Value, chunks: Chunks) -> None:
@@ -71,7 +71,7 @@ def mean(body: Body, machine: Machine) -> Draft | None:
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Mean"]
     if len(roots) != 1:
         return None
-    root, pool = roots[0], _Pool.of(body, roots[0], machine)
+    root, pool = roots[0], _BytePool.of(body, roots[0], machine)
     scale = root.reads[SCALE].node.value if root.attrs.get("adds_numbers", 0) else None
     after = make_channel_epilogue(body, root, times_scale if scale is None else alone)
     position = pool.problem.position(root.inputs[0])
@@ -97,7 +97,7 @@ def mean(body: Body, machine: Machine) -> Draft | None:
 
 def _sum_of(
     kernel: Kernel,
-    pool: _Pool,
+    pool: _BytePool,
     image: Buffer,
     spans: list[tuple[Value, Value]],
     chunk: tuple[Value, Operand, int],
@@ -119,7 +119,7 @@ def _sum_of(
 
 def _write_mean(
     kernel: Kernel,
-    pool: _Pool,
+    pool: _BytePool,
     total: Registers,
     spans: list[tuple[Value, Value]],
     lanes: int,
@@ -137,7 +137,7 @@ def _write_mean(
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Pool:
+class _BytePool:
     """The window of a pool, and the image that it slides over."""
 
     problem: Problem
@@ -150,7 +150,7 @@ class _Pool:
     """True if a mean counts only pixels of the image, not the padding."""
 
     @classmethod
-    def of(cls, body: Body, node: Node, machine: Machine) -> _Pool:
+    def of(cls, body: Body, node: Node, machine: Machine) -> _BytePool:
         batch, *_, channels = shape_of(node[0])
         inside = not node.attrs.get("count_include_pad", 0)
         return cls(Problem.of(body), window_of(node), batch, channels, int(node.attrs.get("zero", 0)), inside)

@@ -42,7 +42,7 @@ def reduction(body: Body, machine: Machine) -> Draft | None:
         return None
     groups = _Groups.of(shape, axes)
     kernel, (x,), (y,) = problem.kernel("reduction", {0: groups.sizes}, [groups.kept or (1,)])
-    writing = _Writing(kernel, x, y, groups, REDUCERS[str(node.op)], machine.threads_for(math.prod(shape)) > 1)
+    writing = _ReductionLoops(kernel, x, y, groups, REDUCERS[str(node.op)], machine.threads_for(math.prod(shape)) > 1)
     if groups.is_reduced[-1]:
         writing.along(machine.lanes)
     else:
@@ -85,7 +85,7 @@ class _Groups:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _ReductionLoops:
     kernel: Kernel
     x: Buffer
     y: Buffer

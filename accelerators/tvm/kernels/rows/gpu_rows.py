@@ -20,7 +20,7 @@ from partita.accelerators.tvm.kernels.language import (
     minimum,
 )
 from partita.accelerators.tvm.kernels.language.values import parts_of
-from partita.accelerators.tvm.kernels.rows.row_steps import Program, Step, find_program
+from partita.accelerators.tvm.kernels.rows.row_steps import Program, RowStep, find_program
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.row import JOINS
@@ -93,11 +93,11 @@ def gpu_rows(body: Body, machine: Machine) -> Draft | None:
     if share.shared(match) > machine.gpu.shared:
         return None
     problem, kernel, inputs, outputs = match.kernel(body)
-    _Writing(match, share, kernel, inputs, outputs).write()
+    _GpuRowLoops(match, share, kernel, inputs, outputs).write()
     return problem.draft(kernel, "gpu_rows")
 
 
-class _Writing:
+class _GpuRowLoops:
     """Writes the loops of a program."""
 
     def __init__(
@@ -142,7 +142,7 @@ class _Writing:
             partial[k] = JOINS[step.kind].start
 
         def at(column: Value) -> None:
-            numbers: dict[Step, Value] = {}
+            numbers: dict[RowStep, Value] = {}
             for step in program.needed([*(step.reads[0] for step in joins), *(step for _, step in results)]):
                 number = kernel.stack("number", float32, (1,))  # TVM rejects functions of named functions, nested three deep.
                 number[0] = self._computed(step, column, numbers)
@@ -185,13 +185,13 @@ class _Writing:
             number = total[0]
         return number
 
-    def _read(self, step: Step, column: Operand, numbers: dict[Step, Value]) -> Value:
+    def _read(self, step: RowStep, column: Operand, numbers: dict[RowStep, Value]) -> Value:
         """A step's value at a position."""
         given = self.program.given(step, self.inputs, self.row, column)
         if given is not None:
             return given
         return numbers[step] if step.is_full else self.m[self.single[step]]
 
-    def _computed(self, step: Step, column: Operand, numbers: dict[Step, Value]) -> Value:
+    def _computed(self, step: RowStep, column: Operand, numbers: dict[RowStep, Value]) -> Value:
         assert step.compute is not None
         return step.compute(*(self._read(other, column, numbers) for other in step.reads))

@@ -19,7 +19,7 @@ from partita.accelerators.tvm.kernels.language import (
     constant,
     float32,
 )
-from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program
+from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, RowStep, find_program
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import counted, is_shared_out
@@ -47,7 +47,7 @@ def row_program(body: Body, machine: Machine) -> Draft | None:
     if match is None or (_is_reduction(body) and _is_short(match.columns, machine)):
         return None
     problem, kernel, inputs, outputs = match.kernel(body)
-    _Writing(match, machine, kernel, inputs, outputs).write()
+    _RowLoops(match, machine, kernel, inputs, outputs).write()
     return problem.draft(kernel, "rows")
 
 
@@ -63,7 +63,7 @@ def _is_reduction(body: Body) -> bool:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Spot:
+class _KeptPlace:
     """The place where a row's values are kept: a buffer, and the position of a column in it."""
 
     buffer: Buffer
@@ -74,7 +74,7 @@ Lane = Callable[[int], tuple[Buffer, Operand]]
 """Returns the buffer and position of a partial sum, by the number of the reduction in its pass."""
 
 
-class _Writing:
+class _RowLoops:
     """Writes the loops of a program. `m` holds values per row, `s` partial sums, `kept` expensive values; t0, t1, … are the
     values at a vector's positions. (Buffers, since TVM inlines named expressions.)"""
 
@@ -91,16 +91,16 @@ class _Writing:
         late = {(read, step.level) for step in program.steps for read in step.reads if step.kind == "each"}
         late |= {(read, step.level - 1) for step in program.steps for read in step.reads if step.kind in JOINS}
         dear = [step for step in program.steps if step.dear and any(step is s and step.level < level for s, level in late)]
-        self.lent: dict[Step, int] = {}
+        self.lent: dict[RowStep, int] = {}
         """The index of the result in whose row each expensive step is kept."""
-        self.aside: dict[Step, int] = {}
+        self.aside: dict[RowStep, int] = {}
         """The position in `kept` of each expensive step without such a result."""
         for step in dear:
             self._choose_place(step, late)
-        self.vectors: dict[Step, Buffer] = {}
-        self.kept: dict[Step, _Spot] = {}
+        self.vectors: dict[RowStep, Buffer] = {}
+        self.kept: dict[RowStep, _KeptPlace] = {}
 
-    def _choose_place(self, step: Step, late: Collection[tuple[Step, int]]) -> None:
+    def _choose_place(self, step: RowStep, late: Collection[tuple[RowStep, int]]) -> None:
         """Keeps a step in the row of a float32 result that is not written before the step's last read; else in `kept`."""
         last = max(level for other, level in late if other is step)
         for i, (output, result) in enumerate(zip(self.outputs, self.program.results, strict=True)):
@@ -133,12 +133,12 @@ class _Writing:
             if step.kind == "each" and step.is_full:
                 self.vectors[step] = kernel.stack(f"t{i}", float32, (lanes,))
         for step, i in self.lent.items():
-            self.kept[step] = _Spot(self.outputs[i], lambda column: (r, column))
+            self.kept[step] = _KeptPlace(self.outputs[i], lambda column: (r, column))
         if self.aside:
             size = len(self.aside) * program.columns
             kept = (kernel.stack if is_less(size, STACK + 1) else kernel.memory)("kept", float32, (size,))
             for step, i in self.aside.items():
-                self.kept[step] = _Spot(kept, lambda column, start=i * program.columns: (start + column,))  # type: ignore[misc]
+                self.kept[step] = _KeptPlace(kept, lambda column, start=i * program.columns: (start + column,))  # type: ignore[misc]
 
     def _numbers(self, level: int) -> None:
         """Writes the steps with one value per row that are computable after `level` passes."""
@@ -190,26 +190,26 @@ class _Writing:
         with kernel.loop(columns - vectors * width, "e") as e:
             at(vectors * width + e, 0, lambda k: (self.m, self.rows[joins[k]]))
 
-    def _is_long(self, step: Step, level: int) -> bool:
+    def _is_long(self, step: RowStep, level: int) -> bool:
         return step.is_long and not self._stands(step, level)
 
-    def _stands(self, step: Step, level: int) -> bool:
+    def _stands(self, step: RowStep, level: int) -> bool:
         return step in self.kept and step.level < level
 
-    def _read(self, step: Step, column: Operand, lane: Operand) -> Value:
+    def _read(self, step: RowStep, column: Operand, lane: Operand) -> Value:
         """A step's value at a position, from its buffer."""
         given = self.program.given(step, self.inputs, self.r, column)
         if given is not None:
             return given
         return self.vectors[step][lane] if step.is_full else self.m[self.rows[step]]
 
-    def _value(self, step: Step, column: Operand, lane: Operand, level: int) -> Value:
+    def _value(self, step: RowStep, column: Operand, lane: Operand, level: int) -> Value:
         """The expression for the step's value at a position."""
         if self._stands(step, level):
             spot = self.kept[step]
             return spot.buffer[spot.position(column)]
         return self._computed(step, column, lane)
 
-    def _computed(self, step: Step, column: Operand, lane: Operand) -> Value:
+    def _computed(self, step: RowStep, column: Operand, lane: Operand) -> Value:
         assert step.compute is not None
         return step.compute(*(self._read(read, column, lane) for read in step.reads))

@@ -32,7 +32,7 @@ Store = Callable[[Value, Value, Value], None]
 """Stores a sum at a row and a column of the tile."""
 
 
-class Tile(Protocol):
+class SlicedTile(Protocol):
     """The interface of all kinds of tiles."""
 
     @property
@@ -58,11 +58,11 @@ class Line:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Sums:
+class SlicedSums:
     """The sums of each thread of a block."""
 
     kernel: Kernel
-    tile: Tile
+    tile: SlicedTile
     slice: Value
     """The thread's slice."""
     own: Value
@@ -140,7 +140,7 @@ class Side:
         return self.extent + (WIDTH if self.turned else 0)
 
 
-class Product:
+class TiledProduct:
     """Writes the loops of one tile."""
 
     def __init__(
@@ -182,7 +182,7 @@ class Product:
                     self._put((step + 1) % STAGES)
                 kernel.barrier()
         count = tile.high * tile.wide
-        sums = Sums(kernel, tile, self.slice, self.own, self._sum, self._set_sum, count, self.element)
+        sums = SlicedSums(kernel, tile, self.slice, self.own, self._sum, self._set_sum, count, self.element)
         sums.store(self._lines(), store, bounds)
 
     def _sum(self, number: int) -> Value:
@@ -247,7 +247,7 @@ class Product:
         ]
 
 
-def own_thread(tile: Tile, thread: Value) -> Value:
+def own_thread(tile: SlicedTile, thread: Value) -> Value:
     """A thread's number in its slice."""
     return thread % tile.slice_threads if tile.slices > 1 else thread
 
@@ -274,7 +274,7 @@ def packed_side(
     )
 
 
-def spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
+def spots(tile: SlicedTile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
     """The spots that each thread of a slice fills: neighbouring threads get neighbouring spots, along the depth if elements are
     contiguous that way in memory (`turned`), else along the tile."""
     line = (tile.depth if turned else extent) // lanes

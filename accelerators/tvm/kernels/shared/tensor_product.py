@@ -41,7 +41,14 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import (
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, constant
 from partita.accelerators.tvm.kernels.shared.element_access import computed_as
-from partita.accelerators.tvm.kernels.shared.gpu_product import Line, Spot, Store, Sums, own_thread, spots
+from partita.accelerators.tvm.kernels.shared.gpu_product import (
+    Line,
+    SlicedSums,
+    Spot,
+    Store,
+    own_thread,
+    spots,
+)
 from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile, pitch
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_multiple
@@ -271,7 +278,7 @@ class TensorProduct:
             for number in range(self.tile.sums):
                 self.sums[number] = self.points.without(number, self.sums[number])
         get, put = self.sums.__getitem__, self.sums.__setitem__
-        sums = Sums(kernel, self.tile, self.slice, self.own, get, put, self.tile.sums, self.sums.element)
+        sums = SlicedSums(kernel, self.tile, self.slice, self.own, get, put, self.tile.sums, self.sums.element)
         sums.store(self._lines(), store, bounds)
 
     def _begin(self, step: Value, stage: Value) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from partita.accelerators.tvm.kernels.language import Operand, Value, all_of
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.gpu_product import Spot, Tile, spots
+from partita.accelerators.tvm.kernels.shared.gpu_product import SlicedTile, Spot, spots
 from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.shared.operands import TwoSided
@@ -49,7 +49,7 @@ def covered_by(size: int, each: int) -> int | None:
 def viewed_side(
     view: View,
     head: Head,
-    tile: Tile,
+    tile: SlicedTile,
     own: Value,
     extent: int,
     sizes: tuple[int, int],

@@ -45,7 +45,7 @@ LONG = 16
 
 
 @attrs.frozen(slots=True)
-class Spot:
+class WindowSpot:
     """The position of a window."""
 
     n: Value
@@ -66,9 +66,9 @@ class Slide:
     """The geometry of the window."""
     start: float
     """The initial value of the sums."""
-    tap: Callable[[Value, Value, Spot, Value, Operand], Value]
+    tap: Callable[[Value, Value, WindowSpot, Value, Operand], Value]
     """The sum after a tap, from the sum, the image's vector, the window's position, and the tap's row and column."""
-    write: Callable[[Value, Spot, Value, Value, Operand], None]
+    write: Callable[[Value, WindowSpot, Value, Value, Operand], None]
     """Writes one lane of a sum: takes the sum, the position of the window, the pixel of the result, the lane, and the number of
     taps across inside the image; 0 if that is not tracked."""
     is_long: bool = False
@@ -93,7 +93,7 @@ def slide_over(slide: Slide, kernel: Kernel, source: Buffer, batch: int, blocks:
             first, end = band * window.out[0] // bands, (band + 1) * window.out[0] // bands
             with kernel.loop(end - first, "r_") as r:
                 row = name("row", first + r)
-                _Row(slide, kernel, source, machine, n, block, row).write()
+                _ResultRow(slide, kernel, source, machine, n, block, row).write()
 
 
 def _shares(kernel: Kernel, rows: int, blocks: int, threads: int) -> tuple[Operand, Operand]:
@@ -108,7 +108,7 @@ def _shares(kernel: Kernel, rows: int, blocks: int, threads: int) -> tuple[Opera
     return bands, kept(kernel, "ranges", select(has_bands, as_index(1), min(blocks, threads)))
 
 
-class _Row:
+class _ResultRow:
     """One row of the result."""
 
     def __init__(
@@ -126,7 +126,7 @@ class _Row:
         dilation = window.dilations[0]
         low = self.name("low", maximum(0, (dilation - 1 - self.down) // dilation))
         high = minimum(window.taps[0], (window.sizes[0] + dilation - 1 - self.down) // dilation)
-        self.spot = Spot(n, block, low, self.name("high", high))
+        self.spot = WindowSpot(n, block, low, self.name("high", high))
 
     def write(self) -> None:
         """Writes the columns that see padding on the left, those that see none, in tiles, and those with padding on the right."""
@@ -277,13 +277,13 @@ def blocked_pool(body: Body, machine: Machine) -> Draft | None:
 def _largest(root: Node, writer: Writer) -> Slide:
     """Maxima. These ignore NaN; the sum of squares is NaN only if an element is, and is then the result."""
 
-    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: Operand) -> None:
+    def write(total: Value, spot: WindowSpot, pixel: Value, lane: Value, inside: Operand) -> None:
         writer.store(total, (spot.n, spot.block, pixel, lane))
 
     return Slide(window_of(root), -math.inf, _larger, write, has_squares=True)
 
 
-def _larger(total: Value, image: Value, spot: Spot, kh: Value, kw: Operand) -> Value:
+def _larger(total: Value, image: Value, spot: WindowSpot, kh: Value, kw: Operand) -> Value:
     return maximum(total, image)
 
 
@@ -291,7 +291,7 @@ def _average(root: Node, writer: Writer) -> Slide:
     """Sums, divided by the number of pixels of the window that count."""
     window, padded = window_of(root), bool(root.attrs.get("count_include_pad", 0))
 
-    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: Operand) -> None:
+    def write(total: Value, spot: WindowSpot, pixel: Value, lane: Value, inside: Operand) -> None:
         if padded:
             mean = total * (1.0 / window.count)
         else:
@@ -361,11 +361,11 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, outputs = problem.kernel("depthwise", shapes, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
 
-    def tap(total: Value, image: Value, spot: Spot, kh: Value, kw: Operand) -> Value:
+    def tap(total: Value, image: Value, spot: WindowSpot, kh: Value, kw: Operand) -> Value:
         first = ((spot.block * window.taps[0] + kh) * window.taps[1] + kw) * lanes
         return total + image * read(inputs[weight], (first,), lanes)
 
-    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: Operand) -> None:
+    def write(total: Value, spot: WindowSpot, pixel: Value, lane: Value, inside: Operand) -> None:
         writer.store(total, (spot.n, spot.block, pixel, lane))
 
     slide_over(Slide(window, 0.0, tap, write, after.is_long), kernel, inputs[source], batch, blocks, machine)

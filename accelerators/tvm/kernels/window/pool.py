@@ -94,7 +94,7 @@ def slidings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> tuple[S
 
 def plain_pool(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a single MaxPool, AveragePool or LpPool; None for any other body."""
-    pool = _Pool.of(body, "plain_pool")
+    pool = _PlainPool.of(body, "plain_pool")
     if pool is None:
         return None
     taps = sum(d.size for d in pool.windows) * math.prod(shape_of(body.ops[0][0]))
@@ -105,7 +105,7 @@ def plain_pool(body: Body, machine: Machine) -> Draft | None:
 def gpu_pool(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a single MaxPool, AveragePool or LpPool of floats: one thread of a GPU per result, which reduces its
     window. Two-byte elements are loaded and stored as they are, and reduced in float32."""
-    pool = _Pool.of(body, "pool")
+    pool = _PlainPool.of(body, "pool")
     if pool is None or pool.x.element.name not in FLOATS:
         return None
     pool.write_items(machine.gpu)
@@ -120,7 +120,7 @@ def reducer_of(node: Node) -> Reducer | None:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Pool:
+class _PlainPool:
     """Writes the kernel of a pool."""
 
     problem: Problem
@@ -135,7 +135,7 @@ class _Pool:
     """True if a mean includes the padding."""
 
     @classmethod
-    def of(cls, body: Body, name: str) -> _Pool | None:
+    def of(cls, body: Body, name: str) -> _PlainPool | None:
         """With a kernel for the body's only op; None if it is no pool without indices, or has no kernel for its element type."""
         node = body.ops[0]
         reducer = reducer_of(node)

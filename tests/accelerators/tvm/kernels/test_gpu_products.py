@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.tvm.kernels.attention import gpu
-from partita.accelerators.tvm.kernels.attention.gpu import Cut, cuts
+from partita.accelerators.tvm.kernels.attention.gpu import HeadCut, cuts
 from partita.accelerators.tvm.kernels.convolution import gpu_conv
 from partita.accelerators.tvm.kernels.shared import gpu_tile
 from partita.accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, ranking, tiles
@@ -97,12 +97,12 @@ MASKS = {"none": None, "causal": "float32", "keys": "bool", "all keys": "bool"}
 
 @EXAMPLES
 @given(
-    st.sampled_from([Cut(64, 4, 32), Cut(32, 2, 16), Cut(16, 1, 32), Cut(16, 2, 8), Cut(8, 1, 16)]),
+    st.sampled_from([HeadCut(64, 4, 32), HeadCut(32, 2, 16), HeadCut(16, 1, 32), HeadCut(16, 2, 8), HeadCut(8, 1, 16)]),
     st.integers(1, 33), st.integers(16, 40), st.sampled_from([8, 12, 17]), st.sampled_from([16, 17, 32]),
     st.sampled_from([*MASKS]),
 )
 @pytest.mark.slow
-def test_attention_of_any_cut(opencl: None, cut: Cut, rows: int, keys: int, depth: int, columns: int, masked: str) -> None:
+def test_attention_of_any_cut(opencl: None, cut: HeadCut, rows: int, keys: int, depth: int, columns: int, masked: str) -> None:
     """Odd lengths; masked keys, rows with no key at all, which torch makes zeros of, and rows that see what came before."""
     arrays = [numbers(2, rows, 2, depth), numbers(2, 2, keys, depth, seed=1), numbers(2, 2, keys, columns, seed=2)]
     query, key, value = (pt.variable(name, "float32", array.shape) for name, array in zip("qkv", arrays))
