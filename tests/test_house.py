@@ -234,7 +234,6 @@ ROOMS = {
         extensions run sizes
     """,
     "accelerators/tvm/kernels": """
-        fusion
         catalogue
         attention convolution elementwise matmul moves quantized recurrent rows window
         shared

@@ -1,7 +1,7 @@
 """Every pass of the TVM devices: importing it registers them under the family "tvm"."""
 
 from partita.accelerators.tvm.bodies import indices  # noqa: F401
-from partita.accelerators.tvm.kernels import fusion  # noqa: F401
+from partita.accelerators.tvm.kernels import catalogue  # noqa: F401
 from partita.accelerators.tvm.kernels.attention import merging  # noqa: F401
 from partita.accelerators.tvm.kernels.matmul import spread_gemms  # noqa: F401
 from partita.accelerators.tvm.layouts import (  # noqa: F401

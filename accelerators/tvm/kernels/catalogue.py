@@ -1,8 +1,10 @@
-"""All kernels, in the order in which they are tried: the first that accepts a body drafts its kernel, the others decline it."""
+"""All kernels: the kinds in the order in which each takes ops of a subgraph, and the kernels in the order in which they are
+tried. The first that accepts a body drafts its kernel, the others decline it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import attrs
@@ -20,17 +22,25 @@ from partita.accelerators.tvm.bodies.recurrent import GATES
 from partita.accelerators.tvm.kernels.attention.attention import attention
 from partita.accelerators.tvm.kernels.attention.cached import cached_attention
 from partita.accelerators.tvm.kernels.attention.gpu import gpu_attention
+from partita.accelerators.tvm.kernels.attention.selector import AttentionProperty
 from partita.accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from partita.accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
 from partita.accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
 from partita.accelerators.tvm.kernels.convolution.gpu_transposed import gpu_transposed_convolution
 from partita.accelerators.tvm.kernels.convolution.plain import convolution
+from partita.accelerators.tvm.kernels.convolution.selector import (
+    BlockedProperty,
+    ConvolutionProperty,
+    NormedProperty,
+)
 from partita.accelerators.tvm.kernels.elementwise.chain import chain
+from partita.accelerators.tvm.kernels.elementwise.selector import ChainProperty
 from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
 from partita.accelerators.tvm.kernels.matmul.gemm import gemm
 from partita.accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm, gpu_value_product
 from partita.accelerators.tvm.kernels.matmul.packed_product import packed_product
 from partita.accelerators.tvm.kernels.matmul.product import product
+from partita.accelerators.tvm.kernels.matmul.selector import MatrixProperty, PackedProperty, ProductProperty
 from partita.accelerators.tvm.kernels.matmul.thin import thin
 from partita.accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.copies import COPIES, copies
@@ -56,6 +66,7 @@ from partita.accelerators.tvm.kernels.quantized.moves import interleave as inter
 from partita.accelerators.tvm.kernels.quantized.moves import joined, lookup, mix
 from partita.accelerators.tvm.kernels.quantized.moves import resize as resize_bytes
 from partita.accelerators.tvm.kernels.quantized.pools import largest, mean
+from partita.accelerators.tvm.kernels.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.recurrent.recurrence import recurrence
 from partita.accelerators.tvm.kernels.rows.any_axes import gpu_extreme, reduction
 from partita.accelerators.tvm.kernels.rows.gpu_lines import (
@@ -68,9 +79,11 @@ from partita.accelerators.tvm.kernels.rows.positions import one_at_the_largest, 
 from partita.accelerators.tvm.kernels.rows.program import row_program
 from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, OF_CHANNELS, SOFTMAXES
 from partita.accelerators.tvm.kernels.rows.running_sums import running_sums
+from partita.accelerators.tvm.kernels.rows.selector import RowProperty
 from partita.accelerators.tvm.kernels.shared.instructions import narrowing_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS
+from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.kernels.window.blocked import blocked_pool, depthwise
 from partita.accelerators.tvm.kernels.window.columns import columns_to_image
 from partita.accelerators.tvm.kernels.window.lrn import gpu_lrn, lrn
@@ -79,7 +92,13 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.schedules.gpu_loops import bind_loops, in_items
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 from partita.graph.build import CALL_DOMAIN
+from partita.graph.graph import Graph
+from partita.graph.node import Node
 from partita.graph.ops.traits import ops
+from partita.partition.partition_graph import partition_graph
+from partita.partition.pattern import Pattern
+from partita.partition.property import PatternProperty
+from partita.passes.registry import REPORT, REQUESTS, register_pass
 
 Machines = Literal["cpu", "gpu", "any", "loops", "open loops"]
 
@@ -202,3 +221,30 @@ def draft_kernel(body: Body, machine: Machine) -> Draft | None:
             if draft is not None:
                 return draft
     return None
+
+
+class SingleProperty(PatternProperty):
+    """Makes a kernel of every other op by itself."""
+
+    def __init__(self) -> None:
+        super().__init__(Pattern(_moves_numbers), "op")
+
+
+@register_pass("FuseKernels", provides=(REPORT,), keeps=REQUESTS, family="tvm", essential=True)
+def fuse_kernels(graph: Graph, machine: Machine | None = None) -> Graph:
+    """The graph with a call for each kernel; ops that move nothing stay as they are.
+
+    Each kind takes what the kinds before it left; a new one gets its place in this order. On a GPU the largest
+    and smallest numbers of rows are kernels by themselves: those that TVM makes of several ops know no infinities and no NaN.
+    Threads of a GPU that read the image of a convolution compute what is before it."""
+    is_gpu = machine is not None and machine.is_gpu
+    normed = (NormedProperty,) if is_gpu else ()
+    quantized = partial(QuantizedProperty, computes_operands=is_gpu), PairProperty
+    products = BlockedProperty, *normed, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
+    before, behind = (AttentionProperty, *quantized, *products), (ChainProperty, SingleProperty)
+    properties = [*(kind() for kind in before), RowProperty(extremes=not is_gpu), *(kind() for kind in behind)]
+    return partition_graph(graph, subgraph_property=properties)
+
+
+def _moves_numbers(node: Node) -> bool:
+    return not (node.op in VIEWS and not node.domain)
