@@ -8,15 +8,14 @@ from partita.accelerators.tvm.layouts import (  # noqa: F401
     blocking,
     conv1d,
     folding,
-    global_pool,
     kept_weights,
     narrowing,
-    outer_taps,
     quantized_notes,
     quantizing,
     recurrent_projections,
     shared_tables,
     tables,
+    windows,
 )
 from partita.accelerators.tvm.prepare import inferred_operands, opsets, preparing, quantized_weights  # noqa: F401
 from partita.accelerators.tvm.sizes import sizing  # noqa: F401
