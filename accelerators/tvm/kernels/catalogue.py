@@ -110,13 +110,17 @@ class Entry:
     draft: Callable[[Body, Machine], Draft | None]
     ops: frozenset[str] = frozenset()
     """The body contains one of these; empty: any body."""
+    is_alone: bool = False
+    """True if the body has this op only."""
     machines: Machines = "cpu"
     """The machines that it is tried for: processors, GPUs, or "any". Kernels for GPUs are launches, or scheduled by a generic
     rule (`schedules`). Those of "loops" serve both: on a GPU a work item runs each iteration of their parallel loops; those of
     "open loops" do so for bodies of dynamic size only."""
 
     def suits(self, body: Body, machine: Machine) -> bool:
-        """True if the kernel is tried for this machine."""
+        """True if the kernel is tried for this body and machine."""
+        if self.is_alone and len(body.ops) != 1:
+            return False
         if self.machines == "open loops":
             return not machine.is_gpu or is_for_any_size(body.graph)
         return self.machines in ("any", "loops", "gpu" if machine.is_gpu else "cpu")
@@ -130,10 +134,17 @@ class Entry:
 
 
 def _entry(
-    draft: Callable[[Body, Machine], Draft | None], ops: str = "", domain: str = "", machines: Machines = "cpu"
+    draft: Callable[[Body, Machine], Draft | None],
+    ops: str = "",
+    domain: str = "",
+    machines: Machines = "cpu",
+    is_alone: bool = False,
 ) -> Entry:
     named = frozenset(f"{domain}.{op}" if domain else op for op in ops.split())
-    return Entry(draft, named, machines)
+    return Entry(draft, named, is_alone, machines)
+
+
+_alone = partial(_entry, is_alone=True)
 
 
 ROW_OPS = sorted((*ops("row_norm"), OF_CHANNELS, *SOFTMAXES, *ALONE))
@@ -141,40 +152,40 @@ ROW_OPS = sorted((*ops("row_norm"), OF_CHANNELS, *SOFTMAXES, *ALONE))
 
 CATALOGUE = (
     _entry(attention, "Softmax"),
-    _entry(cached_attention, CACHED, CACHE),
+    _alone(cached_attention, CACHED, CACHE),
     _entry(chain, machines="loops"),
     _entry(convolution, "Conv"),
     _entry(gemm, "MatMul Gemm"),
     _entry(product, "MatMul"),
     _entry(row_program, " ".join(ROW_OPS)),
-    _entry(reduction, " ".join(REDUCERS)),
+    _alone(reduction, " ".join(REDUCERS)),
     _entry(thin, "MatMul Gemm"),
-    _entry(dynamic_bytes, "DynamicQuantizeLinear"),
+    _alone(dynamic_bytes, "DynamicQuantizeLinear"),
     _entry(packed_product, PRODUCT, PACKED),
-    _entry(packed_rows, ROWS, PACKED),
-    _entry(panel_rows, PANEL_ROWS, PACKED),
+    _alone(packed_rows, ROWS, PACKED),
+    _alone(panel_rows, PANEL_ROWS, PACKED),
     _entry(quantized_product, "Product", QUANTIZED),
     _entry(quantized_depthwise, "Depthwise", QUANTIZED),
     _entry(pair_product, "MatMul", QUANTIZED),
-    _entry(largest, "MaxPool", QUANTIZED, machines="loops"),
+    _alone(largest, "MaxPool", QUANTIZED, machines="loops"),
     _entry(mean, "Mean", QUANTIZED, machines="loops"),
-    _entry(joined, "Concat", QUANTIZED),
-    _entry(lookup, "Table", QUANTIZED),
-    _entry(interleave_bytes, "Interleave", QUANTIZED),
-    _entry(resize_bytes, "Resize", QUANTIZED),
+    _alone(joined, "Concat", QUANTIZED),
+    _alone(lookup, "Table", QUANTIZED),
+    _alone(interleave_bytes, "Interleave", QUANTIZED),
+    _alone(resize_bytes, "Resize", QUANTIZED),
     _entry(mix, "Mix", QUANTIZED),
-    _entry(recurrence, " ".join(GATES), RECURRENT),
+    _alone(recurrence, " ".join(GATES), RECURRENT),
     _entry(blocked_convolution, "Conv", DOMAIN),
     _entry(blocked_pool, "MaxPool AveragePool GlobalAveragePool", DOMAIN),
     _entry(depthwise, "DepthwiseConv", DOMAIN),
-    _entry(lrn, "LRN", DOMAIN),
-    _entry(to_blocked, "ToBlocked", DOMAIN),
-    _entry(from_blocked, "FromBlocked", DOMAIN),
+    _alone(lrn, "LRN", DOMAIN),
+    _alone(to_blocked, "ToBlocked", DOMAIN),
+    _alone(from_blocked, "FromBlocked", DOMAIN),
     _entry(concat, "Concat", DOMAIN),
-    _entry(shuffle, "Shuffle", DOMAIN),
+    _alone(shuffle, "Shuffle", DOMAIN),
     _entry(interleave, "Interleave", DOMAIN),
-    _entry(resize, "Resize", DOMAIN),
-    _entry(enlarge, "Enlarge", DOMAIN),
+    _alone(resize, "Resize", DOMAIN),
+    _alone(enlarge, "Enlarge", DOMAIN),
     _entry(gpu_attention, "Softmax", machines="gpu"),
     _entry(gpu_convolution, "Conv", machines="gpu"),
     _entry(gpu_depthwise, "Conv", machines="gpu"),
@@ -184,29 +195,29 @@ CATALOGUE = (
     _entry(gpu_quantized_product, "Product", QUANTIZED, machines="gpu"),
     _entry(gpu_quantized_depthwise, "Depthwise", QUANTIZED, machines="gpu"),
     _entry(gpu_pair_product, "MatMul", QUANTIZED, machines="gpu"),
-    _entry(gpu_joined, "Concat", QUANTIZED, machines="gpu"),
-    _entry(gpu_resized_bytes, "Resize", QUANTIZED, machines="gpu"),
-    _entry(gpu_interleaved_bytes, "Interleave", QUANTIZED, machines="gpu"),
+    _alone(gpu_joined, "Concat", QUANTIZED, machines="gpu"),
+    _alone(gpu_resized_bytes, "Resize", QUANTIZED, machines="gpu"),
+    _alone(gpu_interleaved_bytes, "Interleave", QUANTIZED, machines="gpu"),
     _entry(gpu_mix, "Mix", QUANTIZED, machines="gpu"),
-    _entry(gpu_dynamic_bytes, "DynamicQuantizeLinear", machines="gpu"),
-    _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
+    _alone(gpu_dynamic_bytes, "DynamicQuantizeLinear", machines="gpu"),
+    _alone(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
     _entry(gpu_rows, " ".join(ROW_OPS), machines="gpu"),
-    _entry(gpu_pool, "MaxPool AveragePool LpPool", machines="gpu"),
-    _entry(gpu_lrn, "LRN", machines="gpu"),
-    _entry(gpu_enlarge, "Resize", machines="gpu"),
-    _entry(gpu_position, "ArgMax ArgMin", machines="gpu"),
-    _entry(gpu_one_at_the_largest, "Hardmax", machines="gpu"),
-    _entry(gpu_running_sums, "CumSum", machines="gpu"),
-    _entry(indices, INDICES, CALL_DOMAIN, machines="any"),
-    _entry(gpu_outside, OUTSIDE, CALL_DOMAIN, machines="gpu"),
-    _entry(plain_pool, "MaxPool AveragePool LpPool"),
-    _entry(columns_to_image, "Col2Im"),
-    _entry(position_of_extreme, "ArgMax ArgMin"),
-    _entry(one_at_the_largest, "Hardmax"),
-    _entry(running_sums, "CumSum"),
-    _entry(copies, " ".join(sorted(COPIES)), machines="open loops"),
-    _entry(gather, "Gather GatherElements GatherND", machines="loops"),
-    _entry(scatter, "ScatterElements Scatter ScatterND", machines="loops"),
+    _alone(gpu_pool, "MaxPool AveragePool LpPool", machines="gpu"),
+    _alone(gpu_lrn, "LRN", machines="gpu"),
+    _alone(gpu_enlarge, "Resize", machines="gpu"),
+    _alone(gpu_position, "ArgMax ArgMin", machines="gpu"),
+    _alone(gpu_one_at_the_largest, "Hardmax", machines="gpu"),
+    _alone(gpu_running_sums, "CumSum", machines="gpu"),
+    _alone(indices, INDICES, CALL_DOMAIN, machines="any"),
+    _alone(gpu_outside, OUTSIDE, CALL_DOMAIN, machines="gpu"),
+    _alone(plain_pool, "MaxPool AveragePool LpPool"),
+    _alone(columns_to_image, "Col2Im"),
+    _alone(position_of_extreme, "ArgMax ArgMin"),
+    _alone(one_at_the_largest, "Hardmax"),
+    _alone(running_sums, "CumSum"),
+    _alone(copies, " ".join(sorted(COPIES)), machines="open loops"),
+    _alone(gather, "Gather GatherElements GatherND", machines="loops"),
+    _alone(scatter, "ScatterElements Scatter ScatterND", machines="loops"),
 )
 """One entry per kernel, in the order in which they are tried."""
 

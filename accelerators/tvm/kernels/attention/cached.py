@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from partita.accelerators.interface.cached_attention import SCALE, WINDOW, is_cached_attention
+from partita.accelerators.interface.cached_attention import SCALE, WINDOW
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -40,10 +40,7 @@ CHAINS = 8
 
 def cached_attention(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body that is one attention to a cache."""
-    node = body.ops[0]
-    if len(body.ops) != 1 or not is_cached_attention(node):
-        return None
-    problem = Problem.of(body)
+    node, problem = body.ops[0], Problem.of(body)
     positions = [problem.position(entry) for entry in node.inputs]
     if None in positions or len(set(positions)) != len(positions):
         return None

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
-from partita.accelerators.tvm.bodies.packed import DOMAIN, PANEL_ROWS, ROWS
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int64, select
 from partita.accelerators.tvm.kernels.shared.element_access import FARTHEST, Shape, read, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
@@ -24,10 +23,10 @@ from partita.graph.node import Node
 
 
 def gather(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for one op that reads at indices; None for any other body."""
+    """The kernel for one op that reads at indices; None if it reads one value only, or positions beyond 32 bits."""
     node, problem = body.ops[0], Problem.of(body)
     positions = [problem.position(entry) for entry in node.reads]
-    if len(body.ops) != 1 or len(positions) != 2 or None in positions or positions[0] == positions[1]:
+    if len(positions) != 2 or None in positions or positions[0] == positions[1]:
         return None
     data, indices, result = (shape_of(entry) for entry in (*node.reads, node[0]))
     is_far = any(not isinstance(count, Extent) and count >= FARTHEST for count in (math.prod(data), math.prod(result)))
@@ -110,12 +109,10 @@ class _GatherLoops:
             self.result[target + rest] = self.data[source + rest]
 
 
-def packed_rows(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for the op that gathers rows of a packed table, of which only those are unpacked; None for any other body. The
-    rows are the columns of the packed matrix."""
+def packed_rows(body: Body, machine: Machine) -> Draft:
+    """The kernel for the op that gathers rows of a packed table, of which only those are unpacked. The rows are the columns of
+    the packed matrix."""
     node, problem = body.ops[0], Problem.of(body)
-    if len(body.ops) != 1 or node.domain != DOMAIN or node.op != ROWS:
-        return None
     indices, matrix, scales, *points = (problem.positions[entry] for entry in node.reads)
     packing, block = Packing.of(node.attrs), int(node.attrs["block"])
     count = math.prod(shape_of(node[0])) // packing.depth
@@ -132,12 +129,9 @@ def packed_rows(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "packed rows")
 
 
-def panel_rows(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for the op that gathers rows of a table stored in the panels of a product; None for any other body. The rows are
-    the table's columns."""
+def panel_rows(body: Body, machine: Machine) -> Draft:
+    """The kernel for the op that gathers rows of a table stored in the panels of a product. The rows are the table's columns."""
     node, problem = body.ops[0], Problem.of(body)
-    if len(body.ops) != 1 or node.domain != DOMAIN or node.op != PANEL_ROWS:
-        return None
     table, indices = (problem.positions[entry] for entry in node.reads)
     width, group, turned = (int(node.attrs[key]) for key in ("width", "group", "turned"))
     words, depth = shape_of(problem.inputs[table])[:: 1 if turned else -1]
@@ -178,10 +172,10 @@ JOINED = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 u
 
 
 def scatter(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for ScatterElements, Scatter or ScatterND; None for any other body."""
+    """The kernel for ScatterElements, Scatter or ScatterND."""
     node, problem = body.ops[0], Problem.of(body)
     positions = [problem.position(entry) for entry in node.reads]
-    if len(body.ops) != 1 or len(positions) != 3 or None in positions:
+    if len(positions) != 3 or None in positions:
         return None
     data, indices, updates = (shape_of(entry) for entry in node.reads)
     reduction = str(node.attrs.get("reduction", "none"))

@@ -65,9 +65,9 @@ class Dynamic:
 
     @classmethod
     def of(cls, body: Body) -> Dynamic | None:
-        """The kernel for a body with this op alone; None for any other body."""
-        node, problem = body.ops[0], Problem.of(body)
-        if len(body.ops) != 1 or node.op != "DynamicQuantizeLinear" or node.domain or len(problem.inputs) != 1:
+        """The kernel for the op; None if its input is a constant, empty, or not float32."""
+        problem = Problem.of(body)
+        if len(problem.inputs) != 1:
             return None
         count = math.prod(shape_of(problem.inputs[0]))
         if not count or element_of(problem.inputs[0]) != "float32":

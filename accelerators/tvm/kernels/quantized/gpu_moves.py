@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.language import Kernel, Value, exactly, float32, int32
 from partita.accelerators.tvm.kernels.quantized.moves import Mixing
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
@@ -20,10 +19,8 @@ Move = Callable[[Value, Value], None]
 """Moves some channels of a pixel, from one on."""
 
 
-def gpu_joined(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a Concat of channels; None for any other body."""
-    if not _is_alone(body):
-        return None
+def gpu_joined(body: Body, machine: Machine) -> Draft:
+    """The kernel for a Concat of channels."""
     node, problem = body.ops[0], Problem.of(body)
     *sizes, channels = shape_of(node[0])
     pixels = math.prod(sizes)
@@ -43,10 +40,8 @@ def gpu_joined(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "gpu_joined_channels")
 
 
-def gpu_resized_bytes(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a resize in which each pixel of the result copies one of the image; None for any other body."""
-    if not _is_alone(body):
-        return None
+def gpu_resized_bytes(body: Body, machine: Machine) -> Draft:
+    """The kernel for a resize in which each pixel of the result copies one of the image."""
     node, problem = body.ops[0], Problem.of(body)
     (batch, high, wide, channels), (deep, across) = shape_of(node[0]), node.attrs["image"]
     sizes = {problem.positions[node.reads[0]]: (batch * deep * across, channels)}
@@ -65,10 +60,8 @@ def gpu_resized_bytes(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "gpu_resized_integers")
 
 
-def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft | None:
-    """The kernel that interleaves rows and columns of all phases; None for any other body."""
-    if not _is_alone(body):
-        return None
+def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft:
+    """The kernel that interleaves rows and columns of all phases."""
     node, problem = body.ops[0], Problem.of(body)
     (batch, high, wide, channels), (_, rows, columns, outs) = shape_of(node[0]), shape_of(node.reads[0])
     (down, across), (top, left), groups = node.attrs["strides"], node.attrs["pads"], int(node.attrs["group"])
@@ -88,11 +81,6 @@ def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft | None:
 
     _each(kernel, machine, batch * high * wide, channels, lanes, move)
     return problem.draft(kernel, "gpu_interleaved_phases")
-
-
-def _is_alone(body: Body) -> bool:
-    """True for a body of a single op of our quantized domain."""
-    return len(body.ops) == 1 and body.ops[0].domain == DOMAIN
 
 
 def coordinates_of(kernel: Kernel, pixel: Value, high: int, wide: int) -> tuple[Value, Value, Value]:

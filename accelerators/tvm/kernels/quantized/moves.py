@@ -25,11 +25,9 @@ from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 
 
-def interleave(body: Body, machine: Machine) -> Draft | None:
-    """The kernel that interleaves rows and columns of all phases; None for any other body."""
+def interleave(body: Body, machine: Machine) -> Draft:
+    """The kernel that interleaves rows and columns of all phases."""
     node = body.ops[0]
-    if len(body.ops) != 1 or node.domain != DOMAIN:
-        return None
     (batch, high, wide, channels), (_, rows, columns, outs) = shape_of(node[0]), shape_of(node.reads[0])
     (down, across), (top, left), groups = node.attrs["strides"], node.attrs["pads"], int(node.attrs["group"])
     own, of_group = channels // groups, outs // groups
@@ -50,13 +48,10 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "interleaved phases")
 
 
-def resize(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a resize in which each pixel of the result copies one of the image; None for any other body."""
-    node = body.ops[0]
-    if len(body.ops) != 1 or node.domain != DOMAIN:
-        return None
+def resize(body: Body, machine: Machine) -> Draft:
+    """The kernel for a resize in which each pixel of the result copies one of the image."""
+    node, problem = body.ops[0], Problem.of(body)
     (batch, high, wide, channels), (deep, across) = shape_of(node[0]), node.attrs["image"]
-    problem = Problem.of(body)
     position = problem.positions[node.reads[0]]
     sizes = {position: (batch * deep * across * channels,)}
     kernel, inputs, (result,) = problem.kernel("resize", sizes, [(batch * high * wide * channels,)])
@@ -195,11 +190,9 @@ LOOKUP_STEP = 8
 """Bytes of an unrolled step."""
 
 
-def lookup(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a Table; None for any other body."""
+def lookup(body: Body, machine: Machine) -> Draft:
+    """The kernel for a Table."""
     node = body.ops[0]
-    if len(body.ops) != 1 or node.domain != DOMAIN or node.op != "Table":
-        return None
     problem, size = Problem.of(body), math.prod(shape_of(node[0]))
     given, table = (problem.positions[entry] for entry in node.reads)
     kernel, inputs, (result,) = problem.kernel("lookup", {given: (size,), table: (256,)}, [(size,)])
@@ -218,12 +211,9 @@ PIXELS = 64
 """Approximate pixels of a task."""
 
 
-def joined(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a Concat of channels; None for any other body."""
-    node = body.ops[0]
-    if len(body.ops) != 1 or node.domain != DOMAIN:
-        return None
-    problem = Problem.of(body)
+def joined(body: Body, machine: Machine) -> Draft:
+    """The kernel for a Concat of channels."""
+    node, problem = body.ops[0], Problem.of(body)
     *sizes, channels = shape_of(node[0])
     pixels = math.prod(sizes)
     shapes = {i: (pixels, shape_of(entry)[-1]) for i, entry in enumerate(problem.inputs)}

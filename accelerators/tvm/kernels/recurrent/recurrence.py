@@ -18,7 +18,7 @@ from operator import add
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.bodies.recurrent import DOMAIN, GATES, Layer, resets_later
+from partita.accelerators.tvm.bodies.recurrent import Layer, resets_later
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -54,12 +54,9 @@ LATE = 2
 """The gate of a GRU whose state bias may be added before the reset."""
 
 
-def recurrence(body: Body, machine: Machine) -> Draft | None:
-    """The kernel of one layer without its input projection; None for any other body."""
-    node = body.ops[0]
-    if len(body.ops) != 1 or node.domain != DOMAIN or node.op not in GATES:
-        return None
-    layer, problem = Layer.of(node), Problem.of(body)
+def recurrence(body: Body, machine: Machine) -> Draft:
+    """The kernel of one layer without its input projection."""
+    layer, problem = Layer.of(body.ops[0]), Problem.of(body)
     sizes = LayerSizes.of(layer)
     panels, shared = _shared_out(layer, sizes, machine)
     weights = problem.positions[layer.state_weights]

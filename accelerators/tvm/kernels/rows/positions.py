@@ -82,7 +82,7 @@ class Search:
 def extreme_sought(body: Body) -> Search | None:
     """The search of an ArgMax or ArgMin; None for any other body."""
     node, read = body.ops[0], body.graph.inputs
-    if len(body.ops) != 1 or len(read) != 1:
+    if len(read) != 1:
         return None
     shape, dtype = shape_of(read[0][0]), element_of(read[0][0])
     if not shape or 0 in shape or dtype not in TYPES:
@@ -98,7 +98,7 @@ def largest_sought(body: Body) -> Search | None:
     """The search of a Hardmax along the last dimension, or along all from one on; None for any other body."""
     node, version = body.ops[0], body.graph.opsets.get("", 1)
     shape, dtype = shape_of(node[0]), element_of(node[0])
-    if len(body.ops) != 1 or not shape or 0 in shape or dtype not in TYPES:
+    if not shape or 0 in shape or dtype not in TYPES:
         return None
     axis = int(node.attrs.get("axis", -1 if version >= 13 else 1)) % len(shape)
     if version >= 13 and axis != len(shape) - 1:

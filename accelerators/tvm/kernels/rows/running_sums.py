@@ -43,7 +43,7 @@ def sizes_summed(body: Body) -> tuple[int, int, int] | None:
     """The sizes before a CumSum's dimension, merged; its own size; and those after it, merged. None for any other body."""
     node = body.ops[0]
     axis = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    if len(body.ops) != 1 or len(body.graph.inputs) != 1 or axis is None or axis.size != 1:
+    if len(body.graph.inputs) != 1 or axis is None or axis.size != 1:
         return None
     shape = shape_of(node[0])
     if not shape or 0 in shape or element_of(node[0]) not in TYPES:

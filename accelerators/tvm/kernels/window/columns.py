@@ -39,7 +39,7 @@ UNROLLED = 8
 def columns_to_image(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a single Col2Im with constant image and block sizes; None for any other body."""
     node, problem = body.ops[0], Problem.of(body)
-    if len(body.ops) != 1 or not has_constant_blocks(node):
+    if not has_constant_blocks(node):
         return None
     shape, image, windows = shape_of(node.reads[0]), shape_of(node[0]), blocks(node)
     position = problem.position(node.reads[0])

@@ -73,10 +73,10 @@ def normalized(root: Node, x: Value, total: Value) -> Value:
 
 
 def gpu_lrn(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a single LRN that is computed in float32; None for any other body."""
+    """The kernel for a single LRN that is computed in float32; None for another type or an unknown shape."""
     node = body.ops[0]
     shape = real_shape(node[0])
-    if len(body.ops) != 1 or node.domain or shape is None or len(shape) < 3 or 0 in shape:
+    if shape is None or len(shape) < 3 or 0 in shape:
         return None
     problem, size = Problem.of(body), int(node.attrs["size"])
     flat = shape[0], shape[1], math.prod(shape[2:])

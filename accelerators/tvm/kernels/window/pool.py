@@ -139,7 +139,7 @@ class _PlainPool:
         """With a kernel for the body's only op; None if it is no pool without indices, or has no kernel for its element type."""
         node = body.ops[0]
         reducer = reducer_of(node)
-        if len(body.ops) != 1 or reducer is None or len(node.output_names) != 1:
+        if reducer is None or len(node.output_names) != 1:
             return None
         shape, wanted = shape_of(body.graph.inputs[0][0]), shape_of(node[0])
         is_taken = element_of(node[0]) in (FLOATS | INTEGERS if reducer is LARGEST else FLOATS)
