@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.graph.interpret import interpret
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.planned import MACHINES, kernels

@@ -13,7 +13,6 @@ from functools import partial
 import attrs
 import numpy as np
 
-from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -27,17 +26,15 @@ from partita.accelerators.tvm.kernels.language import (
     uint8,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
-from partita.accelerators.tvm.kernels.quantized.cut import Shape
-from partita.accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
-from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.quantized.cut import ByteShape
+from partita.accelerators.tvm.kernels.quantized.draft import draft_on_gpu
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking_of_all
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
-    Product,
     Side,
     Spot,
+    TiledProduct,
     lay_steps,
+    new_tiles,
     own_thread,
     packed_side,
     spots,
@@ -45,21 +42,24 @@ from partita.accelerators.tvm.kernels.shared.gpu_product import (
 from partita.accelerators.tvm.kernels.shared.gpu_tile import (
     WIDTH,
     BlockTile,
+    TensorTile,
     Work,
-    demand,
+    fastest,
+    tensor_tiles,
     tiles,
     usual_pixels,
 )
-from partita.accelerators.tvm.kernels.shared.tensor_feed import (
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
+from partita.accelerators.tvm.kernels.shared.tensor_product import (
     Source,
+    TensorProduct,
     TensorSide,
     has_tensor_cores,
     packed_tensor_side,
     widest_copy,
 )
-from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_multiple
 from partita.graph.types import Array
@@ -67,10 +67,10 @@ from partita.graph.types import Array
 
 def gpu_quantized_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a product and its epilogue; None for any other body."""
-    return draft_quantized(body, "Product", lambda shape, zero: _Layer.of(shape, zero, machine))
+    return draft_on_gpu(body, "Product", lambda shape, zero: _TiledBytes.of(shape, zero, machine))
 
 
-def _works(shape: Shape) -> list[Work]:
+def _works(shape: ByteShape) -> list[Work]:
     """The products for which a cut is chosen: a single one, or several for dynamic images or rows."""
     groups, depth = shape.groups, shape.channels // shape.groups * shape.window.count
     outs, weights = shape.outs // groups, shape.outs * depth
@@ -82,26 +82,23 @@ def _works(shape: Shape) -> list[Work]:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Layer:
+class _TiledBytes:
     """One product and its cut."""
 
-    shape: Shape
+    shape: ByteShape
     zero: int
     """The image's zero point, which fills the padding."""
     tile: BlockTile | TensorTile
 
     @classmethod
-    def of(cls, shape: Shape, zero: int, machine: Machine) -> _Layer:
+    def of(cls, shape: ByteShape, zero: int, machine: Machine) -> _TiledBytes:
         """The product with the cut of fewest cycles. If bytes are read one by one, each thread stays at one row."""
         gpu, works = machine.gpu, _works(shape)
         if has_tensor_cores(machine, uint8, int8):
             lanes = cls(shape, zero, TensorTile(16, 16, 16, 16, 32, 1, 2, 1)).lanes
             listed = [tile for tile in tensor_tiles(gpu, 1) if lanes > 1 or tile.slice_threads % tile.rows == 0]
-            on_tensor_cores = ranking_of_all(listed, [partial(tensor_demand, work=work) for work in works], gpu)
-            return cls(shape, zero, choose("tile", listed, on_tensor_cores))
-        single = list(tiles(gpu))
-        ranked = ranking_of_all(single, [partial(demand, work=work) for work in works], gpu)
-        return cls(shape, zero, choose("tile", single, ranked))
+            return cls(shape, zero, fastest(listed, works, gpu))
+        return cls(shape, zero, fastest(list(tiles(gpu)), works, gpu))
 
     @property
     def schedule(self) -> str:
@@ -140,7 +137,7 @@ class _Layer:
     @property
     def steps(self) -> int:
         """Steps of all slices together."""
-        return self.tile.steps(self.depth) * self.tile.slices
+        return self.tile.all_steps(self.depth)
 
     @property
     def blocks(self) -> tuple[int, Operand]:
@@ -155,16 +152,13 @@ class _Layer:
     def pack(self, array: Array) -> Array:
         """The weights [group, tile, step, depth, column], padded with zeros; for tensor cores [.., column, depth]. The depth goes
         through all channels for each tap."""
-        groups, wide, deep = self.shape.groups, self.tile.columns, self.tile.depth
-        is_turned = isinstance(self.tile, TensorTile)
+        groups, wide = self.shape.groups, self.tile.columns
         ordered = array.reshape(groups, self.outs, self.inner, -1).transpose(0, 3, 2, 1)
-        matrix = ordered.reshape(groups, self.depth, self.outs)
-        packed = new_weight((groups, self.blocks[0], self.steps, *((wide, deep) if is_turned else (deep, wide))), array.dtype)
-        packed[...] = np.zeros((), array.dtype)
-        for group in range(groups):
-            for block in range(self.blocks[0]):
-                steps = packed[group, block].swapaxes(1, 2) if is_turned else packed[group, block]
-                lay_steps(steps, matrix[group, :, block * wide : (block + 1) * wide])
+        matrices = ordered.reshape(groups, self.depth, self.outs)
+        packed, tiles = new_tiles(self.tile, (groups, self.blocks[0], self.steps), wide, array.dtype)
+        for matrix, blocks in zip(matrices, tiles, strict=True):
+            for block, steps in enumerate(blocks):
+                lay_steps(steps, matrix[:, block * wide : (block + 1) * wide])
         return packed.reshape(-1)
 
     def write(self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, writer: Writer) -> None:
@@ -178,17 +172,14 @@ class _Layer:
                 result = group * self.outs + block * tile.columns + column
                 writer.store(total + beginning[result], (band * tile.rows + row, result))
 
-            bounds = (
-                None if is_multiple(self.rows, tile.rows) else as_index(self.rows) - band * tile.rows,
-                None if self.outs % tile.columns == 0 else as_index(self.outs) - block * tile.columns,
-            )
+            bounds = tile.bounds(self.rows, self.outs, band * tile.rows, block * tile.columns)
             if isinstance(tile, TensorTile):
                 right = packed_tensor_side(tile, own, tile.columns, weight, first)
                 left = self._copied(kernel, image, own, band, group)
                 TensorProduct(kernel, tile, thread, left, right).write(tile.steps(self.depth), store, bounds)
             else:
                 sides = self._read(kernel, image, own, band, group), packed_side(tile, own, tile.columns, weight, first, int32)
-                Product(kernel, tile, thread, *sides, int32).write(tile.steps(self.depth), store, bounds)
+                TiledProduct(kernel, tile, thread, *sides, int32).write(tile.steps(self.depth), store, bounds)
 
     def _copied(self, kernel: Kernel, image: Buffer, own: Value, band: Value, group: Value) -> TensorSide:
         """The operand of the image for tensor cores."""
@@ -247,3 +238,57 @@ class _Layer:
             coordinates = inside, as_index(0)
         firsts = [name(f"first{d}", at * window.strides[d] - window.before[d]) for d, at in enumerate(coordinates)]
         return picture, firsts, None if is_multiple(self.rows, tile.rows) else row < self.rows
+
+
+def gpu_quantized_depthwise(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a depthwise convolution and its epilogue; None for any other body."""
+    return draft_on_gpu(body, "Depthwise", lambda shape, zero: _GpuByteDepthwise(shape, zero, machine.gpu))
+
+
+@attrs.frozen(slots=True)
+class _GpuByteDepthwise:
+    """One depthwise convolution."""
+
+    shape: ByteShape
+    zero: int
+    """The image's zero point, which fills the padding."""
+    gpu: Gpu
+    schedule: str = "gpu_quantized_depthwise"
+
+    @property
+    def weights(self) -> int:
+        """Bytes of the weights."""
+        return self.shape.channels * self.shape.window.count
+
+    def pack(self, array: Array) -> Array:
+        """The weights [tap, channel], flat."""
+        return np.ascontiguousarray(array.reshape(self.shape.channels, -1).T).reshape(-1)
+
+    def write(self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, writer: Writer) -> None:
+        """Writes a thread for each channel of each pixel of the result."""
+        channels, window = self.shape.channels, self.shape.window
+        count = self.shape.batch * window.pixels * channels
+        with each_item(kernel, count, self.gpu) as item:
+            channel = kernel.name_value("channel", item % channels)
+            pixel = kernel.name_value("pixel", item // channels)
+            total = self._total(kernel, image, weight, beginning, pixel, channel)
+            writer.store(total, (pixel, channel))
+
+    def _total(
+        self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, pixel: Value, channel: Value
+    ) -> Value:
+        window, channels, name = self.shape.window, self.shape.channels, partial(kept, kernel, is_kept=self.shape.is_any)
+        picture = name("picture", pixel // window.pixels)
+        coordinates = pixel % window.pixels // window.out[1], pixel % window.out[1]
+        firsts = [name(f"first{d}", at * window.strides[d] - window.before[d]) for d, at in enumerate(coordinates)]
+        sums = kernel.stack("sum", int32, (1,))
+        sums[0] = beginning[channel]
+        for tap in range(window.count):
+            taps = divmod(tap, window.taps[1])
+            at = [first + i * d for first, i, d in zip(firsts, taps, window.dilations, strict=True)]
+            number = image[picture, at[0] * window.sizes[1] + at[1], channel].cast(int32)
+            if not window.is_inside:
+                tests = [test for i, size in zip(at, window.sizes, strict=True) for test in (i >= 0, i < size)]
+                number = if_inside(all_of(tests), number, self.zero)
+            sums[0] = sums[0] + number * weight[as_index(tap * channels) + channel].cast(int32)
+        return sums[0]

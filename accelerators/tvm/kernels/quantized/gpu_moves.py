@@ -7,27 +7,20 @@ import math
 from collections.abc import Callable
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.language import Kernel, Value
-from partita.accelerators.tvm.kernels.language.values import parts_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.language import Kernel, Value, exactly, float32, int32
+from partita.accelerators.tvm.kernels.quantized.moves import Mixing
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
-
-THREADS = 128
-"""Threads of a block, if the GPU allows as many."""
 
 Move = Callable[[Value, Value], None]
 """Moves some channels of a pixel, from one on."""
 
 
-def gpu_joined(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a Concat of channels; None for any other body."""
-    if not _is_alone(body):
-        return None
+def gpu_joined(body: Body, machine: Machine) -> Draft:
+    """The kernel for a Concat of channels."""
     node, problem = body.ops[0], Problem.of(body)
     *sizes, channels = shape_of(node[0])
     pixels = math.prod(sizes)
@@ -47,10 +40,8 @@ def gpu_joined(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "gpu_joined_channels")
 
 
-def gpu_resized_bytes(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a resize in which each pixel of the result copies one of the image; None for any other body."""
-    if not _is_alone(body):
-        return None
+def gpu_resized_bytes(body: Body, machine: Machine) -> Draft:
+    """The kernel for a resize in which each pixel of the result copies one of the image."""
     node, problem = body.ops[0], Problem.of(body)
     (batch, high, wide, channels), (deep, across) = shape_of(node[0]), node.attrs["image"]
     sizes = {problem.positions[node.reads[0]]: (batch * deep * across, channels)}
@@ -69,10 +60,8 @@ def gpu_resized_bytes(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "gpu_resized_integers")
 
 
-def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft | None:
-    """The kernel that interleaves rows and columns of all phases; None for any other body."""
-    if not _is_alone(body):
-        return None
+def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft:
+    """The kernel that interleaves rows and columns of all phases."""
     node, problem = body.ops[0], Problem.of(body)
     (batch, high, wide, channels), (_, rows, columns, outs) = shape_of(node[0]), shape_of(node.reads[0])
     (down, across), (top, left), groups = node.attrs["strides"], node.attrs["pads"], int(node.attrs["group"])
@@ -94,11 +83,6 @@ def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "gpu_interleaved_phases")
 
 
-def _is_alone(body: Body) -> bool:
-    """True for a body of a single op of our quantized domain."""
-    return len(body.ops) == 1 and body.ops[0].domain == DOMAIN
-
-
 def coordinates_of(kernel: Kernel, pixel: Value, high: int, wide: int) -> tuple[Value, Value, Value]:
     """The image, the row and the column of a pixel, given the sizes of an image."""
     named = ("n", pixel // (high * wide)), ("h", pixel // wide % high), ("w", pixel % wide)
@@ -114,9 +98,32 @@ def _beside_each_other(*counts: int) -> int:
 
 def _each(kernel: Kernel, machine: Machine, pixels: int, channels: int, lanes: int, move: Move) -> None:
     """Writes a thread for every `lanes` channels of each pixel."""
-    each, threads = channels // lanes, min(THREADS, machine.gpu.threads)
-    count = pixels * each
-    with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
-        item = kernel.name_value("item", block * threads + thread)
-        with kernel.when(item < count):
-            move(kernel.name_value("pixel", item // each), kernel.name_value("channel", item % each * lanes))
+    each = channels // lanes
+    with each_item(kernel, pixels * each, machine.gpu) as item:
+        move(kernel.name_value("pixel", item // each), kernel.name_value("channel", item % each * lanes))
+
+
+def gpu_mix(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a Mix and its epilogue; None for any other body."""
+    mixing = Mixing.of(body)
+    if mixing is None:
+        return None
+    root, kernel = mixing.root, mixing.kernel
+    sizes, (deep, across), (read_row, read_column) = shape_of(root[0]), root.attrs["image"], mixing.reads
+    _, high, wide, channels = sizes
+
+    def mixed(pixel: Value, channel: Value) -> Value:
+        """The blend of two columns, each a blend of two rows."""
+        n, h, w = coordinates_of(kernel, pixel, high, wide)
+        lines = [(kernel.name_value(f"row{i}", (n * deep + at) * across), share) for i, (at, share) in enumerate(read_row(h))]
+        halves = []
+        for at, share in read_column(w):
+            numbers = [mixing.image[(line + at) * channels + channel].cast(int32) - int(root.attrs["zero"]) for line, _ in lines]
+            parts = [exactly(number.cast(float32) * own) for number, (_, own) in zip(numbers, lines, strict=True)]
+            halves.append(exactly((parts[0] + parts[1]) * share))
+        return halves[0] + halves[1]
+
+    with each_item(kernel, math.prod(sizes), machine.gpu) as item:
+        pixel, channel = kernel.name_value("pixel", item // channels), kernel.name_value("channel", item % channels)
+        mixing.writer.store(mixed(pixel, channel), (pixel, channel))
+    return mixing.problem.draft(kernel, "gpu_mixed_integers")

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from functools import partial
 
 import attrs
+import numpy as np
 
+from partita.accelerators.tvm.bodies.blocked import DOMAIN
+from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -26,19 +29,23 @@ from partita.accelerators.tvm.kernels.language import (
     select,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
-from partita.accelerators.tvm.kernels.shared.element_access import read
-from partita.accelerators.tvm.kernels.shared.tile import kept, smaller
-from partita.accelerators.tvm.kernels.shared.window import Window
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue, plus_bias
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, kept, smaller
+from partita.accelerators.tvm.kernels.shared.window import Window, window_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import TAPS
 from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node
+from partita.graph.types import Array
 
 LONG = 16
 """Cost of a long epilogue, in taps."""
 
 
 @attrs.frozen(slots=True)
-class Spot:
+class WindowSpot:
     """The position of a window."""
 
     n: Value
@@ -59,9 +66,9 @@ class Slide:
     """The geometry of the window."""
     start: float
     """The initial value of the sums."""
-    tap: Callable[[Value, Value, Spot, Value, Operand], Value]
+    tap: Callable[[Value, Value, WindowSpot, Value, Operand], Value]
     """The sum after a tap, from the sum, the image's vector, the window's position, and the tap's row and column."""
-    write: Callable[[Value, Spot, Value, Value, Operand], None]
+    write: Callable[[Value, WindowSpot, Value, Value, Operand], None]
     """Writes one lane of a sum: takes the sum, the position of the window, the pixel of the result, the lane, and the number of
     taps across inside the image; 0 if that is not tracked."""
     is_long: bool = False
@@ -86,7 +93,7 @@ def slide_over(slide: Slide, kernel: Kernel, source: Buffer, batch: int, blocks:
             first, end = band * window.out[0] // bands, (band + 1) * window.out[0] // bands
             with kernel.loop(end - first, "r_") as r:
                 row = name("row", first + r)
-                _Row(slide, kernel, source, machine, n, block, row).write()
+                _ResultRow(slide, kernel, source, machine, n, block, row).write()
 
 
 def _shares(kernel: Kernel, rows: int, blocks: int, threads: int) -> tuple[Operand, Operand]:
@@ -101,7 +108,7 @@ def _shares(kernel: Kernel, rows: int, blocks: int, threads: int) -> tuple[Opera
     return bands, kept(kernel, "ranges", select(has_bands, as_index(1), min(blocks, threads)))
 
 
-class _Row:
+class _ResultRow:
     """One row of the result."""
 
     def __init__(
@@ -119,7 +126,7 @@ class _Row:
         dilation = window.dilations[0]
         low = self.name("low", maximum(0, (dilation - 1 - self.down) // dilation))
         high = minimum(window.taps[0], (window.sizes[0] + dilation - 1 - self.down) // dilation)
-        self.spot = Spot(n, block, low, self.name("high", high))
+        self.spot = WindowSpot(n, block, low, self.name("high", high))
 
     def write(self) -> None:
         """Writes the columns that see padding on the left, those that see none, in tiles, and those with padding on the right."""
@@ -242,3 +249,124 @@ class _Row:
             held[i] = acc[i]
         with kernel.loop(len(columns), "i") as each, kernel.lanes(lanes) as lane:
             self.slide.write(held.lane(each, lane), self.spot, base + columns[0] + each, lane, 0)
+
+
+MEAN_SUMS = 8
+"""Maximum number of independent sums of a mean at a time."""
+
+
+def blocked_pool(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a pool and its element-wise epilogue; None for any other body."""
+    roots = [node for node in body.ops if node.domain == DOMAIN]
+    root, problem = roots[0], Problem.of(body)
+    source, given = problem.position(root.inputs[0]), real_shape(root.inputs[0])
+    after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
+    if len(roots) != 1 or source is None or after is None or given is None:
+        return None
+    batch, blocks, pixels, _ = given
+    kernel, inputs, outputs = problem.kernel("pool", after.operands, [after.results] * len(problem.outputs))
+    writer = Writer(after, inputs, outputs)
+    if root.op == "GlobalAveragePool":
+        _mean_of_all(kernel, writer, inputs[source], batch, blocks, pixels, machine)
+    else:
+        slide = _largest(root, writer) if root.op == "MaxPool" else _average(root, writer)
+        slide_over(slide, kernel, inputs[source], batch, blocks, machine)
+    return problem.draft(kernel, "blocked pool")
+
+
+def _largest(root: Node, writer: Writer) -> Slide:
+    """Maxima. These ignore NaN; the sum of squares is NaN only if an element is, and is then the result."""
+
+    def write(total: Value, spot: WindowSpot, pixel: Value, lane: Value, inside: Operand) -> None:
+        writer.store(total, (spot.n, spot.block, pixel, lane))
+
+    return Slide(window_of(root), -math.inf, _larger, write, has_squares=True)
+
+
+def _larger(total: Value, image: Value, spot: WindowSpot, kh: Value, kw: Operand) -> Value:
+    return maximum(total, image)
+
+
+def _average(root: Node, writer: Writer) -> Slide:
+    """Sums, divided by the number of pixels of the window that count."""
+    window, padded = window_of(root), bool(root.attrs.get("count_include_pad", 0))
+
+    def write(total: Value, spot: WindowSpot, pixel: Value, lane: Value, inside: Operand) -> None:
+        if padded:
+            mean = total * (1.0 / window.count)
+        else:
+            columns = max(inside, 1) if isinstance(inside, int) else maximum(inside, 1)
+            mean = total / ((spot.high - spot.low) * columns).cast(float32)
+        writer.store(mean, (spot.n, spot.block, pixel, lane))
+
+    return Slide(window, 0.0, lambda total, image, spot, kh, kw: total + image, write)
+
+
+def _mean_of_all(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: int, pixels: int, machine: Machine) -> None:
+    """Writes the mean of all pixels, from a few sums that are accumulated in parallel."""
+    lanes = machine.lanes
+    several = MEAN_SUMS if isinstance(pixels, Extent) else max(k for k in range(1, MEAN_SUMS + 1) if k <= pixels)
+    full, rest = counted(pixels) // several, counted(pixels) % several
+    is_work = machine.threads_for(batch * blocks * pixels * lanes, TAPS) > 1
+    with kernel.tasks(batch * blocks, "task", is_work) as task:
+        n, block = kernel.name_value("n", task // blocks), kernel.name_value("block", task % blocks)
+        acc = kernel.registers("acc", float32, (several,), lanes)
+        for i in range(several):
+            acc[i] = 0.0
+
+        def add(count: int, first: Operand) -> None:
+            for i in range(count):
+                acc[i] = acc[i] + read(source, (n, block, first + i, 0), lanes)
+
+        with kernel.loop(full, "i") as group:
+            add(several, group * several)
+        if isinstance(rest, int):
+            add(rest, full * several)
+        else:
+            with kernel.loop(rest, "left") as left:
+                add(1, full * several + left)
+        with kernel.lanes(lanes) as lane:
+            total = acc.lane(0, lane)
+            for i in range(1, several):
+                total = total + acc.lane(i, lane)
+            share = 1.0 / pixels if isinstance(pixels, int) else constant(1.0, float32) / as_index(pixels).cast(float32)
+            writer.store(total * share, (n, block, 0, lane))
+
+
+def depthwise(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a convolution with one filter per channel; None for any other body."""
+    roots = [node for node in body.ops if node.domain == DOMAIN]
+    root, lanes, problem = roots[0], machine.lanes, Problem.of(body)
+    source, weight = (problem.position(entry) for entry in root.inputs[:2])
+    given = real_shape(root.inputs[0])
+    if len(roots) != 1 or source is None or weight is None or given is None:
+        return None
+    batch, blocks, _, _ = given
+    window = window_of(root)
+    beside = {2: (1, blocks, 1, lanes)} if len(root.inputs) > 2 else {}
+    after = make_epilogue(body, root, plus_bias, [(i, i + 1) for i in range(4)], beside)
+    if after is None or weight in after.operands:
+        return None
+
+    def filled(array: Array) -> Array:
+        """[block, tap, lane]; the last block is padded with zeros."""
+        whole = np.zeros((blocks * lanes, math.prod(array.shape[1:])), array.dtype)
+        whole[: array.shape[0]] = array.reshape(array.shape[0], -1)
+        return whole.reshape(blocks, lanes, -1).transpose(0, 2, 1).reshape(-1)
+
+    packs = {weight: filled}
+    if beside and root.inputs[2] is not None:
+        packs[problem.positions[root.inputs[2]]] = lambda array: filled(array).reshape(1, blocks, 1, lanes)
+    shapes = {**after.operands, weight: (blocks * lanes * window.count,)}
+    kernel, inputs, outputs = problem.kernel("depthwise", shapes, [after.results] * len(problem.outputs))
+    writer = Writer(after, inputs, outputs)
+
+    def tap(total: Value, image: Value, spot: WindowSpot, kh: Value, kw: Operand) -> Value:
+        first = ((spot.block * window.taps[0] + kh) * window.taps[1] + kw) * lanes
+        return total + image * read(inputs[weight], (first,), lanes)
+
+    def write(total: Value, spot: WindowSpot, pixel: Value, lane: Value, inside: Operand) -> None:
+        writer.store(total, (spot.n, spot.block, pixel, lane))
+
+    slide_over(Slide(window, 0.0, tap, write, after.is_long), kernel, inputs[source], batch, blocks, machine)
+    return problem.draft(kernel, "depthwise", packs)

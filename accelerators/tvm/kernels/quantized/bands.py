@@ -1,9 +1,8 @@
-"""A copy of a band of a quantized image, with the zero point as padding, channels padded to full steps, and bytes widened if the
-instruction takes wider elements."""
+"""The bands into which the images of a quantized product are cut: those of its cut, or, for images of dynamic height and width,
+those that a kernel computes from the sizes of a call; and the copy of a band, with the zero point as padding, channels padded to
+full steps, and bytes widened if the instruction takes wider elements."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import attrs
 
@@ -16,10 +15,25 @@ from partita.accelerators.tvm.kernels.language import (
     constant,
     int32,
     int64,
+    maximum,
+    minimum,
+    select,
+    uint8,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.quantized.cut import Shape
-from partita.accelerators.tvm.kernels.shared.tile import counted, larger, pieces, smaller, start
+from partita.accelerators.tvm.kernels.quantized.cut import FRAME, HEAVY, LARGE_FRAME, NEAR, ByteCut, ByteShape
+from partita.accelerators.tvm.kernels.shared.loops import (
+    counted,
+    each_piece,
+    each_vector,
+    is_shared_out,
+    kept,
+    larger,
+    pieces,
+    smaller,
+)
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS
 
 CHUNK = 64
 """Elements that are copied at once."""
@@ -32,7 +46,7 @@ WORDS = 16
 class Frame:
     """The copy of a band's input: [row, column, channel]."""
 
-    shape: Shape
+    shape: ByteShape
     rows: Operand
     """Rows of the result in the band."""
     zero: int
@@ -116,7 +130,7 @@ class Frame:
         def fill(start: Operand, size: int) -> None:
             into[first + start] = constant(self.zero, into.element, size)
 
-        each_chunk(kernel, count, fill)
+        each_vector(kernel, count, CHUNK, fill, "b")
 
 
 def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Operand, to: Value, count: Operand) -> None:
@@ -125,32 +139,67 @@ def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Opera
     def copy(first: Operand, size: int) -> None:
         into[to + first] = source.vector(size, n, start + first).cast(into.element)
 
-    each_chunk(kernel, count, copy)
+    each_vector(kernel, count, CHUNK, copy, "b")
 
 
-def each_piece(kernel: Kernel, count: Operand, most: int, work: Callable[[Operand, int], None]) -> None:
-    """The work for pieces of `most` neighbours, and for single ones at the end; it gets the start and size of each piece. If the
-    count is dynamic, the last ones belong to a piece that overlaps the one before."""
-    if isinstance(count, int):
-        with kernel.loop(count // most, "e") as e:
-            work(e * most, most)
-        with kernel.loop(count % most, "e") as e:
-            work(count // most * most + e, 1)
-        return
-    whole = counted(count)
-    with kernel.when(as_index(whole) >= most), kernel.loop(pieces(whole, most), "e") as e:
-        work(kernel.name_value("piece", start(e, most, whole)), most)
-    with kernel.otherwise(), kernel.loop(whole, "e") as e:
-        work(e, 1)
+@attrs.frozen(slots=True, eq=False)
+class ByteBands:
+    """The division of the work into tasks."""
+
+    count: Operand
+    """The number of bands of an image."""
+    rows: Operand
+    """Rows of the result in a band."""
+    room: Operand
+    """Rows of the result that a band's copy has space for."""
+    parts: Operand
+    """Number of ranges of panels."""
+    parallel: bool | Value
+    """True if threads share the work, or a condition."""
+
+    @property
+    def cuts_panels(self) -> bool:
+        """True if there may be several ranges of panels."""
+        return not isinstance(self.parts, int) or self.parts > 1
 
 
-def each_chunk(kernel: Kernel, count: Operand, work: Callable[[Operand, int], None]) -> None:
-    """The work for chunks of contiguous elements, and for the remainder; it gets the start and size of each."""
-    if not isinstance(count, int):
-        each_piece(kernel, count, CHUNK, work)
-        return
-    whole, rest = divmod(count, CHUNK)
-    with kernel.loop(whole, "b") as b:
-        work(b * CHUNK, CHUNK)
-    if rest:
-        work(whole * CHUNK, rest)
+def bands_of(kernel: Kernel, cut: ByteCut, machine: Machine) -> ByteBands:
+    """The bands of a product."""
+    shape, window = cut.shape, cut.shape.window
+    if not window.is_any:
+        return ByteBands(cut.bands, cut.rows, cut.rows, cut.parts, cut.parallel)
+    is_enough = is_shared_out(window.pixels * shape.outs * shape.depth, machine, BYTE_PRODUCTS)
+    if window.is_flat:
+        count = kept(kernel, "bands", pieces(window.out[0], cut.rows))
+        rows = kept(kernel, "rows", (as_index(window.out[0]) + count - 1) // count)
+        return ByteBands(count, rows, cut.rows, cut.parts, is_enough)
+    return bands_of_images(kernel, shape, _tallest(shape), cut.parts, machine, is_enough)
+
+
+def bands_of_images(
+    kernel: Kernel, shape: ByteShape, tallest: Operand, parts: int, machine: Machine, is_enough: bool | Value
+) -> ByteBands:
+    """The bands of images of dynamic height and width: equal ones, of at most `tallest` rows. If there is enough work their
+    number is about a multiple of the threads', and if they are fewer than the threads, there are `parts` ranges of panels."""
+    high, tall = as_index(shape.window.out[0]), kept(kernel, "tall", tallest)
+    wanted = (high + tall - 1) // tall
+    if is_enough is not False:
+        each = as_index(machine.threads) if is_enough is True else select(is_enough, as_index(machine.threads), 1)
+        wanted = (wanted + each - 1) // each * each
+    wanted = kept(kernel, "wanted", wanted)
+    rows = kept(kernel, "rows", (high + wanted - 1) // wanted)
+    count = kept(kernel, "bands", (high + rows - 1) // rows)
+    ranges = kept(kernel, "ranges", select(count >= machine.threads, 1, as_index(parts))) if parts > 1 else parts
+    # Only a parallel loop gives each task its own memory of dynamic size, even if one thread runs all tasks.
+    return ByteBands(count, rows, rows, ranges, True if shape.copies else is_enough)
+
+
+def _tallest(shape: ByteShape) -> Operand:
+    """Most rows of a band whose input stays in a cache."""
+    window = shape.window
+    high = as_index(window.out[0])
+    if shape.outs * shape.depth >= HEAVY:
+        return high
+    row = as_index(window.sizes[1]) * (window.strides[0] * shape.across * shape.element.bits // 8)
+    frame = FRAME if shape.element is uint8 else LARGE_FRAME
+    return minimum(maximum((frame if shape.copies else NEAR) // row, 1), high)

@@ -19,20 +19,22 @@ from partita.accelerators.tvm.kernels.language import (
     Kernel,
     Operand,
     Value,
+    all_of,
     constant,
+    if_inside,
     maximum,
     minimum,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import FLOATS, INTEGERS, computed_as, read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import each_item, is_shared_out, kept, nest
 from partita.accelerators.tvm.kernels.shared.reducers import LARGEST, LENGTH, MEAN, SUM_OF_SIZES, Reducer
+from partita.accelerators.tvm.kernels.shared.window import placement
+from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import TAPS
-from partita.accelerators.tvm.sizes.extent import known_least
-from partita.accelerators.tvm.sizes.same_padding import same_padding
+from partita.accelerators.tvm.sizes.extent import Extent, known_least
 from partita.graph.node import Node
 
 NORMS = {1: SUM_OF_SIZES, 2: LENGTH}
@@ -84,40 +86,30 @@ class Sliding:
 
 def slidings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> tuple[Sliding, ...]:
     """The windows of a pool per dimension, with automatic padding resolved."""
-    dims = len(shape) - 2
-
-    def stated(name: str, default: int, count: int = dims) -> list[int]:
-        return list(node.attrs.get(name) or [default] * count)
-
-    windows = [stated(name, 1) for name in ("kernel_shape", "strides", "dilations")]
-    rows = zip(shape[2:], wanted[2:], *windows, strict=True)
-    bare = [Sliding(own, out, size, step, gap, 0, 0) for own, out, size, step, gap in rows]
-    auto = node.attrs.get("auto_pad", "NOTSET")
-    if auto == "VALID":
-        return tuple(bare)
-    if auto == "NOTSET":
-        pads = stated("pads", 0, 2 * dims)
-        return tuple([attrs.evolve(d, before=pads[i], after=pads[dims + i]) for i, d in enumerate(bare)])
-    around = [same_padding(d.own, d.span, d.step, auto) for d in bare]
-    return tuple([attrs.evolve(d, before=before, after=after) for d, (before, after) in zip(bare, around, strict=True)])
+    taps = tuple(node.attrs.get("kernel_shape") or (1,) * (len(shape) - 2))
+    strides, dilations, before, after = placement(node, shape[2:], taps)
+    rows = zip(shape[2:], wanted[2:], taps, strides, dilations, before, after, strict=True)
+    return tuple([Sliding(*row) for row in rows])
 
 
 def plain_pool(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a single MaxPool, AveragePool or LpPool; None for any other body."""
-    node = body.ops[0]
-    reducer = reducer_of(node)
-    if len(body.ops) != 1 or reducer is None or len(node.output_names) != 1:
+    pool = _PlainPool.of(body, "plain_pool")
+    if pool is None:
         return None
-    shape, wanted, element = shape_of(body.graph.inputs[0][0]), shape_of(node[0]), element_of(node[0])
-    if len(shape) < 3 or 0 in (*shape, *wanted) or element not in (FLOATS | INTEGERS if reducer is LARGEST else FLOATS):
+    taps = sum(d.size for d in pool.windows) * math.prod(shape_of(body.ops[0][0]))
+    pool.write_rows(is_shared_out(taps, machine, TAPS))
+    return pool.problem.draft(pool.kernel, "plain pool")
+
+
+def gpu_pool(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a single MaxPool, AveragePool or LpPool of floats: one thread of a GPU per result, which reduces its
+    window. Two-byte elements are loaded and stored as they are, and reduced in float32."""
+    pool = _PlainPool.of(body, "pool")
+    if pool is None or pool.x.element.name not in FLOATS:
         return None
-    windows, problem, channels = slidings(node, shape, wanted), Problem.of(body), math.prod(shape[:2])
-    flat = (channels, *shape[2:]), (channels, *wanted[2:])
-    kernel, (x,), (y,) = problem.kernel("plain_pool", {0: flat[0]}, [flat[1]])
-    taps = sum(d.size for d in windows) * math.prod(wanted)
-    writing = _Writing(kernel, x, y, windows, reducer, bool(node.attrs.get("count_include_pad", 0)))
-    writing.write(channels, is_shared_out(taps, machine, TAPS))
-    return problem.draft(kernel, "plain pool")
+    pool.write_items(machine.gpu)
+    return pool.problem.draft(pool.kernel, "gpu_pool")
 
 
 def reducer_of(node: Node) -> Reducer | None:
@@ -128,24 +120,45 @@ def reducer_of(node: Node) -> Reducer | None:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _PlainPool:
+    """Writes the kernel of a pool."""
+
+    problem: Problem
     kernel: Kernel
     x: Buffer
     y: Buffer
+    channels: int
+    """Channels of all images."""
     windows: tuple[Sliding, ...]
     reducer: Reducer
     is_padding_counted: bool
     """True if a mean includes the padding."""
+
+    @classmethod
+    def of(cls, body: Body, name: str) -> _PlainPool | None:
+        """With a kernel for the body's only op; None if it is no pool without indices, or has no kernel for its element type."""
+        node = body.ops[0]
+        reducer = reducer_of(node)
+        if reducer is None or len(node.output_names) != 1:
+            return None
+        shape, wanted = shape_of(body.graph.inputs[0][0]), shape_of(node[0])
+        is_taken = element_of(node[0]) in (FLOATS | INTEGERS if reducer is LARGEST else FLOATS)
+        if len(shape) < 3 or 0 in (*shape, *wanted) or not is_taken:
+            return None
+        problem, channels = Problem.of(body), math.prod(shape[:2])
+        kernel, (x,), (y,) = problem.kernel(name, {0: (channels, *shape[2:])}, [(channels, *wanted[2:])])
+        is_padding_counted = bool(node.attrs.get("count_include_pad", 0))
+        return cls(problem, kernel, x, y, channels, slidings(node, shape, wanted), reducer, is_padding_counted)
 
     @property
     def element(self) -> Element:
         """The element type of the computation."""
         return computed_as(self.x.element)
 
-    def write(self, channels: int, is_shared: bool | Value) -> None:
-        """Writes the loops: row of results after row."""
+    def write_rows(self, is_shared: bool | Value) -> None:
+        """Writes the loops for a processor: row of results after row."""
         kernel, (*outer, last) = self.kernel, self.windows
-        with nest(kernel, (channels, *[d.out for d in outer]), is_shared) as (channel, *rows):
+        with nest(kernel, (self.channels, *[d.out for d in outer]), is_shared) as (channel, *rows):
             firsts = [self._first(d, row) for d, row in zip(outer, rows, strict=True)]
             columns = kernel.memory("columns", self.element, (last.columns,))
             with kernel.loop(last.columns, "column") as column:
@@ -156,7 +169,7 @@ class _Writing:
                     number = self.reducer.taken(read(self.x, (channel, *at, column)))
                     joined = self.reducer.joined(columns[column + last.before], number)
                     columns[column + last.before] = joined
-            along = [counted(d, first, self.reducer, self.is_padding_counted) for d, first in zip(outer, firsts, strict=True)]
+            along = [self._counted(d, first) for d, first in zip(outer, firsts, strict=True)]
             with kernel.loop(last.out, "i") as i:
                 self._result((channel, *rows, i), columns, along)
 
@@ -180,15 +193,51 @@ class _Writing:
         total[0] = columns[i * last.step]
         with self.kernel.loop(last.size - 1, "k") as k:
             total[0] = self.reducer.joined(total[0], columns[i * last.step + (k + 1) * last.gap])
-        count = reduce(lambda a, b: a * b, [counted(last, self._first(last, i), self.reducer, self.is_padding_counted), *along])
+        count = reduce(lambda a, b: a * b, [self._counted(last, self._first(last, i)), *along])
         write(self.y, position, self.reducer.finished(total[0], count.cast(self.element)))
 
+    def write_items(self, gpu: Gpu) -> None:
+        """Launches one thread of a GPU per result."""
+        kernel, sizes = self.kernel, [d.out for d in self.windows]
+        count = self.channels * math.prod(sizes)
+        is_any = any(isinstance(size, Extent) for size in (count, *(d.own for d in self.windows)))
+        with each_item(kernel, count, gpu) as item:
+            channel = kept(kernel, "channel", item // math.prod(sizes), is_any)
+            at = [kept(kernel, f"at{d}", item // math.prod(sizes[d + 1 :]) % size, is_any) for d, size in enumerate(sizes)]
+            self._item(channel, at)
 
-def counted(d: Sliding, first: Value, reducer: Reducer, is_padding_counted: bool) -> Value:
-    """Number of positions that count along a dimension of a window that begins at `first`."""
-    if reducer is not MEAN or d.is_inside or (is_padding_counted and known_least(d.before + d.own + d.after - d.reach) >= 0):
-        return as_index(d.size)
-    low, high = (-d.before, d.own + d.after) if is_padding_counted else (0, d.own)
-    skipped = maximum(low - first + d.gap - 1, 0) // d.gap
-    behind = maximum(minimum((high - first + d.gap - 1) // d.gap, d.size), skipped)
-    return maximum(behind - skipped, 1)
+    def _item(self, channel: Value, at: Sequence[Value]) -> None:
+        """Reduces a window and writes its result."""
+        kernel, element, reducer = self.kernel, self.element, self.reducer
+        firsts = [
+            kernel.name_value(f"first{d}", self._first(window, i))
+            for d, (i, window) in enumerate(zip(at, self.windows, strict=True))
+        ]
+        total = kernel.stack("total", element, (1,))
+        total[0] = reducer.start
+        with ExitStack() as loops:
+            taps = [loops.enter_context(kernel.loop(d.size, f"tap{i}")) for i, d in enumerate(self.windows)]
+            positions = [
+                kernel.name_value(f"position{i}", first + tap * d.gap)
+                for i, (first, tap, d) in enumerate(zip(firsts, taps, self.windows, strict=True))
+            ]
+            tests = [
+                test for at_now, d in zip(positions, self.windows, strict=True) if not d.is_inside
+                for test in (at_now >= 0, at_now < d.own)
+            ]
+            joined = reducer.joined(total[0], reducer.taken(read(self.x, (channel, *positions))))
+            total[0] = if_inside(all_of(tests), joined, total[0]) if tests else joined
+        numbers: Operand = as_index(1)
+        for window, first in zip(self.windows, firsts, strict=True):
+            numbers = self._counted(window, first) * numbers
+        write(self.y, (channel, *at), reducer.finished(total[0], as_index(numbers).cast(element)))
+
+    def _counted(self, d: Sliding, first: Value) -> Value:
+        """Number of positions that count along a dimension of a window that begins at `first`."""
+        is_whole = self.is_padding_counted and known_least(d.before + d.own + d.after - d.reach) >= 0
+        if self.reducer is not MEAN or d.is_inside or is_whole:
+            return as_index(d.size)
+        low, high = (-d.before, d.own + d.after) if self.is_padding_counted else (0, d.own)
+        skipped = maximum(low - first + d.gap - 1, 0) // d.gap
+        behind = maximum(minimum((high - first + d.gap - 1) // d.gap, d.size), skipped)
+        return maximum(behind - skipped, 1)

@@ -1,4 +1,5 @@
-"""Removes taps of a convolution that only meet padding: those of a filter that is dilated beyond its image.
+"""Convolutions without the taps that only meet padding, as those of a filter that is dilated beyond its image, and pools of the
+whole image as reductions, which several threads can share.
 
 A filter of 3 x 3 taps with dilation 36 sees one pixel at a time of a 14 x 14 image."""
 
@@ -6,11 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.window import is_convolution
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.node import Node, frozen_attrs
+from partita.graph.numerics.windows import SAME
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.passes.constants import Namer
 from partita.passes.registry import REQUESTS, register_pass
@@ -22,7 +25,7 @@ def drop_outer_taps(graph: Graph) -> Graph:
     namer = Namer(graph)
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        smaller = _smaller(node) if node.op == "Conv" and not node.domain else None
+        smaller = _smaller(node) if is_convolution(node) else None
         if smaller is None:
             rewriter.keep(node)
             return
@@ -64,3 +67,31 @@ def _meets(first: int, stride: int, size: int, out: int) -> bool:
     """True if a tap that is at `first` for the first result is inside the image for some result."""
     nearest = first if first >= 0 else first + min(-(first // stride), out - 1) * stride
     return out > 0 and 0 <= nearest < size
+
+
+GLOBAL = {"AveragePool": "GlobalAveragePool", "MaxPool": "GlobalMaxPool"}
+"""The global form of each pool."""
+
+
+@register_pass("WidenPools", keeps=REQUESTS, family="tvm")
+def widen_windows(graph: Graph) -> Graph:
+    """Pools whose one window is the whole image as global pools. Linear."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if _sees_all(node):
+            rewriter.keep(node, rewriter.rebuilt(node).evolve(op=GLOBAL[str(node.op)], attrs=frozen_attrs({})))
+        else:
+            rewriter.keep(node)
+
+    return rewrite(graph, visit) if any(map(_sees_all, graph.nodes)) else graph
+
+
+def _sees_all(node: Node) -> bool:
+    """True for a pool of one window that has the size of the image and no padding."""
+    if node.op not in GLOBAL or node.domain or len(node.output_names) != 1:
+        return False
+    image, result = real_shape(node.inputs[0]), real_shape(node[0])
+    if image is None or result is None or len(image) < 3 or any(size != 1 for size in result[2:]):
+        return False
+    is_padded = any(node.attrs.get("pads") or ()) or node.attrs.get("auto_pad", "NOTSET") in SAME
+    return not is_padded and tuple(node.attrs.get("kernel_shape") or ()) == tuple(image[2:])

@@ -1,38 +1,33 @@
-"""Enlarged images, channels last: interleaved phases of a transposed convolution, and resizes.
+"""Ops that move integers, channels last: interleaved phases of a transposed convolution, resizes, concatenation of channels, and
+bytes looked up in a table.
 
-Tables list the pixels of the image that each pixel of the result reads. Images of dynamic size are enlarged by integer factors,
-from which the pixels are computed."""
+Tables list the pixels of the image that each pixel of an enlarged result reads. Images of dynamic size are enlarged by integer
+factors, from which the pixels are computed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int32
-from partita.accelerators.tvm.kernels.quantized.epilogue import make_following
-from partita.accelerators.tvm.kernels.quantized.padded_band import each_piece
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.formulas import Numbers
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int32, uint8
+from partita.accelerators.tvm.kernels.quantized.draft import times_scale
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_channel_epilogue
 from partita.accelerators.tvm.kernels.shared.interpolation import between
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.tile import counted, kept
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, each_vector, is_shared_out, kept
 from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.parallel_thresholds import LOOKUPS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 
-SCALE = 1
-"""The index of a Mix's scale among its inputs."""
 
-
-def interleave(body: Body, machine: Machine) -> Draft | None:
-    """The kernel that interleaves rows and columns of all phases; None for any other body."""
+def interleave(body: Body, machine: Machine) -> Draft:
+    """The kernel that interleaves rows and columns of all phases."""
     node = body.ops[0]
-    if len(body.ops) != 1 or node.domain != DOMAIN:
-        return None
     (batch, high, wide, channels), (_, rows, columns, outs) = shape_of(node[0]), shape_of(node.reads[0])
     (down, across), (top, left), groups = node.attrs["strides"], node.attrs["pads"], int(node.attrs["group"])
     own, of_group = channels // groups, outs // groups
@@ -53,13 +48,10 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "interleaved phases")
 
 
-def resize(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a resize in which each pixel of the result copies one of the image; None for any other body."""
-    node = body.ops[0]
-    if len(body.ops) != 1 or node.domain != DOMAIN:
-        return None
+def resize(body: Body, machine: Machine) -> Draft:
+    """The kernel for a resize in which each pixel of the result copies one of the image."""
+    node, problem = body.ops[0], Problem.of(body)
     (batch, high, wide, channels), (deep, across) = shape_of(node[0]), node.attrs["image"]
-    problem = Problem.of(body)
     position = problem.positions[node.reads[0]]
     sizes = {position: (batch * deep * across * channels,)}
     kernel, inputs, (result,) = problem.kernel("resize", sizes, [(batch * high * wide * channels,)])
@@ -104,7 +96,7 @@ class Mixing:
             return None
         root, problem = roots[0], Problem.of(body)
         (batch, high, wide, channels), (deep, across) = shape_of(root[0]), root.attrs["image"]
-        after, positions = make_following(body, root, _scaled), [problem.position(entry) for entry in root.reads]
+        after, positions = make_channel_epilogue(body, root, times_scale), [problem.position(entry) for entry in root.reads]
         image, _, *tables = positions
         if after is None or image is None or image in after.operands or any(table is None for table in tables):
             return None
@@ -133,7 +125,7 @@ def mix(body: Body, machine: Machine) -> Draft | None:
             halves = [part.cast(float32) * share.spread(count) for part, (_, share) in zip(parts, lines, strict=True)]
             mixed[at] = halves[0] + halves[1]
 
-        _chunks(kernel, width, lanes, rows_at)
+        each_vector(kernel, width, lanes, rows_at)
         with kernel.loop(wide, "w") as w:
             starts = [(kernel.name_value(f"at{i}", at * channels), share) for i, (at, share) in enumerate(read_column(w))]
             pixel = kernel.name_value("pixel", (n * high + h) * wide + w)
@@ -143,7 +135,7 @@ def mix(body: Body, machine: Machine) -> Draft | None:
                     halves = [mixed[at + first + lane] * share for at, share in starts]
                     mixing.writer.store(halves[0] + halves[1], (pixel, first + lane))
 
-            _chunks(kernel, channels, lanes, columns_at)
+            each_vector(kernel, channels, lanes, columns_at)
 
     _each_row(kernel, batch, high, wide * channels, machine, write)
     return mixing.problem.draft(kernel, "mixed integers")
@@ -170,24 +162,6 @@ def _reads(kernel: Kernel, root: Node, tables: Sequence[Buffer]) -> tuple[Read, 
     return computed(0), computed(1)
 
 
-def _scaled(node: Node, x: Numbers) -> Value:
-    """The blend of the integers minus their zero point, times their scale."""
-    number: Value = x[0] * x[SCALE + 1]
-    return number
-
-
-def _chunks(kernel: Kernel, size: int | Value, lanes: int, work: Callable[[Operand, int], None]) -> None:
-    """The work for each vector, and for the remainder."""
-    if not isinstance(size, int):
-        each_piece(kernel, size, lanes, work)
-        return
-    whole, rest = divmod(size, lanes)
-    with kernel.loop(whole, "v") as v:
-        work(v * lanes, lanes)
-    if rest:
-        work(whole * lanes, rest)
-
-
 def _copied(
     kernel: Kernel, source: Buffer, result: Buffer, start: Value, to: Value, channels: int, machine: Machine
 ) -> None:
@@ -196,7 +170,7 @@ def _copied(
     def copy(first: Operand, count: int) -> None:
         result[to + first] = source.vector(count, start + first)
 
-    _chunks(kernel, channels, machine.lanes * 32 // result.element.bits, copy)
+    each_vector(kernel, channels, machine.lanes * 32 // result.element.bits, copy)
 
 
 def _each_row(
@@ -207,3 +181,55 @@ def _each_row(
     # Only a parallel loop gives each task its own memory of dynamic size.
     with kernel.tasks(batch * high, "task", is_any or machine.threads_for(batch * high * steps) > 1) as task:
         write(kept(kernel, "n", task // high, is_any), kept(kernel, "h", task % high, is_any))
+
+
+LOOKUP_TASK = 4096
+"""Bytes of a task."""
+
+LOOKUP_STEP = 8
+"""Bytes of an unrolled step."""
+
+
+def lookup(body: Body, machine: Machine) -> Draft:
+    """The kernel for a Table."""
+    node = body.ops[0]
+    problem, size = Problem.of(body), math.prod(shape_of(node[0]))
+    given, table = (problem.positions[entry] for entry in node.reads)
+    kernel, inputs, (result,) = problem.kernel("lookup", {given: (size,), table: (256,)}, [(size,)])
+    whole = counted(size)
+    pieces, rest = whole // LOOKUP_TASK, whole % LOOKUP_TASK
+    tasks = kernel.tasks(pieces, "task", is_shared_out(size, machine, LOOKUPS))
+    with tasks as task, kernel.loop(LOOKUP_TASK // LOOKUP_STEP, "i") as i, kernel.unroll(LOOKUP_STEP, "u") as u:
+        at = task * LOOKUP_TASK + i * LOOKUP_STEP + u
+        result[at] = inputs[table][inputs[given][at].bits_as(uint8).as_index()]
+    with kernel.loop(rest, "i") as i:
+        result[pieces * LOOKUP_TASK + i] = inputs[table][inputs[given][pieces * LOOKUP_TASK + i].bits_as(uint8).as_index()]
+    return problem.draft(kernel, "lookup")
+
+
+PIXELS = 64
+"""Approximate pixels of a task."""
+
+
+def joined(body: Body, machine: Machine) -> Draft:
+    """The kernel for a Concat of channels."""
+    node, problem = body.ops[0], Problem.of(body)
+    *sizes, channels = shape_of(node[0])
+    pixels = math.prod(sizes)
+    shapes = {i: (pixels, shape_of(entry)[-1]) for i, entry in enumerate(problem.inputs)}
+    kernel, inputs, (result,) = problem.kernel("joined", shapes, [(pixels, channels)])
+    known = math.prod(size for size in sizes if not isinstance(size, Extent))
+    each = next(count for count in range(min(PIXELS, known), 0, -1) if known % count == 0)
+    lanes = machine.lanes * 32 // result.element.bits
+    parallel = machine.threads_for(pixels * channels // 4) > 1
+    with kernel.tasks(pixels // each, "task", parallel) as task, kernel.loop(each, "p") as p:
+        pixel, first = kernel.name_value("pixel", task * each + p), 0
+        for entry in node.reads:
+            source = inputs[problem.positions[entry]]
+
+            def copy(start: Operand, count: int, source: Buffer = source, first: int = first) -> None:
+                result[pixel, start + first] = source.vector(count, pixel, start)
+
+            each_vector(kernel, source.sizes[1], lanes, copy)
+            first += source.sizes[1]
+    return problem.draft(kernel, "joined channels")
