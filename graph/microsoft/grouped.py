@@ -14,6 +14,7 @@ import numpy as np
 from partita.graph.body_builder import BodyBuilder, NoBody, NotYet, Operand
 from partita.graph.graph import Graph
 from partita.graph.microsoft.attention import HEADS_FIRST, head_size
+from partita.graph.microsoft.table import meaning
 from partita.graph.node import NodeEntry
 from partita.graph.types import TensorType, Type
 
@@ -40,6 +41,25 @@ class _Read:
     groups: int
 
 
+def attention_types(b: BodyBuilder) -> Sequence[Type]:
+    """The types of GroupQueryAttention's results."""
+    shape, size = b.type(0).shape, _size(b)
+    heads, groups = (int(b.attr(name, 0)) for name in ("num_heads", "kv_num_heads"))
+    if shape is None or len(shape) != 3:
+        raise NotYet("queries of other than three dimensions are not known", where=b.where)
+    past = (b.type(3).shape or (None,) * 3)[2] if b.has(3) else 0
+    total = past + shape[1] if isinstance(past, int) and isinstance(shape[1], int) else None
+    dtype = b.type(0).dtype
+    cache = TensorType(dtype, (shape[0], groups, shape[1] if past == 0 else total, size))
+    return [TensorType(dtype, (*shape[:2], heads * size)), cache, cache][: len(b.node.output_names)]
+
+
+@meaning(
+    "GroupQueryAttention", 13,
+    "causal do_rotary k_quant_type kv_cache_bit_width kv_num_heads local_window_size num_heads qk_norm_epsilon qk_output"
+    " rotary_interleaved scale sliding_window_cache smooth_softmax softcap v_quant_type",
+    attention_types,
+)
 def attention(b: BodyBuilder) -> Graph:
     """GroupQueryAttention on a cache in which unused positions follow the valid ones."""
     read = _read(b)
@@ -95,6 +115,7 @@ def _capped(b: BodyBuilder, scores: NodeEntry) -> NodeEntry:
     return b.Mul(b.Tanh(b.Div(scores, b.like(0, cap))), b.like(0, cap)) if cap else scores
 
 
+@meaning("RotaryEmbedding", 13, "interleaved is_packed_batching num_heads rotary_embedding_dim scale")
 def rotary(b: BodyBuilder) -> Graph:
     """RotaryEmbedding: queries or keys rotated by the angles of their positions, of which all or the first are an input."""
     if b.attr("is_packed_batching", 0) or float(b.attr("scale", 1.0)) != 1.0:
@@ -115,19 +136,6 @@ def rotary(b: BodyBuilder) -> Graph:
         positions = b.Unsqueeze(b.Add(counted, positions), [0])
     turned = _turned(b, x, positions, (2, 3), size, bool(b.attr("interleaved", 0)))
     return b.done(_side_by_side(b, turned) if is_flat else turned)
-
-
-def attention_types(b: BodyBuilder) -> Sequence[Type]:
-    """The types of GroupQueryAttention's results."""
-    shape, size = b.type(0).shape, _size(b)
-    heads, groups = (int(b.attr(name, 0)) for name in ("num_heads", "kv_num_heads"))
-    if shape is None or len(shape) != 3:
-        raise NotYet("queries of other than three dimensions are not known", where=b.where)
-    past = (b.type(3).shape or (None,) * 3)[2] if b.has(3) else 0
-    total = past + shape[1] if isinstance(past, int) and isinstance(shape[1], int) else None
-    dtype = b.type(0).dtype
-    cache = TensorType(dtype, (shape[0], groups, shape[1] if past == 0 else total, size))
-    return [TensorType(dtype, (*shape[:2], heads * size)), cache, cache][: len(b.node.output_names)]
 
 
 # -- what is read ----------------------------------------------------------------------------------------
