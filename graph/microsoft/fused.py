@@ -11,9 +11,7 @@ from partita.graph.graph import Graph
 from partita.graph.microsoft.table import meaning
 from partita.graph.node import NodeEntry
 from partita.graph.protos import DTYPE_NUMBERS
-
-HALVES = ("float16", "bfloat16")
-"""The 16-bit float types."""
+from partita.graph.types import HALVES
 
 CONV = "auto_pad dilations group kernel_shape pads strides"
 """The attributes that a convolution shares with its fused form."""

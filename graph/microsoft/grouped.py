@@ -134,7 +134,7 @@ def rotary(b: BodyBuilder) -> Graph:
     if b.rank(1) == 1:
         counted = b.Range(0, b.Gather(b.Shape(x), 2), 1)
         positions = b.Unsqueeze(b.Add(counted, positions), [0])
-    turned = _turned(b, x, positions, (2, 3), size, bool(b.attr("interleaved", 0)))
+    turned = rotated(b, x, positions, (2, 3), 2 * _half(b, 2), size, bool(b.attr("interleaved", 0)))
     return b.done(_side_by_side(b, turned) if is_flat else turned)
 
 
@@ -166,7 +166,7 @@ def _read(b: BodyBuilder) -> _Read:
     positions = b.Add(b.Unsqueeze(start, [1]), b.Unsqueeze(counted, [0]))
     if b.attr("do_rotary", 0):
         is_beside = bool(b.attr("rotary_interleaved", 0))
-        given[:2] = [_turned(b, part, positions, (7, 8), _size(b), is_beside) for part in given[:2]]
+        given[:2] = [rotated(b, part, positions, (7, 8), 2 * _half(b, 7), _size(b), is_beside) for part in given[:2]]
     return _Read(given[0], given[1], given[2], positions, heads, groups)
 
 
@@ -272,23 +272,30 @@ def _half(b: BodyBuilder, table: int) -> int:
     return shape[-1]
 
 
-def _turned(
-    b: BodyBuilder, x: NodeEntry, positions: NodeEntry, tables: tuple[int, int], size: int, is_interleaved: bool
+def rotated(
+    b: BodyBuilder, x: NodeEntry, positions: NodeEntry | None, tables: tuple[int, int], turning: int, size: int,
+    is_interleaved: bool,
 ) -> NodeEntry:
-    """Each pair of elements of a head rotated by its angle; the elements after all pairs unchanged."""
-    half = _half(b, tables[0])
-    cosines, sines = (b.Unsqueeze(b.Gather(b.input(i), positions), [1]) for i in tables)
+    """The first `turning` elements of each head in pairs, each rotated by its angle; the others unchanged.
+
+    A pair is two neighbours if interleaved, else one element of each half. `tables` are the inputs with cosines and sines, of
+    which the rows at the positions are read, or all."""
+    half = turning // 2
+
+    def rows(i: int) -> NodeEntry:
+        return b.Unsqueeze(b.input(i) if positions is None else b.Gather(b.input(i), positions), [1])
 
     def part(first: int, last: Operand, step: int = 1) -> NodeEntry:
         return b.Slice(x, [first], last, [-1], [step])
 
-    both = b.constant([2 * half])
-    pair = (part(0, both, 2), part(1, both, 2)) if is_interleaved else (part(0, [half]), part(half, both))
+    cosines, sines = map(rows, tables)
+    end = b.constant([turning])
+    pair = (part(0, end, 2), part(1, end, 2)) if is_interleaved else (part(0, [half]), part(half, end))
     real = b.Sub(b.Mul(cosines, pair[0]), b.Mul(sines, pair[1]))
-    other = b.Add(b.Mul(sines, pair[0]), b.Mul(cosines, pair[1]))
+    imaginary = b.Add(b.Mul(sines, pair[0]), b.Mul(cosines, pair[1]))
     if is_interleaved:
-        beside = b.Concat(*(b.Unsqueeze(one, [-1]) for one in (real, other)), axis=-1)
+        beside = b.Concat(*(b.Unsqueeze(one, [-1]) for one in (real, imaginary)), axis=-1)
         turned = b.Reshape(beside, [0, 0, 0, -1])
     else:
-        turned = b.Concat(real, other, axis=-1)
-    return turned if 2 * half == size else b.Concat(turned, part(2 * half, [size]), axis=-1)
+        turned = b.Concat(real, imaginary, axis=-1)
+    return turned if turning == size else b.Concat(turned, part(turning, [size]), axis=-1)
