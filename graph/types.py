@@ -18,6 +18,9 @@ Array = np.ndarray[Any, Any]
 Dim = int | str | None
 """A dimension: a size, a symbol, or None if it is unknown."""
 
+HALVES = frozenset(("float16", "bfloat16"))
+"""The 16-bit float types."""
+
 
 def _shape(value: Any) -> tuple[Dim, ...] | None:
     if value is None:

@@ -44,8 +44,7 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 from partita.passes.decompose.einsum import groups_of, order_of
 from partita.passes.decompose.halves import is_widened
-from partita.passes.decompose.integer_products import is_far, is_pair_of_unknown_points
-from partita.passes.decompose.patches import is_of_patches
+from partita.passes.decompose.products import is_far, is_of_patches, is_pair_of_unknown_points
 from partita.passes.infer.shape_operands import INDEXED, deciding
 
 DTYPES = frozenset(
