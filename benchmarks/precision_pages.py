@@ -36,7 +36,7 @@ def rows_of(text: str) -> dict[Title, dict[str, str]]:
         if heading:
             title = heading[1], int(heading[2])
         name = line.split("|")[1].strip() if line.startswith("| ") else ""
-        if title is not None and name in NAMES and _RATIO.search(line) and "worthless" not in line:
+        if title is not None and name in NAMES and _RATIO.search(line) and "inconclusive" not in line:
             printed.setdefault(title, {})[name] = line
     return printed
 
