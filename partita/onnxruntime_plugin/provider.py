@@ -40,6 +40,9 @@ from partita.onnxruntime_plugin.options import Options
 from partita.onnxruntime_plugin.read_graph import CONTEXT, GraphReader, ReadGraph
 from partita.partition import ContainOpSelector, SubgraphProperty, SubgraphSelector, plan
 
+CONTROL_FLOW = {("", "If"), ("", "Loop"), ("", "Scan")}
+"""The ops in whose bodies subgraphs are fused. onnxruntime inlines others, such as SequenceMap, and then knows no fused node."""
+
 MOST_QUERIES = 4
 """The number of times that the subgraphs are planned anew because a device refuses a node of one of them by itself."""
 
@@ -143,7 +146,7 @@ class Provider:
         """GetCapability: the subgraphs of a graph, or of a body whose node is not taken as a whole."""
         reader = GraphReader(self.api, keeps=False)
         parent = self.api.pointer("Graph_GetParentNode", graph)
-        if parent and self._takes_whole(reader, parent, reader.opsets(graph)):
+        if parent and (reader.op(parent) not in CONTROL_FLOW or self._takes_whole(reader, parent, reader.opsets(graph))):
             return
         read = reader.read(graph)
         for node in read.nodes.values():
