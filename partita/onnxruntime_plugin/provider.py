@@ -6,7 +6,6 @@ file. An exception becomes a status with its message; none leaves a callback."""
 
 from __future__ import annotations
 
-import _thread
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
@@ -59,23 +58,22 @@ class Plugin:
     """The library; registering it calls `create`."""
 
     def __attrs_post_init__(self) -> None:
-        _create_callbacks.append(_CREATE(self.create))
-        self.library.connect({"CreateEpFactories": _address(_create_callbacks[-1]), **_callbacks()})
+        create = _callback(self._create, c_char_p, _P, _P, _PP, c_size_t, POINTER(c_size_t))
+        _create_callbacks.append(create)
+        self.library.connect({"CreateEpFactories": _address(create), **_callbacks()})
 
-    def create(self, name: bytes, base: int, log: int, factories: Any, room: int, count: Any) -> int | None:
+    def _create(self, name: bytes, base: int, log: int, factories: Any, room: int, count: Any) -> int:
         """CreateEpFactories: one factory."""
         try:
             api = Api(base)
         except PartitaError as error:
             return _old_status(base, str(error))
         try:
-            if room < 1:
-                raise PartitaError("onnxruntime leaves no room for a provider", where=self.name)
             self.library.connect({}, api.create_status)
             factories[0], count[0] = Factory(self, api).address, 1
         except BaseException as error:  # noqa: BLE001  no exception may enter onnxruntime
-            return api.status(_message(error))
-        return None
+            return _status(api, error)
+        return 0
 
 
 class Factory:
@@ -267,11 +265,10 @@ def _kept(owner: Any, memory: Any) -> int:
     return address
 
 
-def _message(error: BaseException) -> str:
-    """The text of an error for a status. An interrupt reaches the program too, once onnxruntime has returned."""
-    if isinstance(error, KeyboardInterrupt):
-        _thread.interrupt_main()
-    return str(error) if isinstance(error, PartitaError) else error_in_words(error)
+def _status(api: Api, error: BaseException) -> int:
+    """A status with the text of an error. An interrupt reaches the program too, once onnxruntime has returned."""
+    text = str(error) if isinstance(error, PartitaError) else error_in_words(error)
+    return api.status(text, EP_FAILED) | isinstance(error, KeyboardInterrupt)
 
 
 def _old_status(base: int, message: str) -> int:
@@ -281,19 +278,30 @@ def _old_status(base: int, message: str) -> int:
     return int(create(EP_FAILED, message.encode()))
 
 
-def _with_status(method: str, *arguments: Any) -> Any:
-    """A callback whose exceptions become a status."""
+def _callback(function: Any, *arguments: Any) -> Any:
+    """A callback that writes the status of a function with these arguments; see `library.py`."""
+    spare = (c_void_p,) * (7 - len(arguments))
+    count = len(arguments)
 
-    def call(address: int, *given: Any) -> int | None:
+    def call(*given: Any) -> None:
+        given[7][0] = function(*given[:count])
+
+    return ctypes.CFUNCTYPE(None, *arguments, *spare, POINTER(ctypes.c_int64))(call)
+
+
+def _with_status(method: str, *arguments: Any) -> Any:
+    """A callback for a method of the object at the first argument, whose exceptions become a status."""
+
+    def run(address: int, *given: Any) -> int:
         subject = _objects[address]
         try:
             with at_a_device():
                 getattr(subject, method)(*given)
         except BaseException as error:  # noqa: BLE001  no exception may enter onnxruntime
-            return int(subject.api.status(_message(error), EP_FAILED))
-        return None
+            return _status(subject.api, error)
+        return 0
 
-    return ctypes.CFUNCTYPE(c_void_p, c_void_p, *arguments)(call)
+    return _callback(run, c_void_p, *arguments)
 
 
 def _release(address: int, released: int) -> None:
@@ -308,13 +316,13 @@ def _release_computes(address: int, computes: Any, count: int) -> None:
     _objects[address].release_computes(computes, count)
 
 
-def _compute(address: int, state: int, call: int) -> int | None:
+def _compute(address: int, state: int, call: int, a: int, b: int, c: int, d: int, status: Any) -> None:
     subject = _objects[address]
     try:
         subject.run(call)
+        status[0] = 0
     except BaseException as error:  # noqa: BLE001  no exception may enter onnxruntime
-        return int(subject.api.status(_message(error), EP_FAILED))
-    return None
+        status[0] = _status(subject.api, error)
 
 
 def _compatibility(address: int, graph: int) -> int:
@@ -322,8 +330,6 @@ def _compatibility(address: int, graph: int) -> int:
 
 
 _P, _PP = c_void_p, POINTER(c_void_p)
-
-_CREATE = ctypes.CFUNCTYPE(_P, c_char_p, _P, _P, _PP, c_size_t, POINTER(c_size_t))
 
 _create_callbacks: list[Any] = []
 """The callbacks of all plugins, which stay until the process ends."""
@@ -334,7 +340,7 @@ _SHARED: Mapping[str, Any] = {
     "validate": _with_status("validate", _P, c_size_t, c_char_p, POINTER(c_int)),
     "capability": _with_status("capability", _P, _P),
     "compile": _with_status("compile", _PP, _PP, c_size_t, _PP, _PP),
-    "compute": ctypes.CFUNCTYPE(_P, _P, _P, _P)(_compute),
+    "compute": ctypes.CFUNCTYPE(None, _P, _P, _P, _P, _P, _P, _P, POINTER(ctypes.c_int64))(_compute),
     "release_provider": ctypes.CFUNCTYPE(None, _P, _P)(_release),
     "ReleaseEpFactory": ctypes.CFUNCTYPE(_P, _P)(_release_factory),
     "release_computes": ctypes.CFUNCTYPE(None, _P, _PP, c_size_t)(_release_computes),

@@ -174,12 +174,23 @@ class GraphReader:
             reason = self._why_no_tensor(value)
             if reason is not None:
                 return reason
-        named = {api.text("GetValueInfoName", value) for value in explicit}
+        handed = {api.text("GetValueInfoName", value) for value in explicit} | self._constants_of_bodies(node)
         for value in captured:
             name = api.text("GetValueInfoName", value)
-            if name not in named and not self.is_constant(value):
+            if name not in handed and not self.is_constant(value):
                 return f"its bodies read {name!r}, and onnxruntime hands no such value to a provider"
         return None
+
+    def _constants_of_bodies(self, node: int) -> set[str]:
+        """The names of the constants that bodies of the node read. While a body is looked at, the outer graph does not tell them."""
+        return {
+            self.api.text("GetValueInfoName", value)
+            for body in self.bodies(node).values()
+            for inner in _present(self.api.pointers("Graph_GetNodes", body))
+            for what in ("Node_GetInputs", "Node_GetImplicitInputs")
+            for value in _present(self.api.pointers(what, inner))
+            if self.is_constant(value)
+        }
 
     def _why_no_tensor(self, value: int) -> str | None:
         """Why a value is none that a provider can take or give; None if it is."""
