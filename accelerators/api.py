@@ -183,7 +183,7 @@ def to_device(array: Array, device: str) -> DeviceArray:
         raise AcceleratorError(f"{device!r} is several devices", where="to_device", remedy="Name one of them")
     own = first.accelerator
     if first.device_id is not None:
-        own = own.configured(own.checked_config({"DEVICE_ID": first.device_id}))
+        own = own.configured(own.checked_config(own.labelled(first.device_id)))
     given = np.asarray(array)
     if dtype_name(given.dtype) == "string":
         raise AcceleratorError("no device's memory holds strings", where="to_device", remedy="Give its models the array itself")

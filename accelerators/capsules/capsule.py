@@ -145,12 +145,13 @@ def _versions() -> dict[str, str]:
 
 
 def _requirements(capsule: Capsule) -> list[str]:
-    """The packages needed to run it: an engine's, or else Partita and the package of the device."""
+    """The packages needed to run it: an engine's and its provider's, or else Partita and the package of the device."""
     from importlib import metadata
 
     name = capsule.device.accelerator.name
-    module = device_class(capsule.device.accelerator).__module__.partition(".")[0]
-    packages = [name, "numpy"] if name in engines() else [*metadata.packages_distributions().get(module, []), "partita"]
+    module = capsule.config.get("EP_PACKAGE") or "" if name in engines() else device_class(capsule.device.accelerator).__module__
+    own = metadata.packages_distributions().get(module.partition(".")[0], [])
+    packages = [name, *own, "numpy"] if name in engines() else [*own, "partita"]
     return [_pinned(package) for package in dict.fromkeys(packages)]
 
 

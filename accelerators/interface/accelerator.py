@@ -499,6 +499,16 @@ class Accelerator:
         """The values of the metrics; a plugin adds its own."""
         return {"AVAILABLE_DEVICES": ["0"], "FULL_DEVICE_NAME": self.name, "OPTIMIZATION_CAPABILITIES": ["FP32"]}
 
+    def labelled(self, part: str) -> Mapping[str, Any]:
+        """The values of keys for which the part of a label after its first dot stands. A configuration may give other values for all
+        but DEVICE_ID."""
+        return {"DEVICE_ID": part}
+
+    def beneath(self) -> Sequence[tuple[str, bool, str]]:
+        """Further devices, which `devices` lists: each with its name, which follows its accelerator's and a dot, and True and its
+        description, or False and the reason why it cannot be used."""
+        return ()
+
     def _offered(self) -> list[str]:
         """The keys that have an effect here: PRECISION only if the device lists it."""
         return sorted(name for name, key in self.keys().items() if key is not _COMMON_KEYS["PRECISION"])

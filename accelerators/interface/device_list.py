@@ -141,6 +141,6 @@ def _device(label: str) -> Device:
         remedy = f"A DEVICE_ID follows the dot; write {name!r} for the first device"
         raise UnknownDevice(f"there is no device {label!r}", remedy=remedy)
     device = Device(label, accelerator(name), device_id or None)
-    if device.device_id is not None:
+    if device.device_id is not None and "DEVICE_ID" in device.accelerator.labelled(device.device_id):
         device.accelerator.check_device_id(device.device_id)
     return device

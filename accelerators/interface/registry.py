@@ -124,7 +124,7 @@ def device_names() -> list[str]:
 
 def devices() -> list[DeviceInfo]:
     """All devices: those usable here, and the others with the reason. A broken plugin is listed with its error."""
-    return [_info(name, entry) for name, entry in list(_entries().items())]
+    return [info for name, entry in list(_entries().items()) for info in _infos(name, entry)]
 
 
 def _property_factory(name: str) -> PropertyFactory:
@@ -136,14 +136,17 @@ def _property_factory(name: str) -> PropertyFactory:
     return device_property
 
 
-def _info(name: str, entry: _Entry) -> DeviceInfo:
+def _infos(name: str, entry: _Entry) -> list[DeviceInfo]:
+    """The device, and those beneath it."""
     try:
         detail = str(accelerator(name).get_metric("FULL_DEVICE_NAME"))
+        beneath = accelerator(name).beneath()
     except AcceleratorError as error:
-        return DeviceInfo(name, False, str(error), entry.source)
+        return [DeviceInfo(name, False, str(error), entry.source)]
     except Exception as error:  # noqa: BLE001  a plugin may raise anything
-        return DeviceInfo(name, False, f"its metrics raise {error_in_words(error)}", entry.source)
-    return DeviceInfo(name, True, detail, entry.source)
+        return [DeviceInfo(name, False, f"its metrics raise {error_in_words(error)}", entry.source)]
+    others = [DeviceInfo(f"{name}.{inner}", usable, about, entry.source) for inner, usable, about in beneath]
+    return [DeviceInfo(name, True, detail, entry.source), *others]
 
 
 def _instance_of(name: str, entry: _Entry) -> Accelerator:

@@ -108,6 +108,9 @@ def _given(
     own = {**everywhere, **nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat}
     if device.device_id is None:
         return own
+    values = device.accelerator.labelled(device.device_id)
+    if "DEVICE_ID" not in values:
+        return {**values, **own}
     for key in ("DEVICE_ID", "KEY_DEVICE_ID"):
         if str(own.pop(key, device.device_id)) != device.device_id:
             remedy = "Say it once: after the dot, or in the configuration"
