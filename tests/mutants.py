@@ -15,6 +15,8 @@ import ast
 import difflib
 import gc
 import importlib.util
+import itertools
+import keyword
 import os
 import random
 import re
@@ -65,6 +67,12 @@ MEMORY = 64 << 30
 
 FIRST = 12
 """The number of tests that run first for a change that needs a new process."""
+
+SHARED = 4
+"""The factor by which a test may run more lines for each word that it shares with the place of a change."""
+
+COMMON = frozenset(keyword.kwlist) | {"accelerators", "graph", "node", "none", "self", "test", "tests", "value"}
+"""Words that tell nothing of a place."""
 
 KEPT = re.compile(r".*/test_(planned|kept_\w+)\.py::")
 """Tests that compare with kept lines: each runs much of the code, and notices whatever changes its line."""
@@ -240,6 +248,12 @@ class Map:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.commit = path.name.partition("-")[0]
+        command = ["git", "diff", "--find-renames", "--diff-filter=MR", "--name-status", self.commit]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+        changes = [line.split("\t")[1:] for line in listed]
+        self.before = {names[-1]: names[0] for names in changes}
+        """The recorded paths of files that have changed, by the paths that they have now."""
+        self.now = {before: now for now, before in self.before.items()}
         with closing(sqlite3.connect(path)) as data:
             asked = (
                 "select context, sum(length(numbits)) from line_bits join context on context.id = context_id "
@@ -247,29 +261,32 @@ class Map:
             )
             self.sizes: Counter[str] = Counter()
             for name, size in data.execute(asked):
-                self.sizes[name.partition("|")[0]] += size
-        command = ["git", "diff", "--name-only", self.commit]
-        self.changed = set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
+                self.sizes[self._named(name)] += size
 
     def tests(self, path: str, lines: Collection[int]) -> set[str]:
         """The tests that ran one of these lines, which are counted as the file is now."""
         mask = sum(1 << line for line in self._earlier(path, lines))
-        return {name for name, ran in self._ran(path) if ran & mask}
+        return {name for name, ran in self._ran(self.before.get(path, path)) if ran & mask}
 
     @cache  # noqa: B019
     def _ran(self, path: str) -> list[tuple[str, int]]:
-        """The tests that ran lines of a file; bit n of the number stands for line n, as in coverage's database."""
+        """The tests that ran lines of a recorded file; bit n of the number stands for line n, as in coverage's database."""
         asked = (
             "select context, numbits from line_bits join file on file.id = file_id "
             "join context on context.id = context_id where file.path = ? and context != ''"
         )
         with closing(sqlite3.connect(self.path)) as data:
             rows = data.execute(asked, (path,)).fetchall()
-        return [(name.partition("|")[0], int.from_bytes(bits, "little")) for name, bits in rows]
+        return [(self._named(context), int.from_bytes(bits, "little")) for context, bits in rows]
+
+    def _named(self, context: str) -> str:
+        """The test that a context is of, by the path that its file has now."""
+        path, colons, name = context.partition("|")[0].partition("::")
+        return self.now.get(path, path) + colons + name
 
     def _earlier(self, path: str, lines: Collection[int]) -> set[int]:
         """The lines of the recorded file that these were, or that stood where they are now."""
-        if path not in self.changed:
+        if path not in self.before:
             return set(lines)
         earlier: set[int] = set()
         for kind, first, last, now_first, now_last in self._changes(path):
@@ -280,7 +297,7 @@ class Map:
 
     @cache  # noqa: B019
     def _changes(self, path: str) -> list[tuple[str, int, int, int, int]]:
-        command = ["git", "show", f"{self.commit}:{path}"]
+        command = ["git", "show", f"{self.commit}:{self.before[path]}"]
         before = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
         now = (ROOT / path).read_text("utf-8").splitlines()
         return difflib.SequenceMatcher(None, before, now, autojunk=False).get_opcodes()
@@ -300,21 +317,37 @@ def record(tests: Sequence[str]) -> None:
 
 
 def tests_of(mutant: Mutant, maps: Sequence[Map]) -> list[str]:
-    """The tests that run the line, or what is nearest to it that any test runs: some that run few lines, those that compare with
-    kept lines, and the rest, those that run few lines first. Of the cases of one function few are before the first of others."""
+    """The tests that run the line, or what is nearest to it that any test runs. Those that run few lines and share words with the
+    place come first, of the cases of one function few before the first of others. Every other one compares with kept lines."""
     for places in lines_of(mutant):
         tests = {test for each in maps for path, lines in places.items() for test in each.tests(path, lines)}
         if tests:
             break
     sizes = {test: max(each.sizes[test] for each in maps) for test in tests if (ROOT / test.partition("::")[0]).is_file()}
+    wanted = _words_of(mutant)
     seen: Counter[str] = Counter()
     order = {}
     for test in sorted(sizes, key=lambda test: (sizes[test], test)):
         seen[test.partition("[")[0]] += 1
-        order[test] = sizes[test] * seen[test.partition("[")[0]]
+        order[test] = sizes[test] * seen[test.partition("[")[0]] / SHARED ** len(wanted & _words(test))
     ordered = sorted(order, key=order.__getitem__)
-    kept = [test for test in ordered if KEPT.match(test)]
-    return list(dict.fromkeys([*ordered[: FIRST // 2], *kept[: MOST // 2], *ordered]))[:MOST]
+    kept, others = ([test for test in ordered if bool(KEPT.match(test)) is is_kept] for is_kept in (True, False))
+    pairs = itertools.chain.from_iterable(itertools.zip_longest(others, kept))
+    return [test for test in pairs if test is not None][:MOST]
+
+
+def _words_of(mutant: Mutant) -> frozenset[str]:
+    """The words of a file's name, of the function around a change, and of its line."""
+    text = (ROOT / mutant.path).read_text("utf-8")
+    around = [
+        node.name for node in ast.walk(ast.parse(text))
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+    ]
+    return _words(" ".join([Path(mutant.path).stem, *around, text.splitlines()[mutant.line - 1]]))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in re.findall(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}", text)) - COMMON
 
 
 class Trials:
