@@ -77,6 +77,10 @@ COMMON = frozenset(keyword.kwlist) | {"accelerators", "graph", "node", "none", "
 KEPT = re.compile(r".*/test_(planned|kept_(?!networks)\w+)\.py::")
 """Tests that compare with kept lines: each runs much of the code, and notices whatever changes its line."""
 
+WITHOUT_EFFECT = ("slots", "eq", "maxsize", "strict")
+"""Keywords without effect on a result: how attrs makes classes whose instances nobody compares, the size of a cache, the assertion of
+`zip(strict=True)`."""
+
 LARGE = 100
 """From here on an integer is doubled: one more of it changes nothing that matters."""
 
@@ -131,8 +135,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 
 def _nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and what is inside of it, without what has no effect on a result: types, slots, the size of a cache, and the
-    assertion of `zip(strict=True)`."""
+    """A node and what is inside of it, without what has no effect on a result: types, and some keywords."""
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     yield node
@@ -140,7 +143,7 @@ def _nodes(node: ast.AST) -> Iterator[ast.AST]:
         if field in ("annotation", "returns"):
             continue
         for inner in child if isinstance(child, list) else [child]:
-            if isinstance(inner, ast.keyword) and inner.arg in ("slots", "maxsize", "strict"):
+            if isinstance(inner, ast.keyword) and inner.arg in WITHOUT_EFFECT:
                 continue
             if isinstance(inner, ast.AST):
                 yield from _nodes(inner)
