@@ -71,6 +71,27 @@ FIRST = 12
 SHARED = 4
 """The factor by which a test may run more lines for each word that it shares with the place of a change."""
 
+NEEDS = {
+    "partita/torch_compile/": "torch",
+    "graph/readers/torch.py": "torch",
+    "partita/mapping/on_ray.py": "ray",
+    "partita/mapping/compiling_on_ray.py": "ray",
+    "partita/cli/parquet.py": "pyarrow",
+}
+"""Files and folders whose tests need a package."""
+
+IN_CHILDREN = {
+    "accelerators/tvm/compiled/cuda_": "tests/accelerators/tvm/test_cuda_runs.py",
+    "accelerators/tvm/run/cuda_": "tests/accelerators/tvm/test_cuda_runs.py",
+    "accelerators/tvm/query/trial_child": "tests/accelerators/tvm/test_trial_process.py",
+    "accelerators/isolation/": "tests/accelerators/isolation",
+    "accelerators/process/": "tests/accelerators/isolation",
+    "passes/infer/onnx_child": "tests/passes/test_isolated_inference.py",
+    "partita/mapping/": "tests/mapping",
+    "partita/demo": "tests/test_demo.py",
+}
+"""Beginnings of the names of files that run in processes of their own, which no map records, and the tests that start these."""
+
 COMMON = frozenset(keyword.kwlist) | {"accelerators", "graph", "node", "none", "self", "test", "tests", "value"}
 """Words that tell nothing of a place."""
 
@@ -177,10 +198,11 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def every_mutant(under: Iterable[str]) -> list[Mutant]:
-    """All changes of the files in these folders that tests here can notice: those of the door for torch need torch."""
-    left_out = None if importlib.util.find_spec("torch") else ROOT / "partita" / "torch_compile"
-    paths = [path for folder in under for path in sorted((ROOT / folder).rglob("*.py")) if left_out not in path.parents]
-    return [mutant for path in paths for mutant in mutants_of(path)]
+    """All changes of the files in these folders that tests here can notice."""
+    left_out = [name for name, package in NEEDS.items() if not importlib.util.find_spec(package)]
+    paths = [path for folder in under for path in sorted((ROOT / folder).rglob("*.py"))]
+    kept = [path for path in paths if not path.relative_to(ROOT).as_posix().startswith(tuple(left_out))]
+    return [mutant for path in kept for mutant in mutants_of(path)]
 
 
 def lines_of(mutant: Mutant) -> Iterator[dict[str, set[int]]]:
@@ -336,7 +358,13 @@ def tests_of(mutant: Mutant, maps: Sequence[Map]) -> list[str]:
     ordered = sorted(order, key=order.__getitem__)
     kept, others = ([test for test in ordered if bool(KEPT.match(test)) is is_kept] for is_kept in (True, False))
     pairs = itertools.chain.from_iterable(itertools.zip_longest(others, kept))
-    return [test for test in pairs if test is not None][:MOST]
+    found = [test for test in pairs if test is not None]
+    others = [file for beginning, place in IN_CHILDREN.items() if mutant.path.startswith(beginning) for file in _test_files(place)]
+    return [*found[:FIRST], *others, *found[FIRST:MOST]]
+
+
+def _test_files(place: str) -> list[str]:
+    return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / place).rglob("test_*.py"))] or [place]
 
 
 def _words_of(mutant: Mutant) -> frozenset[str]:
