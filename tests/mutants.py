@@ -421,19 +421,22 @@ class Trials:
     def _tried(self, mutant: Mutant, tests: Sequence[str]) -> tuple[str | None, str]:
         """The test that notices a change; None, and how many passed."""
         expanded = [name for test in tests for name in ([test] if "::" in test else self._in_file(test))]
-        names = [name for name in dict.fromkeys(expanded) if name in self._items]
-        while remaining := [name for name in names if self._says_something(name)]:
+        remaining = names = [name for name in dict.fromkeys(expanded) if name in self._items]
+        passed = 0
+        while remaining := [name for name in remaining if self._says_something(name)]:
             with changed(mutant) as text:
                 failed, begun = self._failing(remaining, mutant, text)
             if not failed:
-                return None, f"{begun} of {len(names)} tests pass"
+                return None, f"{passed + begun} of {len(names)} tests pass"
             broken = [] if self.sound.issuperset(failed) else self._failing(failed)[0]
             if not broken:
                 self.sound.update(failed)
                 return failed[0], ""
             print(f"fails without any change: {broken[0]}", flush=True)
             self.broken.add(broken[0])
-        return None, "no test runs the line"
+            if len(failed) == 1:
+                passed, remaining = passed + begun - 1, remaining[begun:]
+        return None, f"{passed} of {len(names)} tests pass" if passed else "no test runs the line"
 
     def _says_something(self, test: str) -> bool:
         """False for a test that fails without any change, and for a file with two of them: drivers of GPUs survive no fork."""
