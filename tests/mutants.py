@@ -99,8 +99,8 @@ KEPT = re.compile(r".*/test_(planned|kept_(?!networks)\w+)\.py::")
 """Tests that compare with kept lines: each runs much of the code, and notices whatever changes its line."""
 
 WITHOUT_EFFECT = ("slots", "eq", "maxsize", "strict")
-"""Keywords without effect on a result: how attrs makes classes whose instances nobody compares, the size of a cache, the assertion of
-`zip(strict=True)`."""
+"""Keywords without effect on a result: how attrs makes classes whose instances nobody compares, the size of a cache, the
+assertion of `zip(strict=True)`."""
 
 LARGE = 100
 """From here on an integer is doubled: one more of it changes nothing that matters."""
@@ -359,7 +359,8 @@ def tests_of(mutant: Mutant, maps: Sequence[Map]) -> list[str]:
     kept, others = ([test for test in ordered if bool(KEPT.match(test)) is is_kept] for is_kept in (True, False))
     pairs = itertools.chain.from_iterable(itertools.zip_longest(others, kept))
     found = [test for test in pairs if test is not None]
-    others = [file for beginning, place in IN_CHILDREN.items() if mutant.path.startswith(beginning) for file in _test_files(place)]
+    places = [place for beginning, place in IN_CHILDREN.items() if mutant.path.startswith(beginning)]
+    others = [file for place in places for file in _test_files(place)]
     return [*found[:FIRST], *others, *found[FIRST:MOST]]
 
 

@@ -70,6 +70,7 @@ def value(name: str, *shape: int | str) -> pt.Node:
 
 
 IMAGE_SIZE = 2 * 6 * 8 * 8
+QKV = {"q": (5, 32), "k": (7, 16), "v": (7, 12)}
 IMAGE, ROWS = value("x", 2, 6, 8, 8), value("r", 5, 2, 4)
 
 
@@ -80,12 +81,12 @@ IMAGE, ROWS = value("x", 2, 6, 8, 8), value("r", 5, 2, 4)
         (pt.op("MatMul", value("a", 3), value("b", 3)), 3, None),
         (pt.op("Gemm", value("a", 2, 3), value("b", 3, 7)), 2 * 3 * 7, None),
         (pt.op("Gemm", value("a", 2, 3), value("b", 7, 3), transB=1), 2 * 3 * 7, None),
-        (pt.op("Einsum", value("a", 2, 3), value("b", 3, 4), value("c", 4, 5), equation="ij, jk, kl -> il"), 2 * 3 * 4 * 5 * 2, None),
+        (pt.op("Einsum", value("a", 2, 3), value("b", 3, 4), value("c", 4, 5), equation="ij, jk, kl -> il"), 240, None),
         (pt.op("Einsum", value("a", 2, 3), equation="ij->ji"), 6, None),
         (pt.op("GRU", ROWS, zeros(1, 9, 4), zeros(1, 9, 3), hidden_size=3), 10 * (36 + 27), None),
-        (pt.op("LSTM", ROWS, zeros(2, 12, 4), zeros(2, 12, 3), hidden_size=3, direction="bidirectional"), 10 * 2 * (48 + 36), None),
+        (pt.op("LSTM", ROWS, zeros(2, 12, 4), zeros(2, 12, 3), hidden_size=3, direction="bidirectional"), 20 * (48 + 36), None),
         (pt.op("Attention", value("q", 2, 4, 5, 8), value("k", 2, 4, 7, 8), value("v", 2, 4, 7, 6), opset=23), 40 * 7 * 14, None),
-        (pt.op("Attention", value("q", 2, 5, 32), value("k", 2, 7, 16), value("v", 2, 7, 12), q_num_heads=4, kv_num_heads=2, opset=23),
+        (pt.op("Attention", *(value(name, 2, *rest) for name, rest in QKV.items()), q_num_heads=4, kv_num_heads=2, opset=23),
          2 * 5 * 7 * (32 + 24), None),
         (pt.op("MaxPool", IMAGE, kernel_shape=[2, 2], strides=[2, 2]), 0, IMAGE_SIZE),
         (pt.op("GlobalAveragePool", IMAGE), 0, IMAGE_SIZE),

@@ -129,7 +129,8 @@ def test_quotients_of_integers(divisor: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_quotients_rounded_down(dtype: str) -> None:
-    x, y = (np.array(side, dtype) for side in ([1.5, -1.5, 7, -7, 7, -7, 6, 0, 1, -1, 0], [0.3, 0.3, 2, 2, -2, -2, 3, 5, 0, 0, 0]))
+    pairs = [(1.5, 0.3), (-1.5, 0.3), (7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (0, 5), (1, 0), (-1, 0), (0, 0)]
+    x, y = (np.array(side, dtype) for side in zip(*pairs))
     with np.errstate(all="ignore"):
         same(result(torch_ops.floor_divide, x, y), np.floor_divide(x, y))
 

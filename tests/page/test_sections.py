@@ -69,7 +69,8 @@ def test_scopes_of_boxes_are_those_of_their_first_op() -> None:
 def test_owners_and_times_of_sections() -> None:
     items = [
         Item("input", "x", "", NOWHERE), Item("op", "a", "", NOWHERE, owner="cpu", us=2.0),
-        Item("op", "b", "", NOWHERE, owner="cpu"), Item("op", "c", "", NOWHERE, owner="cuda", us=0.0), Item("output", "y", "", NOWHERE),
+        Item("op", "b", "", NOWHERE, owner="cpu"), Item("op", "c", "", NOWHERE, owner="cuda", us=0.0),
+        Item("output", "y", "", NOWHERE),
     ]
     assert [sections._owner(items, section) for section in ([0, 1, 2, 4], [1, 3], [0, 4])] == ["cpu", "", ""]
     assert [sections._time(items, section) for section in ([0, 1, 2], [1, 3], [3], [0, 2])] == [2.0, 2.0, 0.0, -1]

@@ -119,7 +119,8 @@ def test_a_clip_by_attributes_or_by_inputs(opset: int, low: float | None, high: 
     """Bounds in either form, or none; NaN as a bound is the result."""
     x = pt.variable("x", "float32", (9, 33))
     if opset < 11:
-        node = pt.op("Clip", x, opset=opset, **{name: bound for name, bound in (("min", low), ("max", high)) if bound is not None})
+        bounds = {name: bound for name, bound in (("min", low), ("max", high)) if bound is not None}
+        node = pt.op("Clip", x, opset=opset, **bounds)
     else:
         node = pt.op("Clip", x, *(None if bound is None else pt.constant(np.float32(bound)) for bound in (low, high)))
     graph = pt.Graph([pt.op("Neg", node)], opsets={"": opset})
