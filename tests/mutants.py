@@ -207,7 +207,8 @@ def every_mutant(under: Iterable[str]) -> list[Mutant]:
 
 def lines_of(mutant: Mutant) -> Iterator[dict[str, set[int]]]:
     """Lines of files whose tests may notice the change, those that tell most first: the line itself, its statement, its function.
-    A line that runs when its module is imported has those of the functions that mention its name, then of the whole file."""
+    A line that runs when its module is imported has those of the functions that mention its name. Last come the whole file and
+    its callers: parts of it may have been elsewhere when a map was recorded."""
     tree = ast.parse((ROOT / mutant.path).read_text("utf-8"))
     around = [
         node for node in ast.walk(tree)
@@ -228,7 +229,12 @@ def lines_of(mutant: Mutant) -> Iterator[dict[str, set[int]]]:
     else:
         names = frozenset(_names(around))
         yield {path: lines for path in _files() if (lines := _mentions(path, names))}
-    yield {mutant.path: set().union(*(lines for _, lines in _functions(mutant.path)))}
+    public = frozenset(node.name for node in tree.body if isinstance(node, _DEFINED) and not node.name.startswith("_"))
+    callers = {path: lines for path in _files() if (lines := _mentions(path, public))}
+    yield {**callers, mutant.path: set().union(*(lines for _, lines in _functions(mutant.path)))}
+
+
+_DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _names(around: Sequence[ast.stmt]) -> Iterator[str]:
