@@ -207,8 +207,7 @@ def every_mutant(under: Iterable[str]) -> list[Mutant]:
 
 def lines_of(mutant: Mutant) -> Iterator[dict[str, set[int]]]:
     """Lines of files whose tests may notice the change, those that tell most first: the line itself, its statement, its function.
-    A line that runs when its module is imported has those of the functions that mention its name. Last come the whole file and
-    its callers: parts of it may have been elsewhere when a map was recorded."""
+    A line that runs when its module is imported has those of the functions that mention its name, then of the whole file."""
     tree = ast.parse((ROOT / mutant.path).read_text("utf-8"))
     around = [
         node for node in ast.walk(tree)
@@ -229,12 +228,7 @@ def lines_of(mutant: Mutant) -> Iterator[dict[str, set[int]]]:
     else:
         names = frozenset(_names(around))
         yield {path: lines for path in _files() if (lines := _mentions(path, names))}
-    public = frozenset(node.name for node in tree.body if isinstance(node, _DEFINED) and not node.name.startswith("_"))
-    callers = {path: lines for path in _files() if (lines := _mentions(path, public))}
-    yield {**callers, mutant.path: set().union(*(lines for _, lines in _functions(mutant.path)))}
-
-
-_DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    yield {mutant.path: set().union(*(lines for _, lines in _functions(mutant.path)))}
 
 
 def _names(around: Sequence[ast.stmt]) -> Iterator[str]:
@@ -300,6 +294,32 @@ class Map:
         return {name for name, ran in self._ran(self.before.get(path, path)) if ran & mask}
 
     @cache  # noqa: B019
+    def of_function(self, name: str) -> set[str]:
+        """The tests that ran a function of this name, wherever it was when this was recorded."""
+        command = ["git", "grep", "-l", f"def {name}(", self.commit, "--", *PRODUCT]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+        tests: set[str] = set()
+        for path in [line.partition(":")[2] for line in listed]:
+            mask = sum(
+                1 << line
+                for node in ast.walk(ast.parse(self._recorded(path)))
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
+                for line in _body(node)
+            )
+            tests |= {test for test, ran in self._ran(path) if ran & mask}
+        return tests
+
+    @cache  # noqa: B019
+    def has(self, path: str) -> bool:
+        """True if the file existed when this was recorded."""
+        name = f"{self.commit}:{self.before.get(path, path)}"
+        return subprocess.run(["git", "cat-file", "-e", name], cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+    def _recorded(self, path: str) -> str:
+        command = ["git", "show", f"{self.commit}:{path}"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+    @cache  # noqa: B019
     def _ran(self, path: str) -> list[tuple[str, int]]:
         """The tests that ran lines of a recorded file; bit n of the number stands for line n, as in coverage's database."""
         asked = (
@@ -328,8 +348,7 @@ class Map:
 
     @cache  # noqa: B019
     def _changes(self, path: str) -> list[tuple[str, int, int, int, int]]:
-        command = ["git", "show", f"{self.commit}:{self.before[path]}"]
-        before = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+        before = self._recorded(self.before[path]).splitlines()
         now = (ROOT / path).read_text("utf-8").splitlines()
         return difflib.SequenceMatcher(None, before, now, autojunk=False).get_opcodes()
 
@@ -348,10 +367,14 @@ def record(tests: Sequence[str]) -> None:
 
 
 def tests_of(mutant: Mutant, maps: Sequence[Map]) -> list[str]:
-    """The tests that run the line, or what is nearest to it that any test runs. Those that run few lines and share words with the
-    place come first, of the cases of one function few before the first of others. Every other one compares with kept lines."""
+    """The tests that run the line, or what is nearest to it that any test runs; before its file existed, those of its function.
+    Those that run few lines and share words with the place come first, of the cases of one function few before the first of
+    others. Every other one compares with kept lines."""
     for places in lines_of(mutant):
         tests = {test for each in maps for path, lines in places.items() for test in each.tests(path, lines)}
+        if mutant.path in places:
+            older = [each for each in maps if not each.has(mutant.path)]
+            tests |= {test for each in older for name in _functions_at(mutant) for test in each.of_function(name)}
         if tests:
             break
     sizes = {test: max(each.sizes[test] for each in maps) for test in tests if (ROOT / test.partition("::")[0]).is_file()}
@@ -372,6 +395,13 @@ def tests_of(mutant: Mutant, maps: Sequence[Map]) -> list[str]:
 
 def _test_files(place: str) -> list[str]:
     return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / place).rglob("test_*.py"))] or [place]
+
+
+def _functions_at(mutant: Mutant) -> list[str]:
+    """The names of the functions around a change, the inner ones last."""
+    tree = ast.parse((ROOT / mutant.path).read_text("utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [node.name for node in functions if node.lineno <= mutant.line <= (node.end_lineno or 0)]
 
 
 def _words_of(mutant: Mutant) -> frozenset[str]:
