@@ -226,6 +226,8 @@ def lines_of(mutant: Mutant) -> Iterator[dict[str, set[int]]]:
     elif functions:
         yield {mutant.path: _body(functions[-1])}
     else:
+        if any(node.lineno <= mutant.line <= (node.end_lineno or 0) for node in ast.walk(tree) if isinstance(node, ast.Lambda)):
+            yield {mutant.path: {mutant.line}}
         names = frozenset(_names(around))
         yield {path: lines for path in _files() if (lines := _mentions(path, names))}
     yield {mutant.path: set().union(*(lines for _, lines in _functions(mutant.path)))}
