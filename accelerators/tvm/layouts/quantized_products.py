@@ -238,7 +238,7 @@ def pair(walk: QuantizingWalk, node: Node) -> bool | None:
         walk.sides.keep(node, product, False)
         return True
     walk.sides.need_plain(bias)
-    first = walk.sides.named(product, f"{node.name}_pair_product", node, False)
+    first = walk.sides.named(product, f"{node.name}_product", node, False)
     walk.sides.keep(node, node.evolve(op="Add", inputs=(first[0], walk.rewriter.value(bias)), attrs=frozen_attrs({})), False)
     return True
 
