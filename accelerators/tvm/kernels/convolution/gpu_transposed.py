@@ -31,14 +31,18 @@ from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import kept
-from partita.accelerators.tvm.kernels.shared.window import Kind, all_alike, have_taps, kinds_of
+from partita.accelerators.tvm.kernels.shared.window import (
+    Kind,
+    all_alike,
+    has_few_phases,
+    have_taps,
+    is_cropped_as_told,
+    kinds_of,
+)
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_less
 from partita.graph.node import Node
 from partita.graph.types import Array
-
-MOST_PHASES = 1024
-"""Maximum number of phases, each of which has rows of its own; with more, a transposed convolution gets no such kernel."""
 
 
 def gpu_transposed_convolution(body: Body, machine: Machine) -> Draft | None:
@@ -94,10 +98,9 @@ def _find_phases(node: Node) -> _Phases | None:
         return None
     rank, attributes = len(image) - 2, node.attrs
     strides = tuple(attributes.get("strides") or (1,) * rank)
-    is_automatic = attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or bool(attributes.get("output_shape"))
-    if is_automatic or any(dilation != 1 for dilation in attributes.get("dilations") or ()) or math.prod(strides) > MOST_PHASES:
+    if not is_cropped_as_told(node) or any(dilation != 1 for dilation in attributes.get("dilations") or ()):
         return None
-    if not have_taps(weight[2:], strides):
+    if not have_taps(weight[2:], strides) or not has_few_phases(strides):
         return None
     before, out = tuple(attributes.get("pads") or (0,) * rank)[:rank], result[2:]
     taps = all_alike(weight[2:], strides).taps
