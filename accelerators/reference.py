@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.arrays.owned import array_ids, owned
+from partita.accelerators.arrays.layout import array_ids, owned
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
 from partita.accelerators.interface.query import refused_inside

@@ -24,8 +24,8 @@ from benchmarks.peak import Peak, describe, peak
 from benchmarks.progress import run
 from benchmarks.tables import markdown
 from benchmarks.work import flops, traffic
-from partita.accelerators.process.idle_wait import settle
 from partita.graph.node import Node
+from partita.measuring.rounds import settle
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from partita.accelerators.process.idle_wait import settle
+from partita.measuring.rounds import settle
 
 WORTHLESS = 0.25
 """A ratio that is known no better than to this part of it is not shown: it does not tell a quarter faster from equal."""

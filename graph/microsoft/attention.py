@@ -9,6 +9,7 @@ import numpy as np
 
 from partita.graph.body_builder import BodyBuilder, NoBody, NotYet
 from partita.graph.graph import Graph
+from partita.graph.microsoft.table import meaning
 from partita.graph.node import NodeEntry
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -17,22 +18,28 @@ LOWEST = float(np.finfo(np.float32).min)
 HEADS_FIRST = [0, 2, 1, 3]
 """From [batch, rows, heads, size] to [batch, heads, rows, size], and back."""
 
+ONE_PRODUCT = "do_rotary mask_filter_value num_heads past_present_share_buffer scale unidirectional"
+"""The attributes of attentions whose queries, keys and values come from one product."""
+
 Past = tuple[NodeEntry, NodeEntry]
 """The keys and the values of earlier calls."""
 
 
+@meaning("Attention", 14, f"{ONE_PRODUCT} qkv_hidden_sizes rotary_embedding_dim")
 def attention(b: BodyBuilder) -> Graph:
     """Attention: queries, keys and values come from one product."""
     product = b.MatMul(b.input(0), b.input(1))
     return _by_one_product(b, b.Add(product, b.input(2)) if b.has(2) else product, mask=3, past=4, bias=5)
 
 
+@meaning("QAttention", 14, ONE_PRODUCT)
 def quantized(b: BodyBuilder) -> Graph:
     """QAttention: the same with a product of quantized values."""
     product = b.MatMul(b.dequantized(0, 3, 6), b.dequantized(1, 4, 7, axis=1))
     return _by_one_product(b, b.Add(product, b.input(2)), mask=5, past=8, bias=None)
 
 
+@meaning("MultiHeadAttention", 14, "mask_filter_value num_heads scale unidirectional")
 def of_heads(b: BodyBuilder) -> Graph:
     """MultiHeadAttention: queries, keys and values are separate inputs."""
     if b.has(6) and b.has(8):
@@ -41,6 +48,7 @@ def of_heads(b: BodyBuilder) -> Graph:
     return b.done(*_attended(b, _parts(b, 3), (4, 5), past, _width(b, 2)))
 
 
+@meaning("DecoderMaskedMultiHeadAttention", 14, "mask_filter_value num_heads scale output_qk past_present_share_buffer")
 def of_one_token(b: BodyBuilder) -> Graph:
     """DecoderMaskedMultiHeadAttention: the queries of one token attend to another sequence, or to a cache in one buffer."""
     slots = _Slots(bias=10, mask=3, added=4, past=5, length=7, beams=9)

@@ -40,7 +40,7 @@ from benchmarks.timing import (
 )
 from benchmarks.venvs import Environment, PeerMissing, python_of
 from benchmarks.work import flops, traffic
-from partita.accelerators.process import idle_wait
+from partita.measuring import rounds
 
 ABOUT = {
     "processor": "a processor", "cores": 4, "memory_gib": 16.0, "system": "Linux x86_64", "versions": {"python": "3.12"},
@@ -132,10 +132,10 @@ def test_first_calls_do_not_count() -> None:
 def test_threads_that_spin_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     used = itertools.chain([0.0, 0.004, 0.004, 0.008, 0.012, 0.0121], itertools.repeat(1.0))  # before and after each look
     slept: list[float] = []
-    monkeypatch.setattr(idle_wait.time, "process_time", lambda: next(used))
-    monkeypatch.setattr(idle_wait.time, "sleep", slept.append)
-    idle_wait.settle()
-    assert slept == [idle_wait.PAUSE] * 3
+    monkeypatch.setattr(rounds.time, "process_time", lambda: next(used))
+    monkeypatch.setattr(rounds.time, "sleep", slept.append)
+    rounds.settle()
+    assert slept == [rounds.PAUSE] * 3
 
 
 def test_geometric_mean() -> None:

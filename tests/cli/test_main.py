@@ -45,6 +45,13 @@ def test_nothing_asked(partita: Command) -> None:
     assert "partita inspect zoo:resnet50" in done.err
 
 
+def test_the_list_of_verbs_has_the_first_line_of_each(partita: Command) -> None:
+    printed = " ".join(partita("--help").out.split())
+    for verb in VERBS:
+        about = importlib.import_module(f"partita.cli.{verb}").__doc__ or ""
+        assert f" {verb} {' '.join(about.strip().partition(chr(10))[0].split())} " in printed, verb
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_has_an_example(partita: Command, verb: str) -> None:
     done = partita(f"{verb} --help")

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.transposed_phases import Kind, all_alike, have_taps, kinds_of
-from partita.accelerators.tvm.kernels.shared.window import Pair, Window
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.window import Kind, Pair, Window, all_alike, have_taps, kinds_of
 from partita.graph.node import Node
 from partita.graph.types import Array
 

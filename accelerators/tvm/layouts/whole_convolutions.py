@@ -11,9 +11,9 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, around_zero
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk
 from partita.accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.types import Array, TensorType
@@ -71,7 +71,7 @@ def whole_convolution_of(node: Node) -> WholeConvolution | None:
     return WholeConvolution(source, weight, window, group, is_alone, point)
 
 
-def whole_convolution(walk: Walk, node: Node) -> bool | None:
+def whole_convolution(walk: QuantizingWalk, node: Node) -> bool | None:
     """ConvInteger: the int32 sums."""
     given = whole_convolution_of(node)
     if given is None:
@@ -99,7 +99,7 @@ def whole_convolution(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def _moved_point(walk: Walk, node: Node, point: NodeEntry, moved: int) -> NodeEntry:
+def _moved_point(walk: QuantizingWalk, node: Node, point: NodeEntry, moved: int) -> NodeEntry:
     """The zero point as an int32 scalar, for unsigned bytes."""
     walk.sides.need_plain(point)
     number = walk.helper(node, "Cast", (walk.rewriter.value(point),), any_shape(point) or (), {"to": INT32})

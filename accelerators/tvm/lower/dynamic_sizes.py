@@ -3,7 +3,6 @@ the function that calls them the variables are replaced by the extents again."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.lower.onnx_importer import import_body, legalize
 from partita.accelerators.tvm.lower.size_expressions import size_expression
 from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
-from partita.accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.machine.library import part, structural_map, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import refused
 from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
@@ -91,7 +90,7 @@ def _bound(module: Any, stated: Mapping[str, Any]) -> Any:
     def change(variable: Any) -> Any:
         return stated.get(variable.name, variable)
 
-    changed = importlib.import_module("tvm_ffi").structural_map(functions[main], [(part("tirx").Var, change)])
+    changed = structural_map(functions[main], [(part("tirx").Var, change)])
     return tvm().IRModule({**functions, main: changed})
 
 
@@ -117,7 +116,7 @@ def _whole(module: Any) -> Any:
         numerator, denominator = (tirx.const(number, "int64") for number in float(factor.value).as_integer_ratio())
         return tirx.floordiv(size.value * numerator, denominator)
 
-    changed = importlib.import_module("tvm_ffi").structural_map(module[main], [(tirx.Cast, change)])
+    changed = structural_map(module[main], [(tirx.Cast, change)])
     return tvm().IRModule({**dict(module.functions), main: changed})
 
 

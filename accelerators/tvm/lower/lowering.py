@@ -24,7 +24,7 @@ from partita.graph.types import Array, TensorType
 from partita.passes.infer import infer
 
 if TYPE_CHECKING:
-    from partita.accelerators.tvm.kernels.shared.draft import Draft
+    from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 
 
 
@@ -125,7 +125,7 @@ def _reshape(shape: Any) -> Callable[[Array], Array]:
 
 def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Draft:
     """The user's tensor expression, scheduled by the generic rule."""
-    from partita.accelerators.tvm.kernels.shared.draft import Draft
+    from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
     from partita.accelerators.tvm.schedules.choosing import schedule
 
     te, node = part("te"), body.ops[0]

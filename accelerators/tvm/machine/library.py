@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from partita.accelerators.process.forking import Guard
 from partita.accelerators.tvm.machine.fast_import import short_import
 from partita.accelerators.tvm.run.runtime import PACKAGE, function, has_backend, package_folder, runtime
 
-__all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "tvm", "why_no_compiler"]
+__all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "structural_map", "tvm", "why_no_compiler"]
 
 OLDEST = (0, 27)
 """Oldest version with the module layout that this folder expects."""
@@ -47,6 +48,12 @@ def part(name: str) -> Any:
     """A module of TVM's: `part("relax")` is `tvm.relax`."""
     tvm()
     return importlib.import_module(f"tvm.{name}")
+
+
+def structural_map(thing: Any, changes: list[tuple[Any, Callable[[Any], Any]]]) -> Any:
+    """The TensorIR function, statement or expression with each part of one of these kinds replaced by what its change returns."""
+    tvm()  # loads TVM's library, which has to come before tvm_ffi is used
+    return importlib.import_module("tvm_ffi").structural_map(thing, changes)
 
 
 @cache

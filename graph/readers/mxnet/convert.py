@@ -13,9 +13,9 @@ from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, next_place
 from partita.graph.readers.mxnet.conversion import Conversion
-from partita.graph.readers.mxnet.hints import hints
 from partita.graph.readers.mxnet.naming import Names, noted_name, unique, variable_names
 from partita.graph.readers.mxnet.ops import converter_of
+from partita.graph.readers.mxnet.ops.table import Converter
 from partita.graph.readers.mxnet.symbol import Symbol, SymbolNode
 from partita.graph.types import Dim, TensorType, Type
 
@@ -171,7 +171,7 @@ class _Converting:
             return self.called(node)
         row = converter_of(node.op)
         assert row is not None  # _check_ops has seen to it
-        self.refine(node)
+        self.refine(node, row)
         for slot, (source, _) in enumerate(node.inputs):
             (self.labels if slot in row.labels else self.read).add(source)
         conversion = Conversion(
@@ -181,17 +181,17 @@ class _Converting:
             node.params,
             self.names,
             tuple(entry.node for i in node.after for entry in self.values[i][:1]),
-            {CTX_GROUP: group} if (group := node.hidden.string("ctx_group", "")) else None,
+            {CTX_GROUP: group} if (group := node.hidden.string("ctx_group", "")) else {},
         )
         try:
             return row(conversion)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise ReadError(f"the parameters do not fit the inputs: {error}", where=node.where) from error
 
-    def refine(self, node: SymbolNode) -> None:
+    def refine(self, node: SymbolNode, row: Converter) -> None:
         """Checks the inputs against the shapes that the op implies; completes shapes of variables that nothing has read yet."""
         entries = [self.entry(source, node.where) for source in node.inputs]
-        hinted = hints(node.op, node.params, lambda i: _shape(entries[i]) if i < len(entries) else None)
+        hinted = row.implied(node.params, lambda i: _shape(entries[i]) if i < len(entries) else None) if row.implied else []
         for (source, _), entry, hint in zip(node.inputs, entries, hinted, strict=False):
             shape = _shape(entry)
             if hint is None:

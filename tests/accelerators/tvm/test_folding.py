@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
+from partita.accelerators.tvm.kernels.shared.element_access import float32_shape
 from partita.accelerators.tvm.layouts.folding import fold_scales
 from partita.graph.interpret import interpret
 from tests.accelerators.tvm.running import normals
