@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.kernels.shared.tile import larger, smaller
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
 from partita.accelerators.tvm.sizes.views import SizedView
 
@@ -112,3 +113,13 @@ def test_views_with_extents_stand_where_those_of_numpy_do(order: list[int], join
 
 def test_extents_are_their_text() -> None:
     assert str(A * B * 12 + 1) == "12*a*b+1" and isinstance(A + B, Extent) and isinstance(A - A, int)
+
+
+def test_the_smaller_and_the_larger_of_two_counts_are_told_apart_where_sizes_permit() -> None:
+    """A symbol is at least 1; two counts that are never apart the wrong way need no comparison while the kernel runs."""
+    more = A + 1
+    for one, other in ((3, 5), (5, 5), (A, more), (1, A), (A, A), (2, more)):
+        assert smaller(one, other) == smaller(other, one) == one
+        assert larger(one, other) == larger(other, one) == other
+    for one, other in ((A, B), (A, 2), (A * 2, B + 1)):
+        assert str(smaller(one, other)).startswith("min") and str(larger(one, other)).startswith("max")
