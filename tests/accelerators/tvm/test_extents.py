@@ -123,3 +123,10 @@ def test_the_smaller_and_the_larger_of_two_counts_are_told_apart_where_sizes_per
         assert larger(one, other) == larger(other, one) == other
     for one, other in ((A, B), (A, 2), (A * 2, B + 1)):
         assert str(smaller(one, other)).startswith("min") and str(larger(one, other)).startswith("max")
+
+
+def test_remainders_that_are_known() -> None:
+    assert [(4 * A + 3) % 4, (4 * A + 6 * B) % 2, (A * B + A) % A, (A * B) % B, (4 * A) % (2 * A)] == [3, 0, 0, 0, 0]
+    for dividend, divisor in ((A, 2), (4 * A + B, 4), (A, B), (A * B + 1, A), (5, A)):
+        with pytest.raises(CompileError):
+            dividend % divisor
