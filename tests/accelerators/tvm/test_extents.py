@@ -111,6 +111,42 @@ def test_views_with_extents_stand_where_those_of_numpy_do(order: list[int], join
     np.testing.assert_array_equal(whole.reshape(-1)[at], wanted)
 
 
+def elements(view: SizedView, whole: np.ndarray[Any, Any], sizes: dict[str, int]) -> np.ndarray[Any, Any]:
+    """What a view reads of the whole."""
+    at = np.full([value_of(size, sizes) for size in view.shape], value_of(view.offset, sizes))
+    for d, (size, step) in enumerate(zip(view.shape, view.steps, strict=True)):
+        along = np.arange(value_of(size, sizes)) * value_of(step, sizes)
+        at = at + along.reshape([-1 if i == d else 1 for i in range(view.ndim)])
+    return whole.reshape(-1)[at]
+
+
+@pytest.mark.parametrize(
+    ("taken", "wanted"),
+    [
+        (lambda v: v, lambda x: x),
+        (lambda v: v.transpose([2, 0, 1]), lambda x: x.transpose(2, 0, 1)),
+        (lambda v: v.part(0, 1, A - 2), lambda x: x[1:-1]),
+        (lambda v: v.part(2, A - 1, 1), lambda x: x[:, :, -1:]),
+        (lambda v: v.part(1, 2, 1).broadcast((A, 5, A)), lambda x: np.broadcast_to(x[:, 2:3], (7, 5, 7))),
+        (lambda v: v.broadcast((2, A, 3, A)), lambda x: np.broadcast_to(x, (2, 7, 3, 7))),
+        (lambda v: v.every(1, 2, 2), lambda x: x[:, ::2]),
+        (lambda v: v.part(1, 1, 2).every(1, 1, 2), lambda x: x[:, 1:]),
+        (lambda v: v.part(0, 1, 1).transpose([1, 0, 2]).broadcast((3, A, A)),
+         lambda x: np.broadcast_to(x[1][:, None], (3, 7, 7))),
+        (lambda v: v.one(1, 2), lambda x: x[:, 2]),
+    ],
+)
+def test_parts_and_repeats_of_views(taken: Callable[[SizedView], SizedView], wanted: Callable[..., Any]) -> None:
+    whole, sizes = np.arange(7 * 3 * 7).reshape(7, 3, 7), {"a": 7}
+    np.testing.assert_array_equal(elements(taken(SizedView.whole((A, 3, A))), whole, sizes), wanted(whole))
+
+
+@pytest.mark.parametrize("shape", [(B, 3, A), (A, 3, 5), (A, 6, A)])
+def test_views_that_no_broadcast_fits(shape: tuple[Any, ...]) -> None:
+    with pytest.raises(CompileError, match="is not broadcast to"):
+        SizedView.whole((A, 3, A)).broadcast(shape)
+
+
 def test_extents_are_their_text() -> None:
     assert str(A * B * 12 + 1) == "12*a*b+1" and isinstance(A + B, Extent) and isinstance(A - A, int)
 
