@@ -24,7 +24,7 @@ from partita.passes.bodies import control_targets, everywhere, without_captures
 from partita.passes.constants import as_constant, made_constant
 from partita.passes.infer import infer
 from partita.passes.infer.fold_cost import labour
-from partita.passes.infer.shape_values import ShapeValues
+from partita.passes.infer.shape_arithmetic import ShapeArithmetic
 from partita.passes.registry import REQUESTS, register_pass
 
 LIMIT = 16 << 20
@@ -87,7 +87,7 @@ def _everywhere(g: Graph, options: _Options) -> Graph:
 
 def _fold_all(g: Graph, options: _Options) -> Graph:
     pinned = control_targets(g)
-    shapes = ShapeValues() if options.shapes else None
+    shapes = ShapeArithmetic() if options.shapes else None
     names = {node.name for node in g.nodes}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -153,12 +153,12 @@ def _is_branch(node: Node) -> bool:
 
 
 def _folded(
-    node: Node, g: Graph, shapes: ShapeValues | None, options: _Options
+    node: Node, g: Graph, shapes: ShapeArithmetic | None, options: _Options
 ) -> list[np.ndarray[Any, Any]] | None:
     """The node's outputs, or None if they are not folded."""
     known = None if shapes is None else shapes.learn(node, g.opsets.get("", 1))
     if known is not None:
-        return [known]
+        return known
     if (
         not node.inputs
         or any(entry is not None and entry.node.value is None for entry in node.inputs)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from partita.graph.build import variable
 from partita.graph.errors import TypeMismatch
 from partita.graph.graph import Graph
-from partita.graph.node import Node
-from partita.graph.single_node import graph_of_node
-from partita.graph.symbols import AnySize, Sizes, Symbol, symbol, symbols_of
-from partita.graph.types import TensorType, Type
-from partita.passes.infer.reading import REMEDY, Reading, Requirement
+from partita.graph.symbols import Symbol, symbols_of
+from partita.passes.infer.reading import REMEDY, Reading, Requirement, symbolic
 
 KEPT = 4096
 """Maximum number of cached sets of valid sizes."""
@@ -71,7 +67,7 @@ class Contract:
         symbols: list[tuple[Symbol, int, int]] = []
         inputs = []
         for number, node in enumerate(self._graph.inputs):
-            sizes = _symbolic(node)
+            sizes = symbolic(node[0])
             inputs.append(sizes)
             for axis, size in enumerate(sizes or ()):
                 symbols.extend((one, number, axis) for one in symbols_of(size))
@@ -88,38 +84,7 @@ class Contract:
 
 def require_agreement(graph: Graph) -> None:
     """Raises TypeMismatch if the static sizes of a graph contradict each other, a constant, an index or an attribute."""
-    Reading(graph, [_symbolic(node) for node in graph.inputs])
-
-
-def contracted_types(node: Node, inputs: Sequence[Type | None], opsets: Mapping[str, int]) -> Sequence[Type | None]:
-    """The type of an Einsum by its rule: ONNX's inference takes a letter's size from its first occurrence,
-    which is wrong if that size is 1 and another input's is not."""
-    types = dict(zip(node.inputs, inputs, strict=False))
-    bare = node.evolve(output_types=(None,) * len(node.output_names))
-    graph = graph_of_node(bare, opsets, lambda entry, number: variable(f"x{number}", type=types[entry])[0])
-    known = [kind for kind in inputs if isinstance(kind, TensorType)]
-    if not known:
-        return ()
-    sizes = Reading(graph, [_symbolic(one) for one in graph.inputs]).sizes(graph.outputs[0])
-    names = {size for kind in known for size in kind.shape or () if isinstance(size, str)}
-    dims = None if sizes is None else tuple([s if isinstance(s, int) or s in names else None for s in map(_plain, sizes)])
-    return (TensorType(known[0].dtype, dims),)
-
-
-def _plain(size: AnySize) -> int | str:
-    """The size, or the name of its symbol."""
-    return size if isinstance(size, int) else str(size)
-
-
-def _symbolic(node: Node) -> Sizes | None:
-    """The shape of an input, with a symbol for each dynamic size."""
-    known = node[0].type
-    if not isinstance(known, TensorType) or known.shape is None:
-        return None
-    sizes: list[AnySize] = []
-    for axis, size in enumerate(known.shape):
-        sizes.append(size if isinstance(size, int) else symbol(size if isinstance(size, str) else f"{node.name}[{axis}]"))
-    return tuple(sizes)
+    Reading(graph, [symbolic(node[0]) for node in graph.inputs])
 
 
 def shapes_of(values: Sequence[object]) -> Shapes:

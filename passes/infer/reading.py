@@ -43,7 +43,7 @@ from partita.passes.infer import moves, products  # noqa: F401  they register ru
 from partita.passes.infer.rules import RULES, Rule, Unknown
 from partita.passes.infer.values import LONGEST, VALUES, Elements, objects
 
-_FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError)
+FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError)
 """Errors of a rule for a node that is not valid in ONNX."""
 
 REMEDY = "Correct the sizes of the inputs, or what the model combines them with"
@@ -191,7 +191,7 @@ class Reading:
     def _constant(self, node: Node) -> None:
         array = node.value
         assert array is not None
-        self._note(node[0], tuple(array.shape), _elements_of(array))
+        self._note(node[0], tuple(array.shape), elements_of(array))
         self._arrays[node[0]] = array
         self._settled.add(node[0])
 
@@ -219,7 +219,7 @@ class Reading:
         if rule is not None:
             try:
                 return rule(context)
-            except _FAILURES as error:
+            except FAILURES as error:
                 raise Unknown(f"{type(error).__name__}: {error}") from error  # the op's own inference reports the error
         if node.bodies:
             raise Unknown("it has bodies")
@@ -237,11 +237,11 @@ class Reading:
         if arrays is not None:
             for entry, array in zip(node.outputs, arrays, strict=False):
                 self._known[entry], self._arrays[entry] = tuple(array.shape), array
-                self._elements[entry] = _elements_of(array)
+                self._elements[entry] = elements_of(array)
         elif node.op in VALUES and shapes and shapes[0] is not None and len(shapes[0]) < 3:
             try:
                 vectors = VALUES[str(node.op)](context, shapes[0])
-            except _FAILURES:
+            except FAILURES:
                 vectors = ()
             for entry, elements in zip(node.outputs, vectors, strict=False):
                 self._elements[entry] = elements
@@ -338,6 +338,17 @@ class Reading:
         ]
 
 
+def symbolic(entry: NodeEntry) -> Sizes | None:
+    """The shape in a value's type, with a symbol for each dynamic size."""
+    known = entry.type
+    if not isinstance(known, TensorType) or known.shape is None:
+        return None
+    sizes: list[AnySize] = []
+    for axis, size in enumerate(known.shape):
+        sizes.append(size if isinstance(size, int) else symbol(size if isinstance(size, str) else f"{entry.name}[{axis}]"))
+    return tuple(sizes)
+
+
 def has_rule(node: Node) -> bool:
     """True if a rule of ours gives the sizes of the op's results."""
     return _rule(node) is not None
@@ -348,7 +359,7 @@ def _rule(node: Node) -> Rule | None:
     return RULES.get(f"{node.domain}.{node.op}" if node.domain else str(node.op)) if is_op else None
 
 
-def _elements_of(array: np.ndarray[Any, Any]) -> Elements | None:
+def elements_of(array: np.ndarray[Any, Any]) -> Elements | None:
     """The elements of a small vector of integers; None for other values."""
     is_small = array.dtype.kind in "iub" and array.ndim < 3 and array.size <= LONGEST
     return objects(array.reshape(-1).tolist(), array.shape) if is_small else None

@@ -24,16 +24,13 @@ from partita.graph.single_node import graph_of_node
 from partita.graph.types import Dim, TensorType, Type, require_shapes
 from partita.passes.bodies import has_bodies, holds_body
 from partita.passes.constants import as_constant, made_constant
-from partita.passes.infer.attention_types import attention_types, is_uncounted
 from partita.passes.infer.common_types import with_bodies
 from partita.passes.infer.dim_symbols import bound, generated, map_types, merged
-from partita.passes.infer.explicit_attributes import with_defaults_stated
 from partita.passes.infer.hidden_nodes import answering, hide
 from partita.passes.infer.inference_errors import DECLARED, DeclaredMismatch, contradiction, refuted
 from partita.passes.infer.onnx_inference import infer_shapes
 from partita.passes.infer.propagation_limit import bulky_nodes, long_shape, makes_unknown_dimensions
-from partita.passes.infer.resize_types import is_rounded, resized_types
-from partita.passes.infer.window_types import is_miscounted, windowed_types
+from partita.passes.infer.rule_types import is_misread, rule_types
 
 SHOWN = 1024
 """Maximum bytes of a constant that is passed to the inference, which may compute shapes from it."""
@@ -163,7 +160,7 @@ class _Inference:
 
     def run(self, g: Graph, constants: Mapping[int, np.ndarray[Any, Any]] | None = None) -> Graph:
         """The graph with types, except in bodies of calls; `constants` are inputs with known values."""
-        shown = _without_bound_types(with_defaults_stated(hide(g, self._is_ours, self.hidden)))
+        shown = _without_bound_types(hide(g, self._is_ours, self.hidden))
         if constants:
             shown = _with_constants(shown, constants)
         with collector_paused(), answering(self._outputs):
@@ -294,18 +291,13 @@ class _Inference:
         return (
             node.subgraph is not None
             or is_fragile(node)
-            or is_miscounted(node)
-            or is_rounded(node)
-            or is_uncounted(node)
-            or (node.op == "Einsum" and not node.domain)
+            or is_misread(node)
             or custom_op(node.op, node.domain) is not None
             or is_known(node)
         )
 
     def _outputs(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """The output types of a hidden node."""
-        from partita.passes.infer.contract import contracted_types
-
         node = self.hidden[key]
         where = f"node {node.name!r} ({node.op})"
         try:
@@ -313,14 +305,8 @@ class _Inference:
                 return self._call(node, node.subgraph, inputs)
             if is_fragile(node) or node.name in self.bulky:
                 return self._alone(node, inputs)
-            if is_miscounted(node):
-                return windowed_types(node, inputs)
-            if is_rounded(node):
-                return resized_types(node, inputs)
-            if is_uncounted(node):
-                return attention_types(node, inputs)
-            if node.op == "Einsum" and not node.domain:
-                return contracted_types(node, inputs, self.opsets)
+            if is_misread(node):
+                return rule_types(node, inputs, self.opsets)
             mine = custom_op(node.op, node.domain)
             return _by_body(node, inputs) if mine is None else mine.infer(inputs, node.attrs, len(node.output_names))
         except DeclaredMismatch:
