@@ -19,7 +19,6 @@ from partita.graph.interpret import evaluate_node
 from partita.graph.microsoft import NoBody, body_of, is_known
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
-from partita.graph.ops.traits import ops
 from partita.graph.single_node import graph_of_node
 from partita.graph.symbols import (
     AnySize,
@@ -41,6 +40,7 @@ from partita.graph.symbols import (
 from partita.graph.types import TensorType, Type
 from partita.passes.infer import moves, products  # noqa: F401  they register rules
 from partita.passes.infer.rules import RULES, Rule, Unknown
+from partita.passes.infer.shape_operands import is_measure, is_settled_by
 from partita.passes.infer.values import LONGEST, VALUES, Elements, objects
 
 FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError)
@@ -229,11 +229,10 @@ class Reading:
         """Records the elements of results that are small vectors of integers."""
         if is_random(node) or node.bodies or node.domain:
             return
-        is_measure = node.op in ops("size")
-        is_settled = is_measure or all(self.is_settled(entry) for entry in node.reads)
+        is_settled = is_settled_by(node, self._settled)
         if is_settled:
             self._settled.update(node.outputs)
-        arrays = self._computed(node, graph) if is_settled and not is_measure else None
+        arrays = self._computed(node, graph) if is_settled and not is_measure(node) else None
         if arrays is not None:
             for entry, array in zip(node.outputs, arrays, strict=False):
                 self._known[entry], self._arrays[entry] = tuple(array.shape), array

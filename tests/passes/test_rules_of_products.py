@@ -225,7 +225,7 @@ CASES: Cases = {
         (of(("N", 16, 1), 4, None, 8), "[N, 3, 5, 2]"),
         (of(("N", 16, 1), 4, None, 8, onesided=0), "[N, 3, 8, 2]"),
         (of((2, "L"), 3, (8,)), "[2, (L + 1)//3 - 2, 5, 2] where L >= 8"),
-        (of((2, 16, 1), (), None, 8), "?; more of integers"),
+        (of((2, 16, 1), (), None, 8), "?"),
         (of((2, 16, 1), 4, (6,), 8), "the sizes of the window and of a frame do not go together: 6 and 8"),
         (of((2, 16, 1), 0, None, 8), "the step of the frames and 1 do not go together: 0 is less than 1"),
         (of((2, 16, 1), 4, None, 0), "the length of a frame and 1 do not go together: 0 is less than 1"),
