@@ -24,6 +24,7 @@ from partita.graph.types import TensorType, dtype_name, numpy_dtype
 from partita.passes.bodies import control_targets, everywhere, without_captures
 from partita.passes.constants import as_constant, made_constant
 from partita.passes.infer import infer
+from partita.passes.infer.contract import require_fit
 from partita.passes.infer.shape_arithmetic import ShapeArithmetic
 from partita.passes.registry import REQUESTS, register_pass
 
@@ -185,7 +186,7 @@ def _folded(
 def _computed(node: Node, g: Graph) -> list[np.ndarray[Any, Any]] | None:
     """The outputs computed by numpy; None if it cannot, or if they contradict the types."""
     try:
-        results = evaluate_node(node, [as_constant(entry) for entry in node.inputs], g.opsets)
+        results = evaluate_node(node, [as_constant(entry) for entry in node.inputs], g.opsets, check=require_fit)
     except PartitaError:
         return None
     arrays = []

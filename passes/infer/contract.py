@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 
 from partita.graph.errors import TypeMismatch
 from partita.graph.graph import Graph
-from partita.graph.symbols import Symbol, symbols_of
-from partita.passes.infer.reading import REMEDY, Reading, Requirement, symbolic
+from partita.graph.node import Node
+from partita.graph.ops.traits import ops
+from partita.graph.symbols import Sizes, Symbol, symbols_of
+from partita.passes.infer.reading import FAILURES, REMEDY, Context, Reading, Requirement, rule_of, symbolic
+from partita.passes.infer.rules import Unknown
 
 KEPT = 4096
 """Maximum number of cached sets of valid sizes."""
+
+_NOTHING = Graph([])
+"""The graph of a reading whose sizes are given."""
 
 Shapes = tuple[tuple[int, ...] | None, ...]
 """The shapes of all inputs; None for one that is no tensor."""
@@ -85,6 +92,42 @@ class Contract:
 def require_agreement(graph: Graph) -> None:
     """Raises TypeMismatch if the static sizes of a graph contradict each other, a constant, an index or an attribute."""
     Reading(graph, [symbolic(node[0]) for node in graph.inputs])
+
+
+def is_unchecked(node: Node) -> bool:
+    """True if ONNX's inference does not compare all sizes of the op's inputs that have to go together."""
+    return not node.domain and node.op in ops("unchecked")
+
+
+def require_fit(node: Node, shapes: Sequence[Sizes | None], opsets: Mapping[str, int]) -> None:
+    """Raises TypeMismatch if inputs of an unchecked op have shapes that contradict each other, or its attributes. Symbols of the
+    sizes may have any value for which they do not."""
+    rule = rule_of(node) if is_unchecked(node) else None
+    if rule is None:
+        return
+    reading = Reading(_NOTHING, ())
+    for entry, sizes in zip(node.inputs, shapes, strict=True):
+        if entry is not None:
+            reading.note(entry, sizes)
+    with contextlib.suppress(Unknown, *FAILURES):  # The op's own inference reports such an error.
+        rule(Context(reading, node, opsets.get(node.domain, 1)))
+
+
+def require_fits(graph: Graph) -> None:
+    """Raises TypeMismatch if static sizes in the types of an unchecked op's inputs contradict each other, or if its integers and
+    zero points differ in type. Linear."""
+    for node in graph.nodes:
+        if is_unchecked(node):
+            require_fit(node, [None if entry is None else symbolic(entry) for entry in node.inputs], graph.opsets)
+            _require_one_type(node)
+
+
+def _require_one_type(node: Node) -> None:
+    if node.op == "DequantizeLinear" and len(node.inputs) > 2:
+        whole, point = (getattr(entry and entry.type, "dtype", None) for entry in (node.inputs[0], node.inputs[2]))
+        if whole and point and whole != point:
+            cause = f"its integers are {whole} and its zero points {point}"
+            raise TypeMismatch(cause, where=f"node {node.name!r} ({node.op})", remedy="Give zero points of the integers' type")
 
 
 def shapes_of(values: Sequence[object]) -> Shapes:

@@ -105,7 +105,7 @@ class Reading:
         self._settled: set[NodeEntry] = set()
         """The values that depend on sizes and constants alone."""
         for node, sizes in zip(graph.inputs, inputs, strict=True):
-            self._note(node[0], sizes)
+            self.note(node[0], sizes)
             self.is_open |= sizes is None and isinstance(node[0].type, TensorType)
         self._read_all(graph)
 
@@ -175,7 +175,8 @@ class Reading:
     def _mismatch(self, requirement: Requirement, a: AnySize, b: AnySize) -> TypeMismatch:
         return TypeMismatch(_words(requirement.what, requirement.relation, a, b), where=requirement.where, remedy=REMEDY)
 
-    def _note(self, entry: NodeEntry, sizes: Sizes | None, elements: Elements | None = None) -> None:
+    def note(self, entry: NodeEntry, sizes: Sizes | None, elements: Elements | None = None) -> None:
+        """Records a value's shape, and its elements if they are known."""
         self._known[entry], self._elements[entry] = sizes, elements
         self._settled.discard(entry)
         self._arrays.pop(entry, None)
@@ -191,7 +192,7 @@ class Reading:
     def _constant(self, node: Node) -> None:
         array = node.value
         assert array is not None
-        self._note(node[0], tuple(array.shape), elements_of(array))
+        self.note(node[0], tuple(array.shape), elements_of(array))
         self._arrays[node[0]] = array
         self._settled.add(node[0])
 
@@ -200,7 +201,7 @@ class Reading:
             self._enter(node, node.subgraph)
             return
         for entry in node.outputs:
-            self._note(entry, None)
+            self.note(entry, None)
         context = Context(self, node, version)
         try:
             shapes = self._results(node, graph, context)
@@ -208,14 +209,14 @@ class Reading:
             self.is_open |= self._depends(node)
             self.stated[node] = str(error)
             for entry in node.outputs:
-                self._note(entry, _stated(entry))
+                self.note(entry, _stated(entry))
             shapes = ()
         for entry, sizes in zip(node.outputs, shapes, strict=False):
             self._known[entry] = sizes
         self._settle(node, graph, context, shapes)
 
     def _results(self, node: Node, graph: Graph, context: Context) -> Sequence[Sizes | None]:
-        rule = _rule(node)
+        rule = rule_of(node)
         if rule is not None:
             try:
                 return rule(context)
@@ -279,7 +280,7 @@ class Reading:
             self._bind(result, entry)
 
     def _bind(self, to: NodeEntry, entry: NodeEntry | None) -> None:
-        self._note(to, self.sizes(entry), self.elements(entry))
+        self.note(to, self.sizes(entry), self.elements(entry))
         array = self.array(entry)
         if array is not None:
             self._arrays[to] = array
@@ -350,10 +351,11 @@ def symbolic(entry: NodeEntry) -> Sizes | None:
 
 def has_rule(node: Node) -> bool:
     """True if a rule of ours gives the sizes of the op's results."""
-    return _rule(node) is not None
+    return rule_of(node) is not None
 
 
-def _rule(node: Node) -> Rule | None:
+def rule_of(node: Node) -> Rule | None:
+    """The rule that gives the sizes of the op's results."""
     is_op = node.subgraph is None and not node.bodies
     return RULES.get(f"{node.domain}.{node.op}" if node.domain else str(node.op)) if is_op else None
 
