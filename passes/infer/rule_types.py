@@ -27,7 +27,8 @@ def rule_types(node: Node, inputs: Sequence[Type | None], opsets: Mapping[str, i
     types = dict(zip(node.inputs, inputs, strict=False))
 
     def stand_in(entry: NodeEntry, number: int) -> NodeEntry:
-        return entry if entry.node.value is not None else variable(f"x{number}", type=types[entry])[0]
+        is_kept = entry.node.value is not None and entry != node.inputs[0]  # Without its data the op is not computed.
+        return entry if is_kept else variable(f"x{number}", type=types[entry])[0]
 
     graph = graph_of_node(node.evolve(output_types=(None,) * len(node.output_names)), opsets, stand_in)
     reading = Reading(graph, [symbolic(one[0]) for one in graph.inputs], exact=True)

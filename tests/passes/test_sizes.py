@@ -12,7 +12,7 @@ from partita.graph.errors import TypeMismatch
 from partita.graph.interpret import interpret
 from partita.graph.readers.onnx import load_onnx
 from partita.graph.rewrite import Rewriter, rewrite
-from partita.passes.infer import infer
+from partita.passes.infer import infer, reading
 from partita.passes.infer.rule_types import rule_types
 from tests.numerics.driver import from_proto
 from tests.passes.node_models import node_tests
@@ -249,3 +249,11 @@ def test_strides_and_dilations_below_one_are_refused(wrong: dict[str, list[int]]
     node = op("MaxPool", variable("x", "float32", (1, 2, 8)), name="y", kernel_shape=[2])
     with pytest.raises(TypeMismatch, match="(strides|dilations) and 1 do not go together"):
         rule_types(node.evolve(attrs={**node.attrs, **wrong}), [kind], {"": 21})
+
+
+def test_a_pool_of_a_constant_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file may declare a window that takes hours."""
+    monkeypatch.setattr(reading, "evaluate_node", lambda node, *_: pytest.fail(f"{node.op} was computed"))
+    pool = op("MaxPool", constant(np.ones((1, 1, 9), np.float32)), kernel_shape=[2], strides=[2], ceil_mode=1)
+    kind = infer(Graph([pool])).outputs[0].type
+    assert isinstance(kind, TensorType) and kind.shape == (1, 1, 5)
