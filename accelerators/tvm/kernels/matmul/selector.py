@@ -13,12 +13,7 @@ from partita.accelerators.tvm.kernels.shared.element_access import number_shape,
 from partita.accelerators.tvm.kernels.shared.epilogue import is_matrix_of, read_size
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.found import FoundProperty
-from partita.accelerators.tvm.kernels.shared.operands import (
-    NARROWEST,
-    Readers,
-    TwoSided,
-    is_value_product,
-)
+from partita.accelerators.tvm.kernels.shared.operands import NARROWEST, Readers, TwoSided, is_value_product
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.graph import Graph
