@@ -133,7 +133,7 @@ class _Transposed(TiledConvolution):
     @property
     def channels(self) -> int:
         """Number of output channels of a group."""
-        return self.outs // self.phases.count
+        return self.image.own // self.phases.count
 
     @property
     def bands(self) -> list[int]:
@@ -148,7 +148,7 @@ class _Transposed(TiledConvolution):
     def lay_out(self, bands: Array, array: Array, group: int) -> None:
         """Fills the tiles of a group with its part of the weights [C, O of a group, *filter], kind by kind, the taps in reverse
         order."""
-        own, first = array[group * self.inner :][: self.inner], 0
+        own, first = array[group * self.image.inner :][: self.image.inner], 0
         for kind, count in zip(self.phases.kinds, self.bands, strict=True):
             phases = itertools.product(*(range(f, f + n) for f, n in zip(kind.firsts, kind.counts, strict=True)))
             by_channel = np.stack([self._taps_of(own, phase) for phase in phases], 2).transpose(1, 2, 0, 3)
@@ -159,7 +159,7 @@ class _Transposed(TiledConvolution):
         """The taps [C, O, tap] of a phase, in reverse order."""
         every = [slice(p, None, stride) for p, stride in zip(phase, self.phases.strides, strict=True)]
         taps = weights[(slice(None), slice(None), *every)]
-        return np.flip(taps, tuple(range(2, taps.ndim))).reshape(self.inner, self.channels, -1)
+        return np.flip(taps, tuple(range(2, taps.ndim))).reshape(self.image.inner, self.channels, -1)
 
     def band(self, kernel: Kernel, number: Value) -> _PhaseRows:
         """The rows of the blocks with this index."""
@@ -184,7 +184,7 @@ class _Transposed(TiledConvolution):
             of_kind("rows", [self.channels * kind.count for kind in kinds]),
             taps,
             tuple(tap - 1 - first for tap, first in zip(taps, phases.firsts, strict=True)),
-            of_kind("deep", [self.inner * math.prod(kind.taps) for kind in kinds]),
+            of_kind("deep", [self.image.inner * math.prod(kind.taps) for kind in kinds]),
             of_dimensions("phase", [kind.firsts for kind in kinds]),
             of_dimensions("phases", [kind.counts for kind in kinds]),
         )

@@ -129,6 +129,16 @@ class Convolved:
     groups: int
 
     @property
+    def inner(self) -> int:
+        """The channels of the image per group."""
+        return self.channels // self.groups
+
+    @property
+    def own(self) -> int:
+        """The channels of the result per group."""
+        return self.outs // self.groups
+
+    @property
     def is_any(self) -> bool:
         """True if the batch or a size of the image is dynamic."""
         return self.window.is_any or isinstance(self.batch, Extent)
