@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from partita.graph.cached_property import lazily
 
 if TYPE_CHECKING:
-    from partita.accelerators.choosing_precision import choose_precision
-    from partita.accelerators.compiling_files import compile
+    from partita.accelerators.api import compile, import_model, load, to_device
+    from partita.accelerators.choosing.choose_precision import choose_precision
     from partita.accelerators.errors import (
         AcceleratorError,
         AcceleratorUnavailable,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         UnknownDevice,
         UnknownKey,
     )
-    from partita.accelerators.importing import import_model
     from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
     from partita.accelerators.interface.keys import BadValue, Key
     from partita.accelerators.interface.registry import (
@@ -33,14 +32,12 @@ if TYPE_CHECKING:
         register_accelerator,
         unregister_accelerator,
     )
-    from partita.accelerators.loading_files import load
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.placing import query
     from partita.accelerators.precision.precision_plan import PrecisionPlan
     from partita.accelerators.running.compiled_model import CompiledModel
     from partita.accelerators.running.profile import Profile
     from partita.accelerators.tuning import TuningReport, tune
-    from partita.accelerators.uploading import to_device
 
 __all__ = [
     "Accelerator",
@@ -104,14 +101,14 @@ __getattr__ = lazily(__name__, {
     "UnknownDevice": "partita.accelerators.errors",
     "UnknownKey": "partita.accelerators.errors",
     "accelerator": "partita.accelerators.interface.registry",
-    "choose_precision": "partita.accelerators.choosing_precision",
-    "compile": "partita.accelerators.compiling_files",
+    "choose_precision": "partita.accelerators.choosing.choose_precision",
+    "compile": "partita.accelerators.api",
     "devices": "partita.accelerators.interface.registry",
-    "import_model": "partita.accelerators.importing",
-    "load": "partita.accelerators.loading_files",
+    "import_model": "partita.accelerators.api",
+    "load": "partita.accelerators.api",
     "query": "partita.accelerators.placement.placing",
     "register_accelerator": "partita.accelerators.interface.registry",
-    "to_device": "partita.accelerators.uploading",
+    "to_device": "partita.accelerators.api",
     "tune": "partita.accelerators.tuning",
     "unregister_accelerator": "partita.accelerators.interface.registry",
 })

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -19,18 +21,19 @@ from partita.accelerators.interface.unavailable import Absent, present
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.placement.placing import checked_graph, dead_nodes, live_part, place
 from partita.accelerators.placement.rules import Forbid, Pin, resolve_rules
+from partita.accelerators.process.atomic import write_text
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.running.compiled_model import CompiledModel, Origin
 from partita.accelerators.running.multi import MultiModel
-from partita.accelerators.showing.pictures import write_affinity_dot, write_subgraphs_dot
 from partita.accelerators.starting import Beginning, started
 from partita.graph.build import is_made_call
 from partita.graph.errors import check_count, check_flag
-from partita.graph.formatting import counted
+from partita.graph.formatting import counted, listed
 from partita.graph.graph import NOTES, Graph
 from partita.graph.logs import logger
 from partita.graph.node import Node
 from partita.graph.order import reachable
+from partita.graph.pictures import to_dot
 from partita.graph.readers.torch import from_torch, is_torchs
 from partita.graph.types import Dim
 from partita.passes import apply_pass
@@ -192,9 +195,8 @@ def _affinities(graph: Graph, task: Task, manual: bool) -> dict[str, str]:
     ops = [node for node in graph.nodes if node.is_op]
     lacking = [node.name for node in ops if node.affinity is None]
     if manual and lacking:
-        more = f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else ""
         raise AcceleratorError(
-            f"some ops have an affinity and these have none: {', '.join(lacking[:SHOWN])}{more}",
+            f"some ops have an affinity and these have none: {listed(lacking, SHOWN)}",
             where=f"graph {graph.name!r}",
             remedy="Give every op an affinity (placement = query(g, ...); g = placement.apply(g)), or none",
         )
@@ -235,3 +237,22 @@ def _unheard(placement: Placement) -> list[str]:
 
 def _compiled_again(unit: Unit, config: Mapping[str, Any]) -> Unit:
     return compile_unit(unit.name, unit.device, unit.body, config)
+
+
+def write_affinity_dot(folder: Path, placement: Placement) -> None:
+    """`hetero_affinity_<name>.dot`: the graph, each node in its device's colour."""
+    text = to_dot(placement.graph, colour_by=lambda node: placement.get(node.name))
+    write_text(_path(folder, "affinity", placement.graph), text)
+
+
+def write_subgraphs_dot(folder: Path, graph: Graph) -> None:
+    """`hetero_subgraphs_<name>.dot`: the partitioned graph, each subgraph in its device's colour."""
+    write_text(_path(folder, "subgraphs", graph), to_dot(graph))
+
+
+def _path(folder: Path, what: str, graph: Graph) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AcceleratorError(f"there can be no folder: {error.strerror}", where=str(folder)) from None
+    return folder / f"hetero_{what}_{re.sub(r'[^A-Za-z0-9._-]', '_', graph.name)}.dot"

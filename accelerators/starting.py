@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -15,6 +15,7 @@ from partita.accelerators.cache.cached_compiling import check_folder
 from partita.accelerators.cache.folder import lasting
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
 from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.registry import engines
 from partita.accelerators.interface.settings import MEASURED, Config
 from partita.accelerators.interface.unavailable import present
 from partita.accelerators.isolation.background_worker import Workshop, afar, is_afar
@@ -22,15 +23,12 @@ from partita.accelerators.isolation.process import Limit
 from partita.accelerators.placement.rules import Forbid
 from partita.accelerators.process.background import behind
 from partita.accelerators.process.exit_barrier import main_has_ended
-from partita.accelerators.process.once import Once
+from partita.accelerators.process.forking import Guard
 from partita.accelerators.process.working_folder import working_folder
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.starting_model import StartingModel, Work, ended
 from partita.graph.graph import Graph
-from partita.graph.rewrite import Rewriter, rewrite
-
-ENGINES = ("onnxruntime", "openvino")
-"""The engines that compile a model within a fraction of a second, the fastest first."""
+from partita.graph.rewrite import with_changes
 
 THREADS = "NUM_THREADS"
 """The key whose value the devices that answer first copy from the first device that has one."""
@@ -169,7 +167,7 @@ def _starters(task: Task) -> tuple[Device, ...]:
     if asked is not None:
         named = _named(asked, task)
         return named if any(device.accelerator.last_resort for device in named) else (*named, *parse_devices("reference"))
-    for engine in ENGINES:
+    for engine in engines():
         try:
             return (*parse_devices(engine), *parse_devices("reference"))
         except (AcceleratorUnavailable, UnknownDevice):
@@ -220,22 +218,13 @@ def _rules_about(forbid: Forbid | None, labels: set[str]) -> Forbid | None:
 def _as_it_is(graph: Graph) -> Graph:
     """The graph with copies of its ops, so that affinities set later on the originals do not apply. Linear."""
 
-    def visit(node: Any, rewriter: Rewriter) -> None:
-        rewriter.keep(node, rewriter.rebuilt(node, affinity=node.affinity) if node.is_op else None)
-
-    return rewrite(graph, visit)
+    return with_changes(graph, lambda node: {"affinity": node.affinity} if node.is_op else {})
 
 
 def without_affinities(graph: Graph) -> Graph:
     """The graph with all affinities removed. Linear."""
 
-    def visit(node: Any, rewriter: Rewriter) -> None:
-        if node.is_op and node.affinity is not None:
-            rewriter.keep(node, rewriter.rebuilt(node, affinity=None))
-        else:
-            rewriter.keep(node)
-
-    return rewrite(graph, visit)
+    return with_changes(graph, lambda node: {"affinity": None} if node.is_op and node.affinity is not None else {})
 
 
 def _in_workshops(task: Task, workshops: _Workshops) -> Task:
@@ -251,3 +240,28 @@ def _in_workshops(task: Task, workshops: _Workshops) -> Task:
             moved.append(attrs.evolve(device, accelerator=elsewhere[0]))
             workshops.add(elsewhere[1])
     return attrs.evolve(task, devices=moved)
+
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """Called with the work: concurrent callers wait, and get the same result or error. A forked process redoes work that its
+    parent had not finished. The work is not kept, since it may reference the owner of this."""
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._results: list[T] = []
+        self._error: Exception | None = None
+
+    def __call__(self, work: Callable[[], T]) -> T:
+        with self._guard.lock:
+            if self._error is not None:
+                raise self._error.with_traceback(None)  # else the traceback would grow with each call
+            if not self._results:
+                try:
+                    self._results.append(work())
+                except Exception as error:  # Ctrl-C is not a result of the work
+                    self._error = error
+                    raise
+            return self._results[0]

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
         UnknownOp,
         WriteError,
     )
-    from partita.graph.graph import DEFAULT_OPSET, Graph
-    from partita.graph.index import GraphIndex
+    from partita.graph.graph import DEFAULT_OPSET, Graph, GraphIndex
     from partita.graph.node import Node, NodeEntry
     from partita.graph.ops import register_op, unregister_op
     from partita.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
@@ -57,7 +56,7 @@ __getattr__ = lazily(__name__, {
     "DEFAULT_OPSET": "partita.graph.graph",
     "Graph": "partita.graph.graph",
     "GraphError": "partita.graph.errors",
-    "GraphIndex": "partita.graph.index",
+    "GraphIndex": "partita.graph.graph",
     "MapType": "partita.graph.types",
     "MissingDependency": "partita.graph.errors",
     "Node": "partita.graph.node",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -25,8 +25,9 @@ HALVES = frozenset(("float16", "bfloat16"))
 def _shape(value: Any) -> tuple[Dim, ...] | None:
     if value is None:
         return None
-    if isinstance(value, (int, str)):
-        raise TypeMismatch(f"a shape is a sequence of dimensions, not {value!r}", remedy=f"Write ({value!r},)")
+    if isinstance(value, (int, str)) or not isinstance(value, Iterable):
+        remedy = f"Write ({value!r},)" if isinstance(value, (int, str)) else 'Write (1, 3, "N")'
+        raise TypeMismatch(f"a shape is a sequence of dimensions, not {value!r:.80}", remedy=remedy)
     return tuple(map(_dim, value))
 
 

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from partita.mapping.many import compile_many
     from partita.measuring.bench import bench
     from partita.measuring.bench_report import BenchReport
+    from partita.onnxruntime_plugin.register import ort_plugin, register_with_onnxruntime
     from partita.page import report_page
 
 __all__ = [
@@ -184,6 +185,7 @@ __all__ = [
     "op",
     "optimize",
     "optimize_for",
+    "ort_plugin",
     "parse",
     "plan",
     "query",
@@ -193,6 +195,7 @@ __all__ = [
     "register_pass",
     "register_pipeline",
     "register_property",
+    "register_with_onnxruntime",
     "report_page",
     "save",
     "to_device",
@@ -220,7 +223,9 @@ __getattr__ = lazily(__name__, {
     "diagnose": "partita.insight.diagnosing",
     "import_model": "partita.accelerators",
     "map_batches": "partita.mapping.batches",
+    "ort_plugin": "partita.onnxruntime_plugin.register",
     "reduce": "partita.insight.reducing",
+    "register_with_onnxruntime": "partita.onnxruntime_plugin.register",
     "report_page": "partita.page",
     "to_device": "partita.accelerators",
     "tune": "partita.accelerators",

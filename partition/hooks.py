@@ -11,12 +11,10 @@ import numpy as np
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.partition.errors import PartitionError, WrongAnswer, hook_error, not_a, raised
-from partita.partition.hook_arguments import takes
 from partita.partition.pattern import Pattern
 from partita.partition.property import SubgraphProperty
-from partita.partition.selector import SubgraphSelector
-from partita.partition.type_users import SEEING, own_hooks
-from partita.partition.with_types import Typed
+from partita.partition.selector import SubgraphSelector, takes
+from partita.partition.with_types import SEEING, Typed, own_hooks
 
 Answer = TypeVar("Answer")
 

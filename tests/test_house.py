@@ -194,11 +194,10 @@ def test_asking_for_a_device_loads_no_kernels() -> None:
 ROOMS = {
     "accelerators": """
         onnx_backend
-        choosing_precision
         choosing
-        compiling_files loading_files
+        api
         at_once
-        compiling importing uploading tuning
+        compiling tuning
         starting
         package sessions
         showing
@@ -234,7 +233,6 @@ ROOMS = {
         extensions run sizes
     """,
     "accelerators/tvm/kernels": """
-        fusion
         catalogue
         attention convolution elementwise matmul moves quantized recurrent rows window
         shared

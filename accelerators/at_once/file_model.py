@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from partita.accelerators.at_once.ort_session import WholeSession
 from partita.accelerators.at_once.startup_steps import Making, closed
+from partita.accelerators.errors import forget_frames
 from partita.accelerators.process.exit_barrier import before_the_door_closes, door
 from partita.accelerators.process.forking import Guard, renewed_in_children
-from partita.accelerators.process.traceback_frames import forget_frames
 from partita.accelerators.running.outputs import Outputs
 
 if TYPE_CHECKING:

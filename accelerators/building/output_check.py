@@ -7,15 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from partita.accelerators.arrays.layout import array_layout
 from partita.accelerators.arrays.on_device import DeviceArray
 from partita.accelerators.errors import ClaimError, RunError
 from partita.graph.graph import Graph
-from partita.graph.node import Node, NodeEntry
-from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.node import NodeEntry
+from partita.graph.rewrite import with_sizes_of
 from partita.graph.types import TensorType, numpy_dtype
 from partita.passes.infer.traced_sizes import REMEDY
 
@@ -61,7 +60,9 @@ class OutputCheck:
         return values
 
     def _check_sizes(self, values: Sequence[Any], inputs: Sequence[Any], where: str) -> None:
-        for value, entry in zip(values, _inferred(self._body, inputs).outputs):
+        from partita.passes.infer import infer
+
+        for value, entry in zip(values, infer(with_sizes_of(self._body, inputs), strict=False).outputs):
             layout = array_layout(entry.type)
             if layout is not None and value.shape != layout[1]:
                 cause = f"it returned sizes {list(value.shape)} for output {entry.name!r}, which is {entry.type}"
@@ -102,21 +103,3 @@ def _plain(value: Any, entry: NodeEntry, where: str) -> Any:
         order = "" if array.dtype.isnative else " in foreign byte order"
         raise RunError(f"it returned {array.dtype.name}{order} {stated}", where=where)
     return array
-
-
-def _inferred(body: Graph, inputs: Sequence[Any]) -> Graph:
-    """The body with types inferred from these inputs alone."""
-    from partita.passes.infer import infer
-
-    given = dict(zip(body.inputs, inputs))
-
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        kind = node.output_types[0] if node.is_variable else None
-        if isinstance(kind, TensorType) and isinstance(given[node], np.ndarray):
-            rewriter.keep(node, node.evolve(output_types=(attrs.evolve(kind, shape=given[node].shape),)))
-        elif node.is_op:
-            rewriter.keep(node, rewriter.rebuilt(node, output_types=(None,) * len(node.output_names)))
-        else:
-            rewriter.keep(node)
-
-    return infer(rewrite(body, visit), strict=False)

@@ -28,8 +28,7 @@ from partita.accelerators.errors import (
     is_own_mistake,
 )
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from partita.accelerators.interface.aligned_copies import run_laid_out
-from partita.accelerators.interface.compile_now import compile_now
+from partita.accelerators.interface.compile_now import compile_now, run_laid_out
 from partita.accelerators.interface.device_list import Device
 from partita.accelerators.interface.registry import accelerator as accelerator_named
 from partita.accelerators.isolation import in_its_place

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from partita.accelerators.cache.damage import Damaged
-from partita.accelerators.cache.folder import default_folder
+from partita.accelerators.cache.folder import Damaged, default_folder
 from partita.accelerators.cache.key import Key
 from partita.accelerators.cache.metadata import read_metadata
 from partita.accelerators.cache.store import Store

@@ -14,8 +14,7 @@ from typing import Any
 import attrs
 
 from partita.accelerators.arrays.sharing import each_read_once, kept_by
-from partita.accelerators.cache.damage import Damaged
-from partita.accelerators.cache.folder import chosen_folder
+from partita.accelerators.cache.folder import Damaged, chosen_folder
 from partita.accelerators.cache.key import Key, make_key
 from partita.accelerators.cache.metadata import Metadata, read_metadata
 from partita.accelerators.cache.store import Store, Stored

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.folder import Damaged
 from partita.accelerators.cache.key import Key
 from partita.accelerators.process.json_form import form_error
 

@@ -13,9 +13,8 @@ from partita.accelerators.interface.device_list import asked_devices, parse_mult
 from partita.accelerators.interface.settings import read_config
 from partita.accelerators.interface.unavailable import Absent, present
 from partita.accelerators.placement.placing import live_part
-from partita.accelerators.placement.priority import unsupported
 from partita.accelerators.placement.rules import Forbid, Pin, resolve_rules
-from partita.accelerators.placement.support_table import SupportTable
+from partita.accelerators.placement.support_table import SupportTable, unsupported
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.graph import Graph
 

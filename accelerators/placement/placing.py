@@ -13,13 +13,13 @@ from partita.accelerators.interface.settings import read_config
 from partita.accelerators.interface.unavailable import notes_on, present
 from partita.accelerators.placement.constant_ops import computable
 from partita.accelerators.placement.placement import Placement
-from partita.accelerators.placement.priority import choose, unsupported
 from partita.accelerators.placement.rules import Forbid, Pin, Rules, resolve_rules
-from partita.accelerators.placement.support_table import SupportTable
+from partita.accelerators.placement.support_table import SupportTable, choose, unsupported
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.graph.build import is_made_call, may_inline
 from partita.graph.errors import check_flag
 from partita.graph.graph import Graph
+from partita.graph.readers.foreign import remedy_for
 from partita.passes.infer import infer, with_missing_types
 from partita.passes.views import TypeView
 
@@ -188,7 +188,8 @@ def _check_forced(placement: Placement, table: SupportTable, rules: Rules, fixed
 def checked_graph(graph: Graph, where: str) -> Graph:
     """The argument, if it is a graph; else an error."""
     if not isinstance(graph, Graph):
-        raise AcceleratorError(f"{type(graph).__name__} is no Graph", where=where, remedy="Read a model with load(...) first")
+        remedy = remedy_for(graph) or "Read a model with load(...) first"
+        raise AcceleratorError(f"{type(graph).__name__} is no Graph", where=where, remedy=remedy)
     return graph
 
 

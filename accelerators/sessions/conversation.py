@@ -15,7 +15,7 @@ from partita.accelerators.running.compiled_model import CompiledModel, Origin
 from partita.accelerators.running.outputs import Outputs
 from partita.accelerators.sessions.decoder import Decoder
 from partita.accelerators.sessions.input_roles import Count
-from partita.accelerators.sessions.kv_state import State, read_state, write_state
+from partita.accelerators.sessions.kv_pairs import State, read_state, write_state
 from partita.accelerators.sessions.step import StepSizes
 from partita.graph.errors import did_you_mean
 from partita.graph.inline import inline_calls

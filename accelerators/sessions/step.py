@@ -21,9 +21,8 @@ from partita.accelerators.sessions.attention_match import (
     scale_of,
     window_of,
 )
-from partita.accelerators.sessions.errors import TooLong, Unfit
 from partita.accelerators.sessions.input_roles import Roles
-from partita.accelerators.sessions.readers import readers_of
+from partita.accelerators.sessions.readers import TooLong, Unfit, readers_of
 from partita.accelerators.sessions.values_at_length import (
     Known,
     known_at,

@@ -13,10 +13,9 @@ import attrs
 import numpy as np
 
 from partita.accelerators.sessions.attention_match import find_regions
-from partita.accelerators.sessions.errors import Unfit
 from partita.accelerators.sessions.input_roles import Roles
 from partita.accelerators.sessions.kv_pairs import TO_THE_END
-from partita.accelerators.sessions.readers import readers_of
+from partita.accelerators.sessions.readers import Unfit, readers_of
 from partita.accelerators.sessions.values_at_length import Known, known_at, of_sizes
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops

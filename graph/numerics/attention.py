@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from partita.graph.numerics.casts import is_half
+
 from . import fallback
 from .casts import cast
 from .control import Body
-from .halves import is_half
 from .registry import BODIES, HALVES, differs, fails, numerics
 from .softmax import softmax
 

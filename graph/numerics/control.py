@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .registry import BODIES, fails, numerics
+from partita.graph.numerics.registry import BODIES, differs, fails, numerics
 
 
 class Body(Protocol):
@@ -138,3 +138,20 @@ def _stacked(values: list[Any], body: Body, output: int, formal: Sequence[Any]) 
 def _padded(rows: np.ndarray, length: int) -> np.ndarray:
     """Pads with zero rows up to ``length`` rows."""
     return np.pad(rows, [(0, length - len(rows))] + [(0, 0)] * (rows.ndim - 1))
+
+
+@numerics("SequenceInsert", why=differs("where an item goes to the end"))
+def sequence_insert(items: list[Any], item: np.ndarray, position: np.ndarray | None = None) -> list[Any]:
+    """Inserts the item before a position, which may be the end, and counts from there if negative. (ONNX's own reference inserts
+    at the front instead of the end, and nothing into an empty sequence.)"""
+    index = len(items) if position is None else int(np.asarray(position).reshape(()))
+    if not -len(items) <= index <= len(items):
+        raise ValueError(f"position {index} is outside of a sequence of {len(items)}")
+    index += len(items) if index < 0 else 0
+    return [*items[:index], item, *items[index:]]
+
+
+@numerics("Optional", why=differs("because it wraps the value in a list"))
+def optional(x: Any = None, *, type: Any = None) -> Any:
+    """The value itself; without an input, an empty optional."""
+    return x

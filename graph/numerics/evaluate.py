@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from partita.graph.numerics.casts import is_half
+
 from . import fallback
-from .halves import is_half
 from .registry import Meaning, NoNumerics, find
 
 _OBSOLETE = ("consumed_inputs",)  # opset 1 attributes that never meant anything

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from partita.graph.numerics.casts import is_half
+
 from .casts import cast
-from .halves import is_half
 from .registry import HALVES, absent, differs, fails, numerics, slow
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from partita.graph.formatting import counted
+from partita.graph.formatting import counted, truncated
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Type
@@ -183,6 +183,5 @@ def label(*lines: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    cut = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-    shown = "".join(c if c.isprintable() else f"\\u{{{ord(c):x}}}" for c in cut)
+    shown = "".join(c if c.isprintable() else f"\\u{{{ord(c):x}}}" for c in truncated(text, LONGEST))
     return shown.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import attrs
 
-from partita.graph.formatting import in_xml
+from partita.graph.formatting import in_xml, truncated
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 
@@ -130,8 +130,7 @@ def _described(node: Node) -> list[str]:
 
 
 def _cut(text: str) -> str:
-    shown = "".join(c if c.isprintable() else "�" for c in text)
-    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+    return truncated("".join(c if c.isprintable() else "�" for c in text), LONGEST)
 
 
 def _join(upper: _Spot, lower: _Spot) -> None:

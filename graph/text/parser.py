@@ -12,8 +12,7 @@ from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import DEFAULT_OPSET, Graph
 from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, next_place
 from partita.graph.text.arrays import array_type
-from partita.graph.text.parts import PartReader
-from partita.graph.text.scope import Scope
+from partita.graph.text.parts import PartReader, Scope
 from partita.graph.types import Type
 
 

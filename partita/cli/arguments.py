@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from partita.accelerators.interface.device_list import DEFAULT
-from partita.cli.images import NORMALIZE
+from partita.cli.inputs import NORMALIZE
 from partita.compare import PRECISIONS
 from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.types import Dim
@@ -213,7 +213,7 @@ def precise(config: Mapping[str, Any], devices: str | None, precision: str | Non
     """The configuration with --precision; an error if no device offers one."""
     if precision is None:
         return dict(config)
-    from partita.device_keys import with_key
+    from partita.accelerators.interface.settings import with_key
 
     extended = with_key(config, devices, "PRECISION", precision)
     if extended == config:

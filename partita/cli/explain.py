@@ -11,8 +11,8 @@ from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.cli import exits
 from partita.cli.arguments import add_model
-from partita.cli.choosing import Partitioned, add_choice, partition
 from partita.cli.models import load_graph, reading_package, takes_package
+from partita.cli.partition import Partitioned, add_choice, partition
 from partita.cli.screen import Screen
 from partita.graph.errors import GraphError, did_you_mean
 

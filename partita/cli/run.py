@@ -19,6 +19,7 @@ import numpy as np
 
 import partita as pt
 from partita.accelerators.interface.device_list import asked_devices
+from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.process.atomic import replacing
 from partita.accelerators.running.real_runs import Timeline
 from partita.cli import exits
@@ -37,7 +38,6 @@ from partita.cli.models import load_model, model_inputs, read_graph, writable
 from partita.cli.screen import Screen, table
 from partita.compare import Difference, compare
 from partita.graph.errors import WriteError
-from partita.unplacing import unplaced
 
 CONDITIONS = {
     "difference": "an output of --check is not near enough",

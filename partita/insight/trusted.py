@@ -9,10 +9,11 @@ import attrs
 import numpy as np
 
 from partita.accelerators.compiling import compile as compile_model
+from partita.accelerators.interface.inlining import unplaced
+from partita.accelerators.running.inputs import InputChecker
 from partita.graph.graph import Graph
 from partita.graph.interpret import last_reads
 from partita.graph.node import Node, NodeEntry
-from partita.unplacing import unplaced
 
 
 @attrs.frozen(slots=True)
@@ -91,3 +92,11 @@ class TrustedWalk:
     def outputs(self) -> list[Any]:
         """Outputs of the graph, once all subgraphs have run."""
         return [self._values[entry] for entry in self.graph.outputs]
+
+
+def call_arrays(graph: Graph, call: Any, seed: int = 0) -> list[Any]:
+    """Input values in the graph's order, from a tuple in order, a dictionary by name, or a single array; random for None."""
+    checker = InputChecker(graph)
+    if call is None:
+        return checker.made_up(seed)
+    return checker.arrays(call if isinstance(call, tuple) else (call,), {})

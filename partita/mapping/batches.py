@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from partita.accelerators.api import import_model
 from partita.accelerators.errors import BadConfig, InputError
-from partita.accelerators.importing import import_model
 from partita.accelerators.interface.keys import Key, callback, optional, positive
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.inputs import InputChecker

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from partita.graph.formatting import counted
+from partita.graph.formatting import counted, listed
 from partita.page.scene import NOWHERE, Change, Scene
 
 MOVED, CUT, NEW, GONE, TIME = "moved", "cut otherwise", "new", "gone", "time"
@@ -87,7 +87,7 @@ def _regrouped(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
         parts = [f"{count} of {before.items[home].name if home >= 0 else 'no subgraph'}" for home, count in largest]
         added = len(names) - origins.total()
         parts += [f"{added} new"] if added else []
-        shown = ", ".join(parts[:MOST_NAMED]) + (f" and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else "")
+        shown = listed(parts, MOST_NAMED)
         changes.append(Change(box, CUT, now.items[box].name, f"{counted(len(names), 'op')}: {shown}"))
     return changes
 

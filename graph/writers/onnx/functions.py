@@ -6,9 +6,8 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from partita.graph.build import CALL_DOMAIN
-from partita.graph.call_record import BodyRecord, CallRecord
+from partita.graph.call_record import BodyRecord, CallRecord, canonical, names_inside
 from partita.graph.errors import WriteError
-from partita.graph.function_names import canonical, names_inside
 from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.nested import graphs_in

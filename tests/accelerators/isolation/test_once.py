@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partita.accelerators.process.once import Once
+from partita.accelerators.starting import Once
 
 
 def test_an_error_is_kept_and_an_interruption_is_not() -> None:
