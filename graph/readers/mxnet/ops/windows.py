@@ -148,17 +148,14 @@ def _pads_for(
 
 # -- pooling ---------------------------------------------------------------------------------------------
 
-POOLING = "kernel pool_type global_pool pooling_convention stride pad p_value count_include_pad layout"
-
-
 def _of_pooling(params: Attributes, known: Known) -> list[Shape | None]:
     kernel = params.integers("kernel")
     return [(None,) * (len(kernel) + 2)] if kernel else []
 
 
 @converter(
-    "Pooling", POOLING, implied=_of_pooling,
-    onnx="MaxPool AveragePool LpPool GlobalMaxPool GlobalAveragePool GlobalLpPool",
+    "Pooling", "kernel pool_type global_pool pooling_convention stride pad p_value count_include_pad layout",
+    implied=_of_pooling, onnx="MaxPool AveragePool LpPool GlobalMaxPool GlobalAveragePool GlobalLpPool",
 )
 def pooling(c: Conversion) -> NodeEntry:
     space = len(c.params.integers("kernel"))
@@ -246,10 +243,10 @@ def adaptive_average(c: Conversion) -> NodeEntry:
 
 one_op("ROIPooling", "MaxRoiPool", inputs=2, pooled_shape=sizes("pooled_size", 2, None), spatial_scale=number("spatial_scale"))
 
-ROI_ALIGN = "pooled_size spatial_scale sample_ratio position_sensitive aligned"
 
-
-@converter("_contrib_ROIAlign", ROI_ALIGN, inputs=2, onnx="RoiAlign")
+@converter(
+    "_contrib_ROIAlign", "pooled_size spatial_scale sample_ratio position_sensitive aligned", inputs=2, onnx="RoiAlign"
+)
 def roi_align(c: Conversion) -> NodeEntry:
     data, rois = c.inputs
     if c.params.boolean("position_sensitive"):
@@ -311,10 +308,10 @@ ROUNDINGS = {
 }
 """Per mode the parity of the result's size (its remainder by 2), and the step that gives it."""
 
-RESIZE = "height width scale_height scale_width mode align_corners"
 
-
-@converter("_contrib_BilinearResize2D", RESIZE, inputs=(1, 2), onnx="Resize")
+@converter(
+    "_contrib_BilinearResize2D", "height width scale_height scale_width mode align_corners", inputs=(1, 2), onnx="Resize"
+)
 def bilinear_resize(c: Conversion) -> NodeEntry:
     params = c.params
     where = "align_corners" if params.boolean("align_corners", True) else "half_pixel"
