@@ -186,6 +186,23 @@ def hook() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / ".ci" / "docs_hook.py"))
 
 
+def gallery() -> dict[str, Any]:
+    """What .ci/gallery.py defines."""
+    return runpy.run_path(str(ROOT / ".ci" / "gallery.py"))
+
+
+def test_the_gallery_links_to_its_pages() -> None:
+    page = (ROOT / "docs" / "gallery.md").read_text("utf-8")
+    assert tuple(dict.fromkeys(re.findall(r"\]\(gallery/([\w.-]+)\)", page))) == gallery()["NAMES"]
+
+
+@pytest.mark.slow
+def test_the_pages_of_the_gallery_are_made() -> None:
+    pages = gallery()["pages"]()
+    assert sorted(pages) == sorted(gallery()["NAMES"])
+    assert all(text.startswith("<!doctype html>" if name.endswith("html") else "<svg ") for name, text in pages.items())
+
+
 def test_notebooks_are_pages_of_the_site() -> None:
     pages = hook()["outside_pages"]()
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
