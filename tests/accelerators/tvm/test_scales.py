@@ -20,6 +20,7 @@ from partita.accelerators.tvm.layouts.scales import (
     whole_weight,
 )
 from partita.accelerators.tvm.layouts.shuffles import find_shuffles
+from partita.accelerators.tvm.layouts.transposing import find_phases
 from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution_of
 from partita.accelerators.tvm.sizes.gathered_slices import goes_forward
 from partita.graph.types import Array, numpy_dtype
@@ -226,3 +227,30 @@ def test_depthwise_convolutions_of_bytes() -> None:
 def test_slices_that_go_forward(steps: tuple[pt.Node, ...], answer: bool) -> None:
     ends = c([0, 0], "int64"), c([2, 2], "int64"), c([0, 1], "int64")
     assert goes_forward(pt.op("Slice", v("float32", 4, 4), *ends, *steps)) is answer
+
+
+IMAGE = v("float32", 1, 4, 5, 6)
+FILTER = c(np.ones((4, 3, 3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "is_taken"),
+    [
+        ((IMAGE, FILTER), {"strides": [2, 2]}, True),
+        ((IMAGE, FILTER, c([1, 2, 3])), {"strides": [2, 2]}, True),
+        ((IMAGE, FILTER, v("float32", 3)), {"strides": [2, 2]}, False),
+        ((IMAGE, v("float32", 4, 3, 3, 3)), {"strides": [2, 2]}, False),
+        ((IMAGE, FILTER), {"strides": [4, 2]}, False),
+        ((IMAGE, FILTER), {"strides": [3, 3]}, True),
+        ((IMAGE, FILTER), {"strides": [2, 2], "dilations": [2, 1]}, False),
+        ((IMAGE, c(np.ones((4, 2, 3, 3)))), {"strides": [2, 2], "group": 2}, False),
+        ((IMAGE, FILTER), {"strides": [2, 2], "auto_pad": "SAME_UPPER"}, False),
+        ((IMAGE, FILTER), {"strides": [2, 2], "auto_pad": "VALID"}, True),
+        ((IMAGE, FILTER), {"strides": [2, 2], "output_shape": [10, 12]}, False),
+        ((v("float32", 1, 4, 5), c(np.ones((4, 3, 3)))), {"strides": [2]}, False),
+    ],
+)
+def test_transposed_convolutions_by_phases(inputs: tuple[pt.Node, ...], attributes: dict[str, Any], is_taken: bool) -> None:
+    found = find_phases(typed(pt.op("ConvTranspose", *inputs, name="it", **attributes)), 8)
+    assert (found is not None) is is_taken
+    assert found is None or (found.sizes, found.channels, found.strides) == ((5, 6), 8, tuple(attributes["strides"]))
