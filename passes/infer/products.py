@@ -167,8 +167,11 @@ def transposed_convolution(c: Context) -> Sequence[Sizes]:
     data, weights, groups, count = c.shape(0), c.shape(1), int(c.attribute("group", 1)), len(c.shape(0)) - 2
     _filters(c, data, weights, 2, weights[0], weights[1] * groups)
     c.equal(weights[0] // groups * groups, weights[0], "the channels and the groups that they are divided into")
-    more, wanted = c.attribute("output_padding") or [0] * count, list(c.attribute("output_shape") or [])[-count:]
-    sides: list[AnySize] = list(wanted)
+    more, wanted = c.attribute("output_padding") or [0] * count, list(c.attribute("output_shape") or [])
+    c.equal(len(more), count, "the number of output paddings and of dimensions")
+    if wanted and len(wanted) != len(data):
+        c.equal(len(wanted), count, "the numbers of output_shape and the dimensions")
+    sides: list[AnySize] = list(wanted[-count:])
     for d, (step, apart, before, after) in enumerate([] if wanted else _geometry(c, count)):
         whole = (data[2 + d] - 1) * step + (weights[2 + d] - 1) * apart + 1 + more[d]
         if str(c.attribute("auto_pad", "NOTSET")).startswith("SAME"):

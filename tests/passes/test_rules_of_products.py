@@ -248,6 +248,14 @@ CASES: Cases = {
         (of(IMAGE, (6, 8, 3, 3), output_padding=[1, 0], strides=[2, 2]), "[N, 8, 2*H + 2, 19]"),
         (of(IMAGE, (6, 8, 3, 3), output_shape=[20, 21]), "[N, 8, 20, 21]"),
         (of(IMAGE, (6, 8, 3, 3), output_shape=[1, 8, 20, 21]), "[N, 8, 20, 21]"),
+        (
+            of(IMAGE, (6, 8, 3, 3), output_shape=[20]),
+            "the numbers of output_shape and the dimensions do not go together: 1 and 2",
+        ),
+        (
+            of(IMAGE, (6, 8, 3, 3), output_padding=[1]),
+            "the number of output paddings and of dimensions do not go together: 1 and 2",
+        ),
         (of(IMAGE, (6, 8, 3, 3), auto_pad="SAME_UPPER", strides=[2, 3]), "[N, 8, 2*H, 27]"),
         (of(IMAGE, (6, 8, 3, 3), auto_pad="SAME_UPPER", strides=[2, 4]), "[N, 8, 2*H, 35]"),
         (of(IMAGE, (6, 8, 2, 2), auto_pad="SAME_LOWER", strides=[3, 3], dilations=[2, 2]), "[N, 8, 3*H, 27]"),
