@@ -134,7 +134,7 @@ DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 
 
 @attrs.frozen(slots=True)
-class _Plan:
+class _ImageLayout:
     """Layout of an image for an input."""
 
     channels: int
@@ -161,12 +161,12 @@ def read_image(path: str, name: str, kind: Type | None, normalize: str) -> Any:
     return np.ascontiguousarray(pixels[np.newaxis])
 
 
-def _plan(path: str, name: str, kind: Type | None) -> _Plan:
+def _plan(path: str, name: str, kind: Type | None) -> _ImageLayout:
     shape = kind.shape if isinstance(kind, TensorType) else None
     if shape is not None and len(shape) == 4 and (shape[0] in (1, None) or isinstance(shape[0], str)):
         for channels_first, (c, h, w) in ((True, shape[1:]), (False, (shape[3], shape[1], shape[2]))):
             if c in (1, 3):
-                return _Plan(
+                return _ImageLayout(
                     c, h if isinstance(h, int) else None, w if isinstance(w, int) else None, channels_first
                 )
     raise InputError(
@@ -176,7 +176,7 @@ def _plan(path: str, name: str, kind: Type | None) -> _Plan:
     )
 
 
-def _pixels(path: str, plan: _Plan) -> Any:
+def _pixels(path: str, plan: _ImageLayout) -> Any:
     """Bytes of height x width x channels."""
     try:
         from PIL import Image

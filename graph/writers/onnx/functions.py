@@ -18,14 +18,14 @@ from partita.graph.writers.onnx.attributes import write_attribute
 from partita.graph.writers.onnx.level import SMALL, LevelWriter
 
 if TYPE_CHECKING:
-    from partita.graph.writers.onnx.model import Writing
+    from partita.graph.writers.onnx.model import ModelWriter
 
 
 
 class Functions:
     """The functions of one model."""
 
-    def __init__(self, writing: Writing, graph: Graph) -> None:
+    def __init__(self, writing: ModelWriter, graph: Graph) -> None:
         self.writing = writing
         """The model."""
         self.uses: Counter[int] = Counter()
@@ -130,7 +130,7 @@ class Functions:
 class FunctionWriter(LevelWriter):
     """Writes the body of a call as a FunctionProto."""
 
-    def __init__(self, writing: Writing, node: Node) -> None:
+    def __init__(self, writing: ModelWriter, node: Node) -> None:
         import onnx
 
         assert node.subgraph is not None
