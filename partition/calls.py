@@ -190,12 +190,7 @@ def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[N
             continue
         own = entry.node in inside or entry.node.name == node.name
         cause = "reads its own output" if own else "reads what the subgraph does not read"
-        raise hooks.error(
-            hook,
-            first,
-            f"it returned a node that {cause}: %{entry.name}",
-            UNCONNECTED,
-        )
+        raise hooks.error(hook, first, f"it returned a node that {cause}: %{entry.name}", UNCONNECTED)
 
 
 UNCONNECTED = "Leave the node unconnected; connect_subgraph_inputs connects it to the values that the subgraph reads"

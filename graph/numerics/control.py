@@ -67,9 +67,7 @@ def scan(
     n_states = len(inputs) - num_scan_inputs
     axes = scan_input_axes or [0] * num_scan_inputs
     rows = [np.moveaxis(x, axis, 0) for x, axis in zip(inputs[n_states:], axes)]
-    rows = [
-        x[::-1] if backwards else x for x, backwards in zip(rows, scan_input_directions or [0] * len(rows))
-    ]
+    rows = [x[::-1] if backwards else x for x, backwards in zip(rows, scan_input_directions or [0] * len(rows))]
     states, scanned = _scan_rows(list(inputs[:n_states]), rows, body)
     backwards = scan_output_directions or [0] * len(scanned)
     scanned = [y[::-1] if flip else y for y, flip in zip(scanned, backwards)]

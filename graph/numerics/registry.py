@@ -99,9 +99,7 @@ def numerics(
         for op in ops:
             rows = _TABLE.setdefault((domain, op), [])
             if any(row.since <= until and since <= row.until for row in rows):
-                raise ValueError(
-                    f"two meanings of {op} overlap in opsets {since} to {until}: narrow one of them"
-                )
+                raise ValueError(f"two meanings of {op} overlap in opsets {since} to {until}: narrow one of them")
             rows.append(Implementation(function, since, until, widen, wants, why))
         return function
 

@@ -58,9 +58,7 @@ def older_positions(mode: str, factors: np.ndarray | None) -> dict[str, str]:
 
 
 @numerics("Upsample", until=6, widen=True, why=fails("because it has no op with `height_scale`"))
-def upsample_2d(
-    x: np.ndarray, *, height_scale: float, width_scale: float, mode: str
-) -> np.ndarray:
+def upsample_2d(x: np.ndarray, *, height_scale: float, width_scale: float, mode: str) -> np.ndarray:
     """Opset 1: two scales for images."""
     return upsample(x, np.array([1, 1, height_scale, width_scale], np.float32), mode=mode)
 
@@ -98,9 +96,7 @@ def resize(
 ) -> np.ndarray:
     """From opset 11: every convention of every framework."""
     chosen = [axis % x.ndim for axis in (range(x.ndim) if axes is None else axes)]
-    region = (
-        None if roi is None or not roi.size or coordinate_transformation_mode != "tf_crop_and_resize" else roi
-    )
+    region = None if roi is None or not roi.size or coordinate_transformation_mode != "tf_crop_and_resize" else roi
     if sizes is not None and sizes.size:
         plan = _sized(x, chosen, sizes, region, keep_aspect_ratio_policy)
     elif scales is not None:
@@ -206,9 +202,7 @@ def _coordinates(step: _ResizedAxis, length: int, mode: str) -> np.ndarray:
         start, end = step.roi
         if step.size == 1:
             return np.full(1, 0.5 * (start + end) * (length - 1), np.float32)
-        return np.float32(start * (length - 1)) + i * np.float32(
-            (end - start) * (length - 1) / (step.size - 1)
-        )
+        return np.float32(start * (length - 1)) + i * np.float32((end - start) * (length - 1) / (step.size - 1))
     if mode == "half_pixel_symmetric":
         apart = np.float32(length) / 2 * (1 - np.float32(step.size) / (step.scale * np.float32(length)))
         return (apart + (i.astype(np.float64) + 0.5) / step.scale - 0.5).astype(np.float32)
@@ -217,9 +211,7 @@ def _coordinates(step: _ResizedAxis, length: int, mode: str) -> np.ndarray:
         return half if step.size > 1 else i * 0
     if mode == "half_pixel":
         return half
-    raise ValueError(
-        f"Resize: unknown coordinate_transformation_mode {mode!r}; see ONNX's list for the opset"
-    )
+    raise ValueError(f"Resize: unknown coordinate_transformation_mode {mode!r}; see ONNX's list for the opset")
 
 
 def _nearest(positions: np.ndarray, mode: str) -> np.ndarray:
@@ -244,9 +236,7 @@ def _taps(positions: np.ndarray, step: _ResizedAxis, length: int, method: _Metho
     offsets = np.arange(first, 2 - first)
     base = np.ceil(positions).astype(np.int64) - 1
     distance = np.abs(offsets - (positions.astype(np.float64) - base)[:, None]) * shrink
-    weights = (
-        cubic_kernel(distance, method.cubic_a) if method.mode == "cubic" else np.clip(1 - distance, 0, 1)
-    )
+    weights = cubic_kernel(distance, method.cubic_a) if method.mode == "cubic" else np.clip(1 - distance, 0, 1)
     indices = base[:, None] + offsets
     if method.exclude_outside:
         weights = np.where((indices < 0) | (indices >= length), 0, weights)

@@ -44,9 +44,7 @@ def _split(text: str, specs: Specs) -> tuple[str | None, str]:
     return None, text
 
 
-def _read(
-    path: str, name: str | None, specs: Specs, taken: Mapping[str, Any], normalize: str
-) -> dict[str, Any]:
+def _read(path: str, name: str | None, specs: Specs, taken: Mapping[str, Any], normalize: str) -> dict[str, Any]:
     file = Path(path)
     if not file.is_file():
         cause = "it is a directory" if file.is_dir() else "there is no such file"
@@ -86,9 +84,7 @@ def _by_name(path: str, arrays: Mapping[str, Any], specs: Specs) -> dict[str, An
     if unknown and len(arrays) == len(specs) == 1:
         return {specs[0][0]: next(iter(arrays.values()))}
     if unknown:
-        raise InputError(
-            f"it holds {unknown[0]!r}, and there is no such input", where=path, remedy=listed(specs)
-        )
+        raise InputError(f"it holds {unknown[0]!r}, and there is no such input", where=path, remedy=listed(specs))
     return dict(arrays)
 
 
@@ -153,9 +149,7 @@ def read_image(path: str, name: str, kind: Type | None, normalize: str) -> Any:
     if kind.dtype in ("float32", "float16", "float64"):
         pixels = _normalized(pixels.astype(np.float32), normalize).astype(kind.dtype)
     elif kind.dtype != "uint8":
-        raise InputError(
-            f"input {name!r} is {kind}", where=path, remedy="An image goes into uint8 or float inputs"
-        )
+        raise InputError(f"input {name!r} is {kind}", where=path, remedy="An image goes into uint8 or float inputs")
     if plan.channels_first:
         pixels = pixels.transpose(2, 0, 1)
     return np.ascontiguousarray(pixels[np.newaxis])

@@ -235,9 +235,7 @@ def _failed(error: Exception, screen: Screen, debug: bool) -> int:
         screen.fail(str(error), _as_data(error))
         return exits.USAGE if isinstance(error, Usage) else exits.NO
     if isinstance(error, OSError):
-        screen.fail(
-            f"{error.filename}: {error.strerror}", {"kind": type(error).__name__, "cause": str(error)}
-        )
+        screen.fail(f"{error.filename}: {error.strerror}", {"kind": type(error).__name__, "cause": str(error)})
         return exits.NO
     cause = f"{type(error).__name__}: {error}"
     screen.fail(

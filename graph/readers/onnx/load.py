@@ -111,9 +111,7 @@ def _read(source: ModelSource, reading: Reading, shapes: Mapping[str, Sequence[D
     return level.finish(outputs, inputs, proto.name or "net", output_names, metadata, order)
 
 
-def _read_inputs(
-    level: Level, proto: Any, constants: set[str], overrides: Mapping[str, Type], where: str
-) -> list[Any]:
+def _read_inputs(level: Level, proto: Any, constants: set[str], overrides: Mapping[str, Type], where: str) -> list[Any]:
     """The variables. An input that is also an initializer becomes a constant, and its metadata keep its position."""
     inputs = []
     for position, item in enumerate(proto.input):

@@ -80,9 +80,7 @@ class Functions:
             write_attribute(proto.attribute.add(), name, value, None, f"call {node.name!r}", _no_body, self.writing.aside)
         shown = level.names.changed.get(node, node.output_names)
         proto.output.extend(body.direct(shown))
-        record = CallRecord(
-            node.op, node.domain, tuple(zip(node.output_names, shown, strict=True)), body.record(names)
-        )
+        record = CallRecord(node.op, node.domain, tuple(zip(node.output_names, shown, strict=True)), body.record(names))
         if record != _plain_record(function, proto):
             self.writing.note(proto, roundtrip.CALL, record.to_json())
         else:
