@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ HELP, PASSES, DEVICE_PASSES = "<!-- help -->", "<!-- passes -->", "<!-- passes o
 
 HEIGHT = 420
 """How many pixels of a picture in a notebook are seen without scrolling."""
+
+
+def on_config(config: Any) -> Any:
+    """The settings of the site, with a link to the repository if its address is known (setup.py says how)."""
+    config.repo_url = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["address"]()
+    config.repo_name = "/".join(config.repo_url.split("/")[-2:]) if config.repo_url else None
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -16,6 +16,8 @@ from partita.accelerators.interface.cache_words import OFF, ON
 from partita.accelerators.process.exit_barrier import at_a_device, main_has_ended
 
 if TYPE_CHECKING:
+    import onnx
+
     from partita.accelerators.arrays.on_device import DeviceArray
     from partita.accelerators.placement.rules import Forbid, Pin
     from partita.accelerators.running.compiled_model import CompiledModel
@@ -31,7 +33,7 @@ REGISTRY = "partita.accelerators.interface.registry"
 
 
 def compile(  # noqa: A001  the contract's name
-    graph: Graph | TorchSource | str | os.PathLike[str],
+    graph: Graph | TorchSource | str | os.PathLike[str] | bytes | onnx.ModelProto,
     device: str | Sequence[str] | None = None,
     config: Mapping[str, Any] | None = None,
     *,
@@ -47,10 +49,10 @@ def compile(  # noqa: A001  the contract's name
     """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
     "MULTI:first,second" compiles all of it for each, and sends each call to the one that is free.
 
-    In place of a graph there may be a file, as `load` takes it, or a torch module, with `example_inputs` as for
-    `from_torch`. `config` is a dictionary by device, flat if there is only one. `pin` and `forbid` are as for `query`.
-    If ops of the graph have affinities, these decide, and every op has to have one. A subgraph that its device cannot
-    compile goes to the next device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs,
+    In place of a graph there may be whatever `load` reads (a path, bytes, a ModelProto), or a torch module, with
+    `example_inputs` as for `from_torch`. `config` is a dictionary by device, flat if there is only one. `pin` and `forbid` are
+    as for `query`. If ops of the graph have affinities, these decide, and every op has to have one. A subgraph that its device
+    cannot compile goes to the next device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs,
     `name` is the model's name in files and tables, `optimize` runs the default passes first (nodes that `query` knows may
     then vanish). Subgraphs of fewer than `min_subgraph_size` ops go to the next device that runs them."""
     given = (example_inputs, pin, forbid, shapes, name, min_subgraph_size)
@@ -58,9 +60,9 @@ def compile(  # noqa: A001  the contract's name
         model = _at_once(graph, device, config)
         if model is not None:
             return model
-    if isinstance(graph, (str, os.PathLike)):
-        from partita.graph.readers import load
+    from partita.graph.readers import is_source, load
 
+    if is_source(graph):
         graph = load(graph, strict=strict)
     from partita.accelerators.compiling import compile as compile_graph
 
@@ -136,9 +138,11 @@ def import_model(
     before anything is loaded; with a `key` the signature too. `config` is as for `compile`. A subgraph that does not fit here
     (another processor, another version of the library, a missing device) is an error that names the difference, unless
     `recompile` allows compiling it again from its ONNX body: True for the same device, or devices to choose from."""
+    from partita.accelerators.errors import AcceleratorError
     from partita.accelerators.package.unpacking import import_package
+    from partita.graph.errors import check_path
 
-    return import_package(path, key, config, recompile)
+    return import_package(check_path("import_model", path, AcceleratorError), key, config, recompile)
 
 
 def load(
@@ -179,7 +183,7 @@ def to_device(array: Array, device: str) -> DeviceArray:
         raise AcceleratorError(f"{device!r} is several devices", where="to_device", remedy="Name one of them")
     own = first.accelerator
     if first.device_id is not None:
-        own = own.configured(own.checked_config({"DEVICE_ID": first.device_id}))
+        own = own.configured(own.checked_config(own.labelled(first.device_id)))
     given = np.asarray(array)
     if dtype_name(given.dtype) == "string":
         raise AcceleratorError("no device's memory holds strings", where="to_device", remedy="Give its models the array itself")

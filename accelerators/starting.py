@@ -15,6 +15,7 @@ from partita.accelerators.cache.cached_compiling import check_folder
 from partita.accelerators.cache.folder import lasting
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
 from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.registry import engines
 from partita.accelerators.interface.settings import MEASURED, Config
 from partita.accelerators.interface.unavailable import present
 from partita.accelerators.isolation.background_worker import Workshop, afar, is_afar
@@ -28,9 +29,6 @@ from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.starting_model import StartingModel, Work, ended
 from partita.graph.graph import Graph
 from partita.graph.rewrite import with_changes
-
-ENGINES = ("onnxruntime", "openvino")
-"""The engines that compile a model within a fraction of a second, the fastest first."""
 
 THREADS = "NUM_THREADS"
 """The key whose value the devices that answer first copy from the first device that has one."""
@@ -169,7 +167,7 @@ def _starters(task: CompileTask) -> tuple[Device, ...]:
     if asked is not None:
         named = _named(asked, task)
         return named if any(device.accelerator.last_resort for device in named) else (*named, *parse_devices("reference"))
-    for engine in ENGINES:
+    for engine in engines():
         try:
             return (*parse_devices(engine), *parse_devices("reference"))
         except (AcceleratorUnavailable, UnknownDevice):

@@ -131,7 +131,7 @@ def main() -> None:
     texts = [_text(name, args, most) for name in args.models]
     print("\n\n".join(texts))
     if args.publish:
-        publish.put(publish.PAGES[0], {"layers": "\n\n".join([*texts, tables.about(results.section([]))])})
+        publish.put(publish.TABLES, {"layers": "\n\n".join([*texts, tables.about(results.section([]))])})
 
 
 def _text(name: str, args: argparse.Namespace, most: Peak) -> str:

@@ -87,13 +87,13 @@ class Ratio:
     """How far the true value may be from the ratio, as a part of it: another run is expected to stay within it."""
 
     @property
-    def is_worthless(self) -> bool:
+    def is_inconclusive(self) -> bool:
         """Is it so uncertain that it says nothing?"""
         return self.spread > WORTHLESS
 
     def __str__(self) -> str:
-        if self.is_worthless:
-            return f"worthless (±{self.spread:.0%})"
+        if self.is_inconclusive:
+            return f"inconclusive (±{self.spread:.0%})"
         return f"{self.value:.2f} ±{self.value * self.spread:.2f}"
 
 

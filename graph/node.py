@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -294,4 +294,6 @@ def as_entry(value: Node | NodeEntry) -> NodeEntry:
 
 def as_entries(values: Sequence[Node | NodeEntry]) -> tuple[NodeEntry, ...]:
     """The values; a node means its output 0."""
+    if not isinstance(values, Iterable):
+        raise GraphError(f"values are a sequence of nodes and entries, not {type(values).__name__}", remedy="Write [node]")
     return tuple(map(as_entry, values))

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from partita.mapping.many import compile_many
     from partita.measuring.bench import bench
     from partita.measuring.bench_report import BenchReport
+    from partita.onnxruntime_plugin.register import ort_plugin, register_with_onnxruntime
     from partita.page import report_page
 
 __all__ = [
@@ -184,6 +185,7 @@ __all__ = [
     "op",
     "optimize",
     "optimize_for",
+    "ort_plugin",
     "parse",
     "plan",
     "query",
@@ -193,6 +195,7 @@ __all__ = [
     "register_pass",
     "register_pipeline",
     "register_property",
+    "register_with_onnxruntime",
     "report_page",
     "save",
     "to_device",
@@ -216,5 +219,6 @@ __getattr__ = lazily(__name__, {
     "partita.mapping.many": "compile_many",
     "partita.measuring.bench": "bench",
     "partita.measuring.bench_report": "BenchReport",
+    "partita.onnxruntime_plugin.register": "ort_plugin register_with_onnxruntime",
     "partita.page": "report_page",
 })

@@ -25,9 +25,6 @@ from partita.partition.selector import ContainOpSelector, SubgraphSelector, call
 
 Groups = list[list[int]]
 
-GROWTHS = ("walk", "largest", "seed", "waves")
-"""The names for the option `growth`."""
-
 GIVEN = "given"
 """The growth, in the evidence, of groups that the user named or of the user's own growth."""
 
@@ -88,9 +85,14 @@ def _chosen(
 
 def check_growth(how: object) -> None:
     """Raises for an unknown name."""
-    if how is not None and not callable(how) and how not in GROWTHS:
-        hint = did_you_mean(str(how), GROWTHS) or f"There are {', '.join(GROWTHS)}; or give a function"
+    if how is not None and not callable(how) and how not in growth.GROWTHS:
+        hint = did_you_mean(str(how), growth.GROWTHS) or f"There are {', '.join(growth.GROWTHS)}; or give a function"
         raise PartitionError(f"there is no growth {how!r}", where="option growth", remedy=hint)
+
+
+def is_connected(how: str) -> bool:
+    """True if each group that this growth makes is connected; False for those of a pattern, and for given ones."""
+    return how in growth.GROWTHS and growth.GROWTHS[how].connected
 
 
 def _matched(pattern: Pattern, hooks: Hooks, index: OpIndex, fixed: Groups, free: list[bool]) -> tuple[Groups, Evidence]:
@@ -156,8 +158,7 @@ def _grown(
     elif how == "seed":
         groups, evidence.repairs = growth.seed(index.preds, color, accept, fixed, observer, index.control)
     else:
-        grow = growth.largest if how == "largest" else growth.waves
-        groups = grow(index.preds, color, _over_control(index, accept, how), fixed)
+        groups = growth.GROWTHS[how].grow(index.preds, color, _over_control(index, accept, how), fixed)
     if evidence.by_affinity and accept is None and isinstance(how, str):
         groups = join_at_constants(index, groups, labels, fixed)
     if has_filter(selector):
@@ -225,11 +226,11 @@ def _numbered(groups: GivenGroups, index: OpIndex, free: Sequence[bool], where: 
 def _over_control(index: OpIndex, accept: Accept | None, how: str) -> Accept | None:
     """`accept`, restricted to edges along which values flow.
 
-    A subgraph does not grow over a control dependency; in waves, which need not be connected, both ends may be in one wave."""
+    A subgraph does not grow over a control dependency; both ends may be in one that need not be connected."""
     control = index.control
     if not control:
         return accept
-    together = how in ("waves", GIVEN)
+    together = not is_connected(how)
     return lambda u, v: together if (u, v) in control else accept is None or accept(u, v)
 
 

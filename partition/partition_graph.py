@@ -95,6 +95,9 @@ def plan(g: Graph, *, subgraph_property: Properties | None = None, backend: str 
 
     The hooks that choose are called, but not those that make calls: a subgraph that `review_subgraph` or
     `create_subgraph_node` would decline is still in the plan."""
+    if not isinstance(g, Graph):
+        cause = f"a plan is of a Graph, not of {type(g).__name__}"
+        raise PartitionError(cause, where="plan", remedy="Load the model first: pt.load(...)")
     if "inside" in options:
         remedy = "Plan each body by itself: plan(g[name].subgraph, ...)"
         raise PartitionError("a plan is of one graph, not of the bodies in it", where="option inside", remedy=remedy)

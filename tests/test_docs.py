@@ -141,9 +141,12 @@ def test_every_make_command_has_its_target() -> None:
 def test_the_reference_has_every_public_name() -> None:
     import partita
 
-    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
+    folder = ROOT / "docs" / "reference"
+    pages = "".join(path.read_text("utf-8") for path in folder.glob("*.md") if path.stem != "index")
     missing = [name for name in partita.__all__ if not re.search(rf"(:::.*\.{name}$|`{name}`)", pages, re.MULTILINE)]
     assert not missing, "these belong into docs/reference/"
+    index = (folder / "index.md").read_text("utf-8")
+    assert sorted(re.findall(r"\[`pt\.(\w+)`\]", index)) == sorted(partita.__all__), "docs/reference/index.md has each name once"
 
 
 def test_what_is_written_by_hand_in_performance_says_so() -> None:

@@ -233,7 +233,6 @@ ROOMS = {
         extensions run sizes
     """,
     "accelerators/tvm/kernels": """
-        fusion
         catalogue
         attention convolution elementwise matmul moves quantized recurrent rows window
         shared

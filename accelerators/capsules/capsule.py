@@ -18,13 +18,11 @@ import numpy as np
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.registry import engines
 from partita.accelerators.process.atomic import write_text
 from partita.graph.atomic_write import PREFIX
 from partita.graph.graph import Graph
 from partita.graph.writers import save
-
-SHIPPED = ("onnxruntime", "openvino")
-"""The devices whose engine is a separate package of the device's name."""
 
 FILES = ("capsule.json", "model.onnx", "inputs.npz", "expected.npz", "run.py", "requirements.txt")
 """The names of a capsule's files."""
@@ -147,12 +145,13 @@ def _versions() -> dict[str, str]:
 
 
 def _requirements(capsule: Capsule) -> list[str]:
-    """The packages needed to run it: an engine's, or else Partita and the package of the device."""
+    """The packages needed to run it: an engine's and its provider's, or else Partita and the package of the device."""
     from importlib import metadata
 
     name = capsule.device.accelerator.name
-    module = device_class(capsule.device.accelerator).__module__.partition(".")[0]
-    packages = [name, "numpy"] if name in SHIPPED else [*metadata.packages_distributions().get(module, []), "partita"]
+    module = capsule.config.get("EP_PACKAGE") or "" if name in engines() else device_class(capsule.device.accelerator).__module__
+    own = metadata.packages_distributions().get(module.partition(".")[0], [])
+    packages = [name, *own, "numpy"] if name in engines() else [*own, "partita"]
     return [_pinned(package) for package in dict.fromkeys(packages)]
 
 

@@ -18,9 +18,9 @@ from partita.accelerators.arrays.on_device import DeviceArray
 from partita.accelerators.errors import BadConfig, NotSupported, UnknownKey, is_ours, names_hooks
 from partita.accelerators.interface.async_steps import Turn
 from partita.accelerators.interface.compile_story import CompileStory, KernelWork
+from partita.accelerators.interface.habits import meant_key
 from partita.accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
 from partita.accelerators.interface.second_level import SecondLevel
-from partita.graph.errors import did_you_mean
 from partita.graph.graph import Graph
 from partita.partition.property import SubgraphProperty
 
@@ -499,6 +499,16 @@ class Accelerator:
         """The values of the metrics; a plugin adds its own."""
         return {"AVAILABLE_DEVICES": ["0"], "FULL_DEVICE_NAME": self.name, "OPTIMIZATION_CAPABILITIES": ["FP32"]}
 
+    def labelled(self, part: str) -> Mapping[str, Any]:
+        """The values of keys for which the part of a label after its first dot stands. A configuration may give other values for all
+        but DEVICE_ID."""
+        return {"DEVICE_ID": part}
+
+    def beneath(self) -> Sequence[tuple[str, bool, str]]:
+        """Further devices, which `devices` lists: each with its name, which follows its accelerator's and a dot, and True and its
+        description, or False and the reason why it cannot be used."""
+        return ()
+
     def _offered(self) -> list[str]:
         """The keys that have an effect here: PRECISION only if the device lists it."""
         return sorted(name for name, key in self.keys().items() if key is not _COMMON_KEYS["PRECISION"])
@@ -512,7 +522,7 @@ class Accelerator:
                 return key.removeprefix(prefix)
         raise UnknownKey(
             f"device {self.name!r} has no {what} {key!r}",
-            remedy=f"{did_you_mean(str(key), listed) or ''} It has {', '.join(listed)}".strip(),
+            remedy=f"{meant_key(str(key), listed) or ''} It has {', '.join(listed)}".strip(),
         )
 
 

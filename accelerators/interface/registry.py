@@ -11,8 +11,8 @@ import attrs
 
 from partita.accelerators.errors import AcceleratorError, BrokenPackage, UnknownDevice
 from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.habits import meant_device
 from partita.accelerators.process.forking import Guard
-from partita.graph.errors import did_you_mean
 from partita.graph.formatting import error_in_words
 from partita.partition.backend import BackendSource, PropertyFactory, add_backend_source
 from partita.partition.property import SubgraphProperty
@@ -52,6 +52,8 @@ class DeviceInfo:
 class _Registration:
     factory: Factory
     source: str
+    is_engine: bool = False
+    """True for a device that is a package of its name, which compiles a model within a fraction of a second."""
 
 
 FAMILIES["tvm"] = "partita.accelerators.tvm.passes"
@@ -97,31 +99,16 @@ def unregister_accelerator(name: str) -> None:
 
 def accelerator(name: str) -> Accelerator:
     """The single instance of a device; raises AcceleratorUnavailable if it cannot be used, UnknownDevice if there is none."""
+    if not isinstance(name, str):
+        raise UnknownDevice(f"a device is named by a string, not by {name!r:.80}")
     with _guard.lock:
         if name in _instances:
             return _instances[name]
         entry = _WHOLE if name == HETERO else _entry(name)
         if entry is None:
-            raise UnknownDevice(f"there is no device {name!r}", remedy=_meant(name))
+            raise UnknownDevice(f"there is no device {name!r}", remedy=meant_device(name, sorted(_entries())))
         instance = _instances[name] = _instance_of(name, entry)
         return instance
-
-
-ALSO_CALLED = {
-    "gpu": ("cuda", "opencl"), "nvidia": ("cuda",), "tensorrt": ("cuda",),
-    "host": ("cpu",), "llvm": ("cpu",), "tvm": ("cpu", "cuda"),
-    "ort": ("onnxruntime",), "onnx": ("onnxruntime",), "ov": ("openvino",), "numpy": ("reference",),
-}
-"""The devices for names that other programs use."""
-
-
-def _meant(name: str) -> str:
-    """The remedy for an unknown name."""
-    known = sorted(_entries())
-    meant = [device for device in ALSO_CALLED.get(name.lower(), ()) if device in known]
-    if meant:
-        return f"Did you mean {' or '.join(map(repr, meant))}?"
-    return did_you_mean(name, known) or f"There are {', '.join(known)}"
 
 
 def is_known(name: str) -> bool:
@@ -137,7 +124,7 @@ def device_names() -> list[str]:
 
 def devices() -> list[DeviceInfo]:
     """All devices: those usable here, and the others with the reason. A broken plugin is listed with its error."""
-    return [_info(name, entry) for name, entry in list(_entries().items())]
+    return [info for name, entry in list(_entries().items()) for info in _infos(name, entry)]
 
 
 def _property_factory(name: str) -> PropertyFactory:
@@ -149,14 +136,17 @@ def _property_factory(name: str) -> PropertyFactory:
     return device_property
 
 
-def _info(name: str, entry: _Registration) -> DeviceInfo:
+def _infos(name: str, entry: _Registration) -> list[DeviceInfo]:
+    """The device, and those beneath it."""
     try:
         detail = str(accelerator(name).get_metric("FULL_DEVICE_NAME"))
+        beneath = accelerator(name).beneath()
     except AcceleratorError as error:
-        return DeviceInfo(name, False, str(error), entry.source)
+        return [DeviceInfo(name, False, str(error), entry.source)]
     except Exception as error:  # noqa: BLE001  a plugin may raise anything
-        return DeviceInfo(name, False, f"its metrics raise {error_in_words(error)}", entry.source)
-    return DeviceInfo(name, True, detail, entry.source)
+        return [DeviceInfo(name, False, f"its metrics raise {error_in_words(error)}", entry.source)]
+    others = [DeviceInfo(f"{name}.{inner}", usable, about, entry.source) for inner, usable, about in beneath]
+    return [DeviceInfo(name, True, detail, entry.source), *others]
 
 
 def _instance_of(name: str, entry: _Registration) -> Accelerator:
@@ -185,12 +175,18 @@ def _shipped(module: str, cls: str) -> Factory:
 _SHIPPED = {
     "cpu": _Registration(_shipped("partita.accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
     "cuda": _Registration(_shipped("partita.accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
-    "onnxruntime": _Registration(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita"),
+    "onnxruntime": _Registration(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita", True),
     "opencl": _Registration(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
-    "openvino": _Registration(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita"),
+    "openvino": _Registration(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita", True),
     "reference": _Registration(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
 }
-"""The devices that come with Partita, the last resort last."""
+"""The devices that come with Partita, the last resort last; of the engines, the one that compiles faster first."""
+
+
+def engines() -> list[str]:
+    """The shipped devices that are packages of their names, those first that compile faster."""
+    return [name for name, entry in _SHIPPED.items() if entry.is_engine]
+
 
 _WHOLE = _Registration(_shipped("partita.accelerators.hetero", "HeteroAccelerator"), "partita")
 """HETERO, which has metrics and a configuration like a device, and runs nothing itself."""

@@ -83,12 +83,12 @@ class Config:
 
 def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> Config:
     """Checks and completes the configuration: a dictionary by device, flat if there is only one device."""
-    given = dict(_mapping(config or {}, "config"))
+    given = dict(check_config(config or {}, "config"))
     labels = {device.label for device in devices} | {device.accelerator.name for device in devices}
-    hetero = dict(_mapping(given.pop(HETERO, {}), f"config of {HETERO}"))
+    hetero = dict(check_config(given.pop(HETERO, {}), f"config of {HETERO}"))
     for key in [key for key in given if key.removeprefix("KEY_") in HETERO_KEYS]:
         hetero[key] = given.pop(key)
-    nested = {key: _mapping(value, f"config of device {key!r}") for key, value in given.items() if key in labels}
+    nested = {key: check_config(value, f"config of device {key!r}") for key, value in given.items() if key in labels}
     flat = {key: value for key, value in given.items() if key not in nested}
     everywhere = {key: flat.pop(key) for key in list(flat) if len(devices) > 1 and key.removeprefix("KEY_") == MEASURED}
     if flat and len(devices) > 1:
@@ -108,6 +108,9 @@ def _given(
     own = {**everywhere, **nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat}
     if device.device_id is None:
         return own
+    values = device.accelerator.labelled(device.device_id)
+    if "DEVICE_ID" not in values:
+        return {**values, **own}
     for key in ("DEVICE_ID", "KEY_DEVICE_ID"):
         if str(own.pop(key, device.device_id)) != device.device_id:
             remedy = "Say it once: after the dot, or in the configuration"
@@ -115,7 +118,8 @@ def _given(
     return {**own, "DEVICE_ID": device.device_id}
 
 
-def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+def check_config(value: Any, where: str) -> Mapping[str, Any]:
+    """The value, if it is a dictionary by key; else an error."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise BadConfig(f"it is a dictionary by key, not {value!r}", where=where, remedy='Write config={"NUM_THREADS": 2}')
     return value

@@ -15,17 +15,32 @@ from partita.accelerators.engines.query_by_op import judged_inside, query_by_op
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from partita.accelerators.interface.keys import Key, chosen, count, flag, mapping, one_of
+from partita.accelerators.interface.keys import Key, chosen, count, flag, mapping, one_of, optional, text
 from partita.accelerators.interface.query import Support
+from partita.accelerators.isolation import in_its_place
 from partita.accelerators.onnxruntime import hazards
 from partita.accelerators.onnxruntime.guarding import guard
+from partita.accelerators.onnxruntime.plugins import (
+    Provider,
+    check_together,
+    is_registered,
+    library_path,
+    listed,
+    package_name,
+    provider_of,
+)
 from partita.accelerators.onnxruntime.reasons import reason
 from partita.accelerators.onnxruntime.session_options import CPU, LEVELS, quiet_options, set_running
+from partita.accelerators.onnxruntime.taking import LARGE, Claim, providers_of, why_not
+from partita.graph.build import op, variable
 from partita.graph.cached_property import lazy
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.passes.infer import with_missing_types
+
+_COPY = Graph([op("Identity", variable("x", "float32", (1,)))])
+"""A graph for a provider in another process, which answers, or whose failure is the reason why it cannot be used."""
 
 
 class OnnxRuntimeAccelerator(Accelerator):
@@ -41,6 +56,11 @@ class OnnxRuntimeAccelerator(Accelerator):
         "ALLOW_SPINNING": Key(True, flag),
         "SHARED_THREADS": Key(False, flag),
         "GRAPH_OPTIMIZATION": Key("all", one_of(*LEVELS)),
+        "EP_LIBRARY": Key(None, library_path, names_files=True),
+        "EP_PACKAGE": Key(None, package_name, names_files=True),
+        "EP_NAME": Key(None, optional(text)),
+        "EP_DEVICE": Key("0", text),
+        "EP_OPTIONS": Key({}, mapping, names_files=True),
     }
 
     _shared: ClassVar[bool] = False
@@ -57,6 +77,7 @@ class OnnxRuntimeAccelerator(Accelerator):
             ) from None
         self._engine: Any = onnxruntime
         self._trials = Trials(self._attempt)
+        self._of_providers: dict[Provider, Trials] = {}
         self._libraries: list[str] = []
 
     def keys(self) -> dict[str, Key]:
@@ -67,15 +88,85 @@ class OnnxRuntimeAccelerator(Accelerator):
         available = self._engine.get_available_providers()
         return [chosen(name, available) for name in value] if isinstance(value, (list, tuple)) else chosen(value, available)
 
+    def full_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """A value for every key; the keys of a provider must fit each other."""
+        config = super().full_config(values)
+        check_together(config, f"config of device {self.name!r}")
+        return config
+
+    def why_not_here(self, config: Mapping[str, Any]) -> str | None:
+        """The reason why the configured provider cannot be used. One under ISOLATE is loaded in its own process only."""
+        try:
+            provider = provider_of(config)
+            if provider is None:
+                return None
+            device = in_its_place(self, config)
+            if device is self:
+                provider.devices(self._engine)
+            else:
+                device.configured(config).query(_COPY)
+        except AcceleratorError as error:
+            return f"{error.cause} ({error.remedy})"
+        return None
+
+    def labelled(self, part: str) -> Mapping[str, Any]:
+        """A number is that of a device; anything else is the name of a provider."""
+        return super().labelled(part) if part.isdigit() else {"EP_NAME": part}
+
+    def beneath(self) -> list[tuple[str, bool, str]]:
+        """The providers that onnxruntime loads from libraries."""
+        return list(listed(self._engine))
+
     def query(self, graph: Graph) -> Support:
-        """Tries each kind of op once on the engine itself."""
+        """Tries each kind of op once on the engine itself; a provider is asked about the whole graph."""
         shown = with_missing_types(graph)
+        provider = provider_of(self._config)
+        if provider is not None:
+            return self._ask(provider, shown)
         least = cache(lambda: least_sizes(shown, resized=True))
         return query_by_op(shown, lambda node, inside: self._judge(node, inside, least))
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Creates a session that runs the body."""
-        return self._compiled(self._model(graph), graph, config)
+        model = self._model(graph) if provider_of(config) is None else engine_model(graph, self._newest)
+        return self._compiled(model, graph, config)
+
+    def _ask(self, provider: Provider, graph: Graph) -> Support:
+        """The provider's answers about the graph, and about each kind of node alone that it leaves to others there: some take all
+        nodes or none."""
+        trials = self._of_providers.setdefault(provider, Trials(lambda alone: self._taken(alone, provider).only(), LARGE))
+        whole = self._taken(graph, provider)
+        taken = [node for node in graph.nodes if node.name in whole.names]
+
+        def judge(node: Node, inside: Graph) -> bool | str:
+            refused = self._unknowable(node, inside)
+            if refused or node.name in whole.names:
+                return refused or True
+            alone = trials.answer(node, inside)
+            return alone if alone is True else f"{why_not(node, taken, provider.name)}; {alone}"
+
+        return query_by_op(graph, judge)
+
+    def _unknowable(self, node: Node, graph: Graph) -> str | None:
+        """The reason why onnxruntime must not be asked, or cannot be."""
+        if node.op == "EPContext":
+            return hazards.refused(node, graph)
+        return too_new(node, graph.opsets, self._newest, f"onnxruntime {self._engine.__version__}") or unknown_input(node)
+
+    def _taken(self, graph: Graph, provider: Provider) -> Claim:
+        """The nodes that the provider takes if all others stay with onnxruntime."""
+        from partita.accelerators.onnxruntime.session import session_of
+
+        options = self._options()
+        options.graph_optimization_level = self._engine.GraphOptimizationLevel.ORT_DISABLE_ALL
+        provider.use(options, self._engine)
+        try:
+            model = engine_model(graph, self._newest)
+            session = session_of(self._engine, model, graph, options, None)
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
+            return Claim(frozenset(), f"onnxruntime: {reason(error)}")
+        owners = providers_of(session, model)
+        return Claim(frozenset(node.name for node, owner in owners.items() if owner == provider.name), None)
 
     def _model(self, graph: Graph) -> EngineModel:
         model = engine_model(graph, self._newest, hazards.MEANS_OF_NOTHING)
@@ -143,28 +234,30 @@ class OnnxRuntimeAccelerator(Accelerator):
         }
 
     def _device_ids(self) -> list[str]:
-        """The numbers of the devices, up to the maximum of any provider.
+        """The numbers of the devices, up to the maximum of any provider that onnxruntime was built with.
 
         The processor is one device, and each GPU is one.
         """
-        return [str(number) for number in range(max(self._counted().values(), default=1))]
+        return [str(number) for number in range(max(self._counted(of_plugins=False).values(), default=1))]
 
-    def _counted(self) -> Counter[str]:
+    def _counted(self, *, of_plugins: bool) -> Counter[str]:
         """The number of devices of each provider, as far as this version of onnxruntime reports it."""
-        listed = self._engine.get_ep_devices() if hasattr(self._engine, "get_ep_devices") else ()
-        return Counter(device.ep_name for device in listed)
+        known = self._engine.get_ep_devices() if hasattr(self._engine, "get_ep_devices") else ()
+        return Counter(device.ep_name for device in known if of_plugins or not is_registered(device))
 
     def check_device_id(self, device_id: str) -> None:
         """Skips the check if onnxruntime does not list the devices of a provider, which then checks the number itself, in a
         session.
         """
-        untold = set(self._engine.get_available_providers()) - {*self._counted(), CPU, "AzureExecutionProvider"}
+        untold = set(self._engine.get_available_providers()) - {*self._counted(of_plugins=True), CPU, "AzureExecutionProvider"}
         if not (untold and device_id.isdigit()):
             super().check_device_id(device_id)
 
     def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
         """The engine's version."""
-        return {"library": f"onnxruntime {self._engine.__version__}"}
+        provider = provider_of(config)
+        named = {} if provider is None else {"provider": f"{provider.name}, device {provider.device}"}
+        return {"library": f"onnxruntime {self._engine.__version__}", **named}
 
     # -- supported ops -----------------------------------------------------------------------------------
 
@@ -172,8 +265,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         refused = (
             self._hazard(node, graph)
             or hazards.dies_of_nothing(node, least)
-            or too_new(node, graph.opsets, self._newest, f"onnxruntime {self._engine.__version__}")
-            or unknown_input(node)
+            or self._unknowable(node, graph)
             or judged_inside(node, self._within)
         )
         return refused or self._trials.answer(node, graph)
@@ -240,7 +332,9 @@ class OnnxRuntimeAccelerator(Accelerator):
         level = config["GRAPH_OPTIMIZATION"]
         threads, between, spinning = config["NUM_THREADS"], config["INTER_OP_THREADS"], config["ALLOW_SPINNING"]
         shared = OnnxRuntimeAccelerator._shared or (config["SHARED_THREADS"] and self._share_threads(threads))
-        providers = self._providers(config)
+        provider = provider_of(config)
+        providers = self._providers(config) if provider is None else None
+        level = level if provider is None else "off"  # the provider gets the nodes that it was asked about
 
         def make(profile: str | None) -> Any:
             options = self._options()
@@ -250,9 +344,24 @@ class OnnxRuntimeAccelerator(Accelerator):
             if profile is not None:
                 options.enable_profiling = True
                 options.profile_file_prefix = profile
-            return session_of(self._engine, model, graph, options, providers)
+            if provider is None:
+                return session_of(self._engine, model, graph, options, providers)
+            provider.use(options, self._engine)
+            session = session_of(self._engine, model, graph, options, None)
+            self._check_taken(session, model, provider, graph)
+            return session
 
         return make
+
+    @staticmethod
+    def _check_taken(session: Any, model: EngineModel, provider: Provider, graph: Graph) -> None:
+        """Raises CompileError if the provider leaves nodes of the subgraph to others: they would run elsewhere, and nobody would
+        know."""
+        left = [node for node, owner in providers_of(session, model).items() if owner != provider.name]
+        if left:
+            names = ", ".join(repr(node.name) for node in left[:4]) + (", ..." if len(left) > 4 else "")
+            cause = f"in this subgraph {provider.name} does not take {names}, which it takes in the model or alone"
+            raise CompileError(cause, where=f"device 'onnxruntime', subgraph {graph.name!r}")
 
     def _share_threads(self, threads: int) -> bool:
         """Switches to one thread pool for all sessions.

@@ -68,9 +68,9 @@ def _comes_back(node: Node) -> bool:
     return dtype == "uint8" or (dtype != "int32" and len(node.inputs) > 2 and node.inputs[2] is not None)
 
 
-def session_of(engine: Any, model: EngineModel, graph: Graph, options: Any, providers: Sequence[Any]) -> Session:
-    """A session that shares the large weights with the graph."""
-    how = {"providers": list(providers), "disabled_optimizers": _wrong_optimizers(graph)}
+def session_of(engine: Any, model: EngineModel, graph: Graph, options: Any, providers: Sequence[Any] | None) -> Session:
+    """A session that shares the large weights with the graph. The options name the providers if there are none here."""
+    how = {"providers": providers, "disabled_optimizers": _wrong_optimizers(graph), "enable_fallback": providers is not None}
     shared = {name: array for name, array in model.weights.items() if not _is_narrow(array.dtype)}
     if len(shared) < len(model.weights):
         return engine.InferenceSession(model.complete(), options, **how)

@@ -20,6 +20,7 @@ from partita.graph.build import is_made_call, may_inline
 from partita.graph.errors import check_flag
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.readers.foreign import remedy_for
 from partita.passes import apply_pass
 from partita.passes.fold_constants import ops_of_constants
 from partita.passes.infer import infer, with_missing_types
@@ -190,7 +191,8 @@ def _check_forced(placement: Placement, table: SupportTable, rules: Rules, fixed
 def checked_graph(graph: Graph, where: str) -> Graph:
     """The argument, if it is a graph; else an error."""
     if not isinstance(graph, Graph):
-        raise AcceleratorError(f"{type(graph).__name__} is no Graph", where=where, remedy="Read a model with load(...) first")
+        remedy = remedy_for(graph) or "Read a model with load(...) first"
+        raise AcceleratorError(f"{type(graph).__name__} is no Graph", where=where, remedy=remedy)
     return graph
 
 

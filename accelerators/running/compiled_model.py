@@ -18,6 +18,7 @@ from partita.accelerators.building.report import CompileReport
 from partita.accelerators.building.specialized import is_static
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError, RunError
+from partita.accelerators.interface.habits import METHODS
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.accelerators.interface.settings import HeteroSettings
 from partita.accelerators.interface.stub_body import is_skeleton
@@ -42,7 +43,7 @@ from partita.accelerators.running.recording import Recorder
 from partita.accelerators.running.requests import RequestQueue
 from partita.accelerators.running.steps import plan_run
 from partita.accelerators.running.symbol_checks import SizeClaims, is_of_a_claim
-from partita.graph.errors import PartitaError
+from partita.graph.errors import PartitaError, check_path
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
@@ -172,6 +173,13 @@ class CompiledModel:
     def runs(self) -> Runs:
         """The object that runs the model on checked arrays."""
         return self._executor
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in METHODS:
+                raise AttributeError(f"a compiled model has no {name!r}. {METHODS[name]}")
+            return object.__getattribute__(self, name)
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -424,7 +432,7 @@ class CompiledModel:
         `bodies=False` leaves out the ONNX bodies that the devices do not need; a `key` signs the file."""
         from partita.accelerators.package.exporting import export_model  # upward: users call a method
 
-        export_model(self, path, bodies=bodies, key=key)
+        export_model(self, check_path("export", path, AcceleratorError), bodies=bodies, key=key)
 
     def close(self) -> None:
         """Finish running calls, drop waiting ones, and free threads and buffers. Later calls are errors."""

@@ -22,7 +22,7 @@ from partita.cli.inputs import read_inputs
 from partita.cli.screen import Screen
 from partita.graph.errors import PartitaError, ReadError, WriteError
 from partita.graph.graph import NOTES
-from partita.graph.readers import holds_torch
+from partita.graph.readers.foreign import holds_torch
 from partita.graph.types import Dim, TensorType
 
 if TYPE_CHECKING:

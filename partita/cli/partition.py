@@ -18,6 +18,7 @@ from partita.cli.plugins import blaming, load_plugin
 from partita.cli.screen import Screen
 from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted
+from partita.partition.growth import GROWTHS
 
 EXAMPLE = """\
   partita partition zoo:resnet50 --devices HETERO:cpu,reference -o partitioned.onnx --report page.html
@@ -124,7 +125,7 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
         help="your Python file: its properties, selectors, patterns; it is run",
     )
     add_placing(group)
-    group.add_argument("--growth", choices=("walk", "largest", "waves", "seed"), help="how subgraphs grow")
+    group.add_argument("--growth", choices=tuple(GROWTHS), help="how subgraphs grow")
     add_count(group, "--min-size", 1, "no subgraph has fewer ops")
     add_count(group, "--max-subgraphs", 0, "no more subgraphs than this")
 

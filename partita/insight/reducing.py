@@ -17,7 +17,7 @@ from partita.accelerators import AcceleratorError
 from partita.accelerators.capsules.capsule import write_arrays
 from partita.accelerators.errors import BadConfig
 from partita.accelerators.process.exit_barrier import at_a_device
-from partita.graph.errors import PartitaError
+from partita.graph.errors import PartitaError, check_count
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import NodeEntry
@@ -87,8 +87,11 @@ def reduce(
     in a forked process, which is killed with all its children when it takes longer; this hang is the failure if the whole model
     hangs. `inputs` that are None are random, with this `seed`."""
     for name, number in (("most", most), ("repeats", repeats)):
-        if number < 1:
+        check_count(f"reduce, option {name}", number, BadConfig)
+        if not number:
             raise BadConfig(f"{name} is {number}", where="reduce", remedy="Let it try one candidate at least, once or more")
+    if not callable(fails):
+        raise BadConfig(f"{fails!r:.80} is no function", where="reduce", remedy="Write fails(graph, inputs) -> bool")
     if seconds is not None:
         fails = Timed(fails, seconds)
     typed = apply_pass(graph, "InferShape", strict=False)

@@ -9,7 +9,7 @@ import math
 import statistics
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -68,6 +68,8 @@ def named(rivals: Rival | Sequence[Rival] | Mapping[str, Rival]) -> dict[str, Ri
     """The rivals by name; devices are named as they are written, functions by their own name."""
     if isinstance(rivals, str) or callable(rivals):
         rivals = [rivals]
+    if not isinstance(rivals, Iterable):
+        raise AcceleratorError(f"they are a sequence, or a dictionary by name, not {rivals!r:.80}", where="bench, option vs")
     named = dict(rivals) if isinstance(rivals, Mapping) else {_name_of(rival): rival for rival in rivals}
     for name, rival in named.items():
         if not isinstance(rival, str) and not callable(rival):

@@ -53,6 +53,14 @@ def test_sizes_shrink_as_far_as_the_graph_allows() -> None:
     assert next(iter(kept.inputs.values())).shape == (1, 8, 6, 6)
 
 
+def test_sizes_that_the_trusted_device_refuses_are_not_tried() -> None:
+    """Position 5 exists in the eight of the model, and in no fewer than six."""
+    x = pt.variable("x", "float32", (8, 6))
+    graph = pt.Graph([pt.op("Gather", x, pt.constant(np.array(5)), axis=0)])
+    reduction = pt.reduce(graph, {"x": np.ones((8, 6), np.float32)}, lambda part, inputs: True)
+    assert {name: array.shape for name, array in reduction.inputs.items()} == {"x": (8, 1)}
+
+
 def test_two_nodes_far_apart_keep_what_lies_between() -> None:
     graph = transformer()
 

@@ -10,7 +10,7 @@ import pytest
 from partita.graph import PartitaError, ReadError, TensorType, UnknownOp, register_op, unregister_op
 from partita.graph.interpret import interpret
 from partita.graph.readers.mxnet import converter, load_mxnet
-from partita.graph.readers.mxnet.ops.registry import _table
+from partita.graph.readers.mxnet.ops.table import _table
 from partita.graph.text import parse
 from partita.graph.verify import verify
 from partita.passes import apply_pass

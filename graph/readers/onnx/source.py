@@ -13,6 +13,7 @@ import attrs
 from partita.graph.errors import ReadError
 from partita.graph.graph import NEWEST_VERSION
 from partita.graph.ops.schemas import newest_versions
+from partita.graph.readers.foreign import format_of, remedy_for
 from partita.graph.readers.onnx.large import Parts, read_parts
 from partita.graph.types import Array
 
@@ -52,7 +53,7 @@ def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any]
     else:
         raise ReadError(
             f"an object of type {type(given).__name__} is no ONNX model",
-            remedy="Give a path, the bytes of a file, or a ModelProto",
+            remedy=remedy_for(given) or "Give a path, the bytes of a file, or a ModelProto",
         )
     _check_model(source.model, source.title)
     return source
@@ -90,8 +91,9 @@ def _parsed(data: bytes, title: str) -> Any:
     try:
         model.ParseFromString(data)
     except (DecodeError, RuntimeError):
-        what = "it is a text file" if _is_text(data) else "it is damaged, or of another format"
-        raise ReadError(f"this is no ONNX model: {what}", where=title) from None
+        name, remedy = format_of(title)
+        what = "a text file" if _is_text(data) else "damaged, or of another format"
+        raise ReadError(f"this is no ONNX model: it is {name or what}", where=title, remedy=remedy) from None
     return model
 
 

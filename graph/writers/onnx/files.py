@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from partita.graph.atomic_write import no_file, open_aside
-from partita.graph.errors import WriteError
+from partita.graph.errors import WriteError, check_path
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph, require_graph
 from partita.graph.writers.onnx.model import ModelWriter, complete_outputs, to_model
@@ -32,7 +32,7 @@ def save(
     one that an earlier save of the same path left is removed. Control dependencies are an error unless
     `drop_control`."""
     require_graph(graph)
-    path = os.fspath(path)
+    path = check_path("save", path, WriteError)
     folder = os.path.dirname(os.path.abspath(path))
     cause = no_file(path) or (None if os.path.isdir(folder) else f"there is no folder {folder!r}")
     if cause is not None:

@@ -323,7 +323,7 @@ def test_a_finding_of_another_form_is_passed_over(change, tmp_path):
     """Choices that were no table kept `cpu` from compiling."""
     path = tmp_path / "tuned"
     path.write_text(json.dumps({"kernels": {"bad": GOOD | change, "good": GOOD}}))
-    assert findings._read(path) == {"good": findings.Found({"tile": "rows"}, 1, 2.0, 3)}
+    assert findings._read(path) == {"good": findings.Finding({"tile": "rows"}, 1, 2.0, 3)}
 
 
 def test_findings_are_no_link(tmp_path):

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from partita.accelerators.tvm.bodies.body import make_body
-from partita.accelerators.tvm.bodies.labels import LabelProperty
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
-from partita.accelerators.tvm.kernels.shared.heads import found_in
-from partita.accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.found import FoundProperty
+from partita.accelerators.tvm.kernels.shared.operands import NARROWEST, Readers, readers_of
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.graph import Graph
+from partita.graph.node import Node
 
 
-class AttentionProperty(LabelProperty):
+class AttentionProperty(FoundProperty):
     """Labels each attention that is found from its Softmax."""
 
     name = "attention"
 
-    def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
-        self.labels = {node: i for i, match in enumerate(attentions(graph)) for node in match.nodes}
+    def matches(self, graph: Graph) -> list[Attention]:
+        return attentions(graph)
 
-    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Accepts only subgraphs that are exactly one attention."""
-        return found_in(make_body(subgraph), "Softmax", find_attention) is not None
+    def find(self, root: Node, readers: Readers, version: int) -> Attention | None:
+        return find_attention(root, readers, version)
 
 
 def attentions(graph: Graph) -> list[Attention]:
     """The attentions of the graph. Linear."""
     readers, version = readers_of(graph), graph.opsets.get("", 1)
-    matches = [find_attention(node, readers, version) for node in graph.nodes if node.op == "Softmax"]
+    matches = [find_attention(node, readers, version) for node in graph.nodes]
     return [match for match in matches if match is not None and _is_wide(match)]
 
 

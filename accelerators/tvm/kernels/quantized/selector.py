@@ -3,18 +3,15 @@ rounding again; products of two quantized values, with ops around them that only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from partita.accelerators.tvm.bodies.body import make_body
-from partita.accelerators.tvm.bodies.labels import LabelProperty
-from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
-from partita.accelerators.tvm.kernels.quantized.matmul import find_pair_product
+from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize, is_pair_product
+from partita.accelerators.tvm.kernels.quantized.matmul import PairProduct, find_pair_product
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from partita.accelerators.tvm.kernels.shared.heads import found_in
-from partita.accelerators.tvm.kernels.shared.operands import readers_of
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.found import FoundProperty
+from partita.accelerators.tvm.kernels.shared.operands import Readers, readers_of
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
@@ -116,22 +113,15 @@ class QuantizedSelector(SubgraphSelector):
         return shape is not None and folded(shape, self.whole, groups) is not None
 
 
-class PairProperty(LabelProperty):
+class PairProperty(FoundProperty):
     """Each MatMul of two quantized values."""
 
     name = "quantized_pair"
 
-    def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
-        self.labels = {}
-        roots = [(i, node) for i, node in enumerate(graph.nodes) if node.op == "MatMul" and node.domain == DOMAIN]
-        if not roots:
-            return
-        readers, version = readers_of(graph), graph.opsets.get("", 1)
-        for i, root in roots:
-            match = find_pair_product(root, readers, version)
-            for node in () if match is None else match.nodes - self.labels.keys():
-                self.labels[node] = i
+    def matches(self, graph: Graph) -> Iterator[PairProduct]:
+        roots = list(filter(is_pair_product, graph.nodes))
+        readers, version = readers_of(graph) if roots else {}, graph.opsets.get("", 1)
+        return filter(None, (self.find(root, readers, version) for root in roots))
 
-    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Accepts only subgraphs that the kernel supports."""
-        return found_in(make_body(subgraph), "MatMul", find_pair_product) is not None
+    def find(self, root: Node, readers: Readers, version: int) -> PairProduct | None:
+        return find_pair_product(root, readers, version)
