@@ -11,7 +11,7 @@ import attrs
 
 from partita.accelerators.building.report import CompileReport, SubgraphRow
 from partita.accelerators.building.subgraphs import Builder, Built
-from partita.accelerators.building.task import Task
+from partita.accelerators.building.task import CompileTask
 from partita.accelerators.building.units import Unit, compile_unit, measured_units
 from partita.accelerators.cache.answers import remembering
 from partita.accelerators.errors import AcceleratorError, NotSupported
@@ -78,7 +78,7 @@ def compile(  # noqa: A001  the contract's name
     whole = _prepared(asked, shapes, name, optimize, strict)
     reason = "the passes of optimize=True removed it, or merged it into another node"
     away = {node.name: reason for node in asked.nodes if node.name not in whole} if optimize and (pin or forbid) else {}
-    task = Task(whole, devices, settings, pin, forbid, strict, away, min_subgraph_size)
+    task = CompileTask(whole, devices, settings, pin, forbid, strict, away, min_subgraph_size)
     if several:
         return _on_each(task)
     if settings.hetero.start == "wait":
@@ -93,23 +93,23 @@ def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str
     devices = parse_devices(device)
     settings = read_config(config, devices)
     devices = present(devices, settings.by_device, settings.hetero.strict)
-    task = Task(_prepared(checked_graph(graph, "compile"), strict=settings.hetero.strict), devices, settings)
+    task = CompileTask(_prepared(checked_graph(graph, "compile"), strict=settings.hetero.strict), devices, settings)
     _check_wishes(task)
     return Beginning(task, _compiled, home)
 
 
-def _check_wishes(task: Task) -> None:
+def _check_wishes(task: CompileTask) -> None:
     """Checks affinities, pins and forbidden devices now, which compilation would otherwise check later."""
     live = live_part(task.graph)
     _affinities(live, task, any(_is_placed(node) for node in live.nodes))
     resolve_rules(live, task.devices, task.pin, task.forbid, removed=_removed(task, live))
 
 
-def _removed(task: Task, live: Graph) -> dict[str, str]:
+def _removed(task: CompileTask, live: Graph) -> dict[str, str]:
     return {**task.optimized_away, **dead_nodes(task.graph, live)} if task.pin or task.forbid else {}
 
 
-def _on_each(task: Task) -> CompiledModel:
+def _on_each(task: CompileTask) -> CompiledModel:
     """The whole graph, compiled for each of the devices."""
     settings = task.settings
     if settings.hetero.start == "now":
@@ -121,7 +121,7 @@ def _on_each(task: Task) -> CompiledModel:
     return MultiModel({one.devices[0].label: _compiled(one) for one in alone})
 
 
-def _compiled(task: Task) -> CompiledModel:
+def _compiled(task: CompileTask) -> CompiledModel:
     """The graph on these devices together."""
     whole, devices, settings = task.graph, task.devices, task.settings
     live = live_part(whole)
@@ -152,7 +152,7 @@ def _compiled(task: Task) -> CompiledModel:
     return model
 
 
-def _renouncing(task: Task) -> Callable[[], CompiledModel]:
+def _renouncing(task: CompileTask) -> Callable[[], CompiledModel]:
     """A function that compiles the graph without the sizes that its file declares and that do not follow."""
 
     def compiled() -> CompiledModel:
@@ -163,7 +163,7 @@ def _renouncing(task: Task) -> Callable[[], CompiledModel]:
     return compiled
 
 
-def _steps_like(task: Task) -> Callable[[Graph], CompiledModel] | None:
+def _steps_like(task: CompileTask) -> Callable[[Graph], CompiledModel] | None:
     """A function that compiles a decoder's step with the task's options; None if its first device does not append to caches."""
     if task.pin or not task.devices[0].accelerator.appends_caches:
         return None
@@ -190,7 +190,7 @@ def _is_placed(node: Node) -> bool:
     return node.is_op and node.affinity is not None and not is_made_call(node)
 
 
-def _affinities(graph: Graph, task: Task, manual: bool) -> dict[str, str]:
+def _affinities(graph: Graph, task: CompileTask, manual: bool) -> dict[str, str]:
     """The devices that affinities name, by node name; those of all ops if the user placed nodes by hand."""
     ops = [node for node in graph.nodes if node.is_op]
     lacking = [node.name for node in ops if node.affinity is None]

@@ -111,7 +111,7 @@ def _checked_affinity(node: Node, attribute: Any, value: Any) -> Any:
     )
 
 
-class _Open:
+class _MutableNode:
     """A mutable node with the layout of `Node`, which it becomes by changing its class: copies are several times faster so."""
 
     __slots__ = (
@@ -121,7 +121,7 @@ class _Open:
 
 
 @define(slots=True, eq=False, repr=False, on_setattr=_refuse)
-class Node(_Open):
+class Node(_MutableNode):
     """An op, a graph input (`op` is None), a constant, or a call of a subgraph.
 
     Make nodes with `variable`, `constant`, `op` and `call`; `evolve` returns a changed copy."""
@@ -251,7 +251,7 @@ def _restored(values: Mapping[str, Any]) -> Node:
 
 
 def _copied(node: Node) -> Any:
-    duplicate: Any = _Open()
+    duplicate: Any = _MutableNode()
     duplicate.name = node.name
     duplicate.op = node.op
     duplicate.inputs = node.inputs

@@ -13,7 +13,7 @@ from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
-from partita.partition.bodies import Draft, build_body, draft_body, find_exits
+from partita.partition.bodies import BodyDraft, build_body, draft_body, find_exits
 from partita.partition.hooks import Chooser, Hooks
 from partita.partition.names import op_names_in, with_own_names
 from partita.partition.op_index import OpIndex
@@ -52,7 +52,7 @@ class BuiltCall:
     """The node that the property made, with its final name."""
     body: Graph
     """The body passed to the property."""
-    draft: Draft
+    draft: BodyDraft
     """The values that enter and leave the subgraph."""
 
 
@@ -89,7 +89,7 @@ class CallMaker:
                 self._check_affinities(chosen)
         return declined
 
-    def _make_one(self, chosen: Chosen, draft: Draft) -> str | None:
+    def _make_one(self, chosen: Chosen, draft: BodyDraft) -> str | None:
         """Makes the call. -> the hook that declined it, or None."""
         hooks, first = chosen.hooks, self.index.nodes[chosen.members[0]]
         if hooks.overrides("init_subgraph_inputs"):
@@ -117,7 +117,7 @@ class CallMaker:
         return None
 
     @staticmethod
-    def _undone(declared: Declared, node: Node, draft: Draft) -> tuple[Node, Draft]:
+    def _undone(declared: Declared, node: Node, draft: BodyDraft) -> tuple[Node, BodyDraft]:
         """The node and the values that enter it, without the types that were inferred for the hooks."""
         node = node.evolve(
             inputs=tuple(map(declared.input, node.inputs)),
@@ -126,7 +126,7 @@ class CallMaker:
         )
         return node, attrs.evolve(draft, entries=list(map(declared.entry, draft.entries)))
 
-    def _body(self, chosen: Chosen, draft: Draft, first: Node) -> Graph:
+    def _body(self, chosen: Chosen, draft: BodyDraft, first: Node) -> Graph:
         try:
             return build_body(self.index if chosen.hooks.sees_bodies else self.given, draft, chosen.name)
         except GraphError as error:
@@ -155,7 +155,7 @@ class CallMaker:
             if new is not old:
                 self.adjusted[v] = new if self._declared is None else self._declared.adjusted(old, new)
 
-    def _check_created(self, chosen: Chosen, node: Node, draft: Draft, first: Node) -> None:
+    def _check_created(self, chosen: Chosen, node: Node, draft: BodyDraft, first: Node) -> None:
         """Checks that the node has as many outputs as the body, the same device, and no control dependencies."""
         hooks, hook = chosen.hooks, "create_subgraph_node"
         hooks.check_device(hook, first, node)
@@ -190,12 +190,7 @@ def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[N
             continue
         own = entry.node in inside or entry.node.name == node.name
         cause = "reads its own output" if own else "reads what the subgraph does not read"
-        raise hooks.error(
-            hook,
-            first,
-            f"it returned a node that {cause}: %{entry.name}",
-            UNCONNECTED,
-        )
+        raise hooks.error(hook, first, f"it returned a node that {cause}: %{entry.name}", UNCONNECTED)
 
 
 UNCONNECTED = "Leave the node unconnected; connect_subgraph_inputs connects it to the values that the subgraph reads"
@@ -212,7 +207,7 @@ class Connecting:
         self._values: set[str] | None = None
         self._brought: dict[Node, Node] = {}
 
-    def connected(self, hooks: Hooks, node: Node, draft: Draft, body: Graph, first: Node) -> Node:
+    def connected(self, hooks: Hooks, node: Node, draft: BodyDraft, body: Graph, first: Node) -> Node:
         """The node reading the graph's values: the outer value for each of the body's inputs; constants stay.
 
         It has to read each of the body's inputs, unless the property connects its nodes itself."""

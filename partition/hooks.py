@@ -22,7 +22,7 @@ Chooser = SubgraphSelector | Pattern
 """A selector or a pattern that chose a subgraph."""
 
 
-class _Before:
+class _GraphState:
     """The state of one graph before the hooks saw it."""
 
     def __init__(self, graph: Graph) -> None:
@@ -61,7 +61,7 @@ class Witness:
 
     def __init__(self, typed: Typed) -> None:
         """Records the graph that the hooks see, and the original one, which a hook may have kept."""
-        self._before = [_Before(graph) for graph in dict.fromkeys((typed.graph, typed.source))]
+        self._before = [_GraphState(graph) for graph in dict.fromkeys((typed.graph, typed.source))]
 
     def __enter__(self) -> Witness:
         return self

@@ -150,7 +150,7 @@ Label = Hashable | None
 
 
 @attrs.define(slots=True)
-class Reader:
+class ReadingGroup:
     """A group that reads a constant."""
 
     name: int
@@ -183,17 +183,17 @@ def _bonds(index: OpIndex, groups: Groups, labels: Sequence[Label]) -> list[tupl
     home = {v: group for group in groups for v in group}
     bonds = []
     for constant in constants:
-        by_label: dict[Label, dict[int, Reader]] = {}
+        by_label: dict[Label, dict[int, ReadingGroup]] = {}
         for v in constant.readers:
             if v in home:
-                known = by_label.setdefault(labels[v], {}).setdefault(home[v][0], Reader(home[v][0], len(home[v])))
+                known = by_label.setdefault(labels[v], {}).setdefault(home[v][0], ReadingGroup(home[v][0], len(home[v])))
                 known.alone |= v in constant.alone
         for of_label in by_label.values():
             bonds += _nearest_pairs(list(of_label.values()))
     return bonds
 
 
-def _nearest_pairs(readers: Sequence[Reader]) -> list[tuple[int, int]]:
+def _nearest_pairs(readers: Sequence[ReadingGroup]) -> list[tuple[int, int]]:
     """Pairs of each group with such an op and those near it: larger ones first, then earlier ones."""
     pairs = []
     for i, reader in enumerate(readers):

@@ -90,13 +90,7 @@ def _choose_inside(g: Graph, given: Properties | None, backend: str | None) -> l
 
 
 @with_options
-def plan(
-    g: Graph,
-    *,
-    subgraph_property: Properties | None = None,
-    backend: str | None = None,
-    **options: Any,
-) -> Plan:
+def plan(g: Graph, *, subgraph_property: Properties | None = None, backend: str | None = None, **options: Any) -> Plan:
     """The plan that PartitionGraph would follow with the same options; the graph is not rewritten.
 
     The hooks that choose are called, but not those that make calls: a subgraph that `review_subgraph` or

@@ -75,8 +75,8 @@ NEEDS = {
     "partita/torch_compile/": "torch",
     "graph/readers/torch.py": "torch",
     "partita/mapping/on_ray.py": "ray",
-    "partita/mapping/compiling_on_ray.py": "ray",
-    "partita/cli/parquet.py": "pyarrow",
+    "partita/mapping/many.py": "ray",
+    "partita/cli/map.py": "pyarrow",
 }
 """Files and folders whose tests need a package."""
 

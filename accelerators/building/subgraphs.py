@@ -24,8 +24,8 @@ from partita.accelerators.interface.device_list import Device
 from partita.accelerators.interface.device_property import DeviceGroups, given_back_because
 from partita.accelerators.interface.inlining import without_calls
 from partita.accelerators.interface.settings import Config
-from partita.accelerators.placement.constant_ops import with_constants_computed
 from partita.accelerators.placement.placement import Placement
+from partita.accelerators.placement.placing import with_constants_computed
 from partita.accelerators.process.descriptors import at_a_terminal
 from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.process.forking import Guard

@@ -8,8 +8,7 @@ from pathlib import Path
 import attrs
 
 from partita.accelerators.cache.folder import Damaged, default_folder
-from partita.accelerators.cache.key import Key
-from partita.accelerators.cache.metadata import read_metadata
+from partita.accelerators.cache.key import EntryKey, read_metadata
 from partita.accelerators.cache.store import Store
 from partita.graph.formatting import counted
 
@@ -22,7 +21,7 @@ class CacheEntry:
 
     name: str
     """The key in hexadecimal."""
-    key: Key
+    key: EntryKey
     """The parts of the key by their names."""
     model: str
     """The name of the model that it was compiled for first."""

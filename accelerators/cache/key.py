@@ -14,7 +14,9 @@ import attrs
 import numpy as np
 
 from partita.accelerators.arrays.sharing import array_digests
+from partita.accelerators.cache.folder import Damaged
 from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.process.json_form import form_error
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Array
@@ -24,7 +26,7 @@ IRRELEVANT = frozenset(("CACHE_DIR", "DEVICE_ID", "ISOLATE", "ISOLATE_SECONDS", 
 
 
 @attrs.frozen(slots=True)
-class Key:
+class EntryKey:
     """The parts that identify a compiled subgraph."""
 
     device: str
@@ -47,12 +49,12 @@ class Key:
         """The key as 64 hexadecimal digits: the entry's name."""
         return hashlib.sha256(json.dumps(attrs.astuple(self)).encode()).hexdigest()
 
-    def differences(self, other: Key) -> tuple[str, ...]:
+    def differences(self, other: EntryKey) -> tuple[str, ...]:
         """The names of the parts that differ from another key."""
-        return tuple(field.name for field in attrs.fields(Key) if getattr(self, field.name) != getattr(other, field.name))
+        return tuple(field.name for field in attrs.fields(EntryKey) if getattr(self, field.name) != getattr(other, field.name))
 
 
-def make_key(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> Key:
+def make_key(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> EntryKey:
     """The key of this subgraph on the accelerator."""
     identity = dict(accelerator.identity(config))
     library = identity.pop("library", "")
@@ -62,7 +64,7 @@ def make_key(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) 
         options = " ".join(f"{key}={meant[key]!r}" for key in sorted(meant) if key not in IRRELEVANT)
     target = "; ".join(f"{key} {value}" for key, value in sorted(identity.items()))
     versions = f"{library}, Partita {source_digest()[:12]}".lstrip(", ")
-    return Key(accelerator.name, digest.body, digest.shapes, digest.weights, target, options, versions)
+    return EntryKey(accelerator.name, digest.body, digest.shapes, digest.weights, target, options, versions)
 
 
 @cache
@@ -95,7 +97,7 @@ class GraphDigest:
 
 def graph_digest(graph: Graph) -> GraphDigest:
     """Equal for graphs that differ only in names. Linear, counting the nodes of bodies."""
-    reading = _Reading()
+    reading = _GraphReading()
     reading.graph(graph, {})
     inputs = ", ".join(str(node[0].type) for node in graph.inputs)
     digests = array_digests(reading.weights)
@@ -111,7 +113,7 @@ def _hex(texts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-class _Reading:
+class _GraphReading:
     def __init__(self) -> None:
         self.structure: list[str] = []
         self.types: list[str] = []
@@ -164,3 +166,53 @@ class _Reading:
             self.structure.append(array.tobytes().hex())
         else:
             self.weights.append(array)
+
+
+@attrs.frozen(slots=True)
+class Metadata:
+    """The metadata of an entry that do not depend on the device."""
+
+    key: EntryKey
+    """The key."""
+    model: str
+    """The name of the model that it was compiled for first."""
+    subgraph: str
+    """The name of the subgraph when it was compiled."""
+    names: tuple[str, ...]
+    """The names of its ops then."""
+    ops: tuple[str, ...]
+    """The kinds of its ops."""
+    created: float
+    """Time of compilation, in seconds since 1970."""
+    seconds: float
+    """Compile time in seconds."""
+    changed: tuple[str, ...]
+    """The parts of the key that differed from the most similar entry."""
+    because: str
+    """The reason for its compilation, in words."""
+
+
+_KEY = [field.name for field in attrs.fields(EntryKey)]
+
+_FORM = {
+    "key": dict.fromkeys(_KEY, str),
+    "model": str,
+    "subgraph": str,
+    "names": [str],
+    "ops": [str],
+    "made": float,
+    "seconds": float,
+    "changed": [str],
+    "because": str,
+}
+
+
+def read_metadata(words: Mapping[str, Any]) -> Metadata:
+    """The metadata in an entry's file; Damaged if they have another form."""
+    error = form_error(words, _FORM)
+    if error is not None:
+        raise Damaged(f"its metadata cannot be read: {error}")
+    key = EntryKey(*(words["key"][name] for name in _KEY))
+    model, subgraph, created, seconds, because = (words[part] for part in ("model", "subgraph", "made", "seconds", "because"))
+    names, ops, changed = (tuple(words[part]) for part in ("names", "ops", "changed"))
+    return Metadata(key, model, subgraph, names, ops, created, seconds, changed, because)

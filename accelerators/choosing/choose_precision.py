@@ -15,8 +15,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.choosing.op_costs import Measuring
-from partita.accelerators.choosing.options import UNITS, batches_of, check_options, locked_of
-from partita.accelerators.choosing.target import Target
+from partita.accelerators.choosing.options import UNITS, Target, batches_of, check_options, locked_of
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.placement.rules import Forbid, Pin
 from partita.accelerators.precision.device_plan import DevicePlan

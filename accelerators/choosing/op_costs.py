@@ -10,8 +10,7 @@ import numpy as np
 
 from partita.accelerators.arrays.distance import distance
 from partita.accelerators.choosing.device_choice import DeviceChoice
-from partita.accelerators.choosing.options import Given
-from partita.accelerators.choosing.target import Target
+from partita.accelerators.choosing.options import Given, Target
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.placement.rules import Forbid, Pin
 from partita.accelerators.precision.calibration import Range, calibrated
@@ -58,7 +57,7 @@ class Measuring:
         self.open = target.opened(graph, win, pin, forbid)
         self.devices: DeviceChoice | None = None
         """The best device of each op, once `gains` has measured it; None if devices are not chosen."""
-        self.probe = Probe(graph, self.ops)
+        self.probe = PrecisionProbe(graph, self.ops)
         self.model = target.compiled(self.probe.graph)
         read = self.probe.reads
         self.ranges: dict[str, Range] = calibrated(lambda: self._seen(read), calibration)
@@ -263,7 +262,7 @@ class _Sharing:
         return ops or list(dict.fromkeys(self.owners[name] for name in held if name in self.owners))
 
 
-class Probe:
+class PrecisionProbe:
     """The graph with a value added to the result of each op, which is zero or the op's error; its further outputs are the values
     that the ops read and compute."""
 

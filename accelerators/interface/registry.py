@@ -49,7 +49,7 @@ class DeviceInfo:
 
 
 @attrs.frozen(slots=True)
-class _Entry:
+class _Registration:
     factory: Factory
     source: str
     is_engine: bool = False
@@ -59,7 +59,7 @@ class _Entry:
 FAMILIES["tvm"] = "partita.accelerators.tvm.passes"
 
 _guard = Guard(threading.RLock)
-_registered: dict[str, _Entry] = {}
+_registered: dict[str, _Registration] = {}
 _instances: dict[str, Accelerator] = {}
 
 
@@ -79,7 +79,7 @@ def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> ty
         if name in _entries() and not replace:
             cause = f"there is a device {name!r} already"
             raise AcceleratorError(cause, where=cls.__name__, remedy="Choose another name, or pass replace=True")
-        _registered[name] = _Entry(lambda: cls, "registered")
+        _registered[name] = _Registration(lambda: cls, "registered")
         _instances.pop(name, None)
     return cls
 
@@ -136,7 +136,7 @@ def _property_factory(name: str) -> PropertyFactory:
     return device_property
 
 
-def _infos(name: str, entry: _Entry) -> list[DeviceInfo]:
+def _infos(name: str, entry: _Registration) -> list[DeviceInfo]:
     """The device, and those beneath it."""
     try:
         detail = str(accelerator(name).get_metric("FULL_DEVICE_NAME"))
@@ -149,7 +149,7 @@ def _infos(name: str, entry: _Entry) -> list[DeviceInfo]:
     return [DeviceInfo(name, True, detail, entry.source), *others]
 
 
-def _instance_of(name: str, entry: _Entry) -> Accelerator:
+def _instance_of(name: str, entry: _Registration) -> Accelerator:
     """An instance; any exception of a plugin becomes a BrokenPackage."""
     where = f"device {name!r} of {entry.source}"
     try:
@@ -173,12 +173,12 @@ def _shipped(module: str, cls: str) -> Factory:
 
 
 _SHIPPED = {
-    "cpu": _Entry(_shipped("partita.accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
-    "cuda": _Entry(_shipped("partita.accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
-    "onnxruntime": _Entry(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita", is_engine=True),
-    "opencl": _Entry(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
-    "openvino": _Entry(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita", is_engine=True),
-    "reference": _Entry(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
+    "cpu": _Registration(_shipped("partita.accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
+    "cuda": _Registration(_shipped("partita.accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
+    "onnxruntime": _Registration(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita", True),
+    "opencl": _Registration(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
+    "openvino": _Registration(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita", True),
+    "reference": _Registration(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
 }
 """The devices that come with Partita, the last resort last; of the engines, the one that compiles faster first."""
 
@@ -188,17 +188,17 @@ def engines() -> list[str]:
     return [name for name, entry in _SHIPPED.items() if entry.is_engine]
 
 
-_WHOLE = _Entry(_shipped("partita.accelerators.hetero", "HeteroAccelerator"), "partita")
+_WHOLE = _Registration(_shipped("partita.accelerators.hetero", "HeteroAccelerator"), "partita")
 """HETERO, which has metrics and a configuration like a device, and runs nothing itself."""
 
 
-def _entries() -> dict[str, _Entry]:
+def _entries() -> dict[str, _Registration]:
     """All devices by name; those registered by call take precedence, then the shipped ones."""
-    offered = {point.name: _Entry(point.load, _package(point)) for point in _points()}
+    offered = {point.name: _Registration(point.load, _package(point)) for point in _points()}
     return {**offered, **_SHIPPED, **_registered}
 
 
-def _entry(name: str) -> _Entry | None:
+def _entry(name: str) -> _Registration | None:
     """The device of that name. Installed packages are searched only for a name that is not found otherwise."""
     return _registered.get(name) or _SHIPPED.get(name) or _entries().get(name)
 

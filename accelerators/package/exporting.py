@@ -126,9 +126,9 @@ class _Exporting:
         return name
 
     def onnx(self, graph: Graph) -> bytes:
-        from partita.graph.writers.onnx.model import Writing
+        from partita.graph.writers.onnx.model import ModelWriter
 
-        model = Writing(graph, drop_control=True, aside=self.arrays).model
+        model = ModelWriter(graph, drop_control=True, aside=self.arrays).model
         return bytes(model.SerializeToString())
 
 

@@ -84,7 +84,7 @@ class Executor:
         self._pool: deque[Workspace] = deque()
         self._levels = plan.levels
         wide = any(sum(isinstance(plan.steps[i], RunStep) for i in level) > 1 for level in self._levels)
-        self._trial = Trial(parallel if wide else False)
+        self._trial = ConcurrencyTrial(parallel if wide else False)
         self._threads: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         self._direct = self._only_step()
@@ -353,7 +353,7 @@ _GAIN = 0.9
 """Concurrent runs are kept if they take less than this fraction of the time."""
 
 
-class Trial:
+class ConcurrencyTrial:
     """Decides if independent subgraphs run concurrently: the first calls alternate between both ways; then the faster one
     stays."""
 

@@ -57,7 +57,7 @@ class Overlap:
 
     def run(self, values: Values, buffers: Sequence[Any], block: np.ndarray[Any, Any] | None) -> None:
         """Run all steps."""
-        call = _Call(self._steps, values, buffers, block)
+        call = _OverlappedCall(self._steps, values, buffers, block)
         try:
             for act in self.acts:
                 call.do(act)
@@ -66,7 +66,7 @@ class Overlap:
 
 
 @attrs.define(slots=True, eq=False)
-class _Call:
+class _OverlappedCall:
     """One call: its values so far, and the turns that it holds."""
 
     steps: Sequence[Step]

@@ -25,8 +25,8 @@ class Submit(Protocol):
         """A future of the call's result. `placed` is called when the call has its place in the queue, before the next one has."""
 
 
-Run = Callable[["Request | None"], Any]
-"""Runs a request; its argument is the Request, or None if it is not pipelined."""
+Run = Callable[["PipelinedRequest | None"], Any]
+"""Runs a request; its argument is the PipelinedRequest, or None if it is not pipelined."""
 
 
 class Pipeline:
@@ -66,19 +66,19 @@ class Pipeline:
 
     def _in_turn(self, submit: Submit, run: Run) -> Future[Any]:
         """Submits a pipelined request; `run` is called with it."""
-        request = Request(self)
+        request = PipelinedRequest(self)
         future = submit(lambda: self._run(request, run), lambda: self._enter(request))
         future.add_done_callback(lambda done: self._over(request.number))
         return future
 
-    def _enter(self, request: Request) -> None:
+    def _enter(self, request: PipelinedRequest) -> None:
         """Numbers a request that has its place in the queue."""
         with self._changed:
             self._number += 1
             request.number = self._number
             self._passed[request.number] = 0
 
-    def _run(self, request: Request, run: Run) -> Any:
+    def _run(self, request: PipelinedRequest, run: Run) -> Any:
         """Runs the request, and returns when all earlier ones have ended."""
         try:
             return run(request)
@@ -114,7 +114,7 @@ def _succeeded(done: Future[Any]) -> bool:
     return not done.cancelled() and done.exception() is None
 
 
-class Request:
+class PipelinedRequest:
     """One request in the pipeline; it observes the executor's steps."""
 
     def __init__(self, pipeline: Pipeline) -> None:

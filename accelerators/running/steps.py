@@ -172,10 +172,10 @@ class RunPlan:
 
 def plan_run(graph: Graph, units: Mapping[str, Unit]) -> RunPlan:
     """Plans a graph whose ops are all calls of these units. Linear."""
-    return _Planner(graph, units).plan()
+    return _StepPlanner(graph, units).plan()
 
 
-class _Planner:
+class _StepPlanner:
     def __init__(self, graph: Graph, units: Mapping[str, Unit]) -> None:
         self.graph = graph
         self.units = units

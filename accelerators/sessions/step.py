@@ -83,7 +83,7 @@ def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
     looked_at = [entry for region in regions for entry in (region.query, region.key.new, region.value.new)]
     known = _known(roles, sizes, follow, looked_at)
     scales = _scales(regions, known, roles)
-    return _Step(roles, sizes, follow, known, scales).graph()
+    return _StepBuilder(roles, sizes, follow, known, scales).graph()
 
 
 def prompt_graph(roles: Roles, batch: int) -> Graph:
@@ -191,7 +191,7 @@ def _shapes(region: Region, known: Known) -> Shapes:
     return Shapes(query, key[1])
 
 
-class _Step:
+class _StepBuilder:
     def __init__(
         self,
         roles: Roles,

@@ -34,9 +34,7 @@ def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.power(a, b).astype(a.dtype)
 
 
-_ARITHMETIC: dict[str, Binary] = {
-    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": divide, "Pow": power,
-}
+_ARITHMETIC: dict[str, Binary] = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": divide, "Pow": power}
 _LOGIC: dict[str, Binary] = {
     "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor,
     "Equal": np.equal, "Greater": np.greater, "Less": np.less,

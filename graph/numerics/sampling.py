@@ -16,9 +16,7 @@ from partita.graph.types import Array
 
 
 @numerics("GridSample", widen=True, why=fails("for the names of modes before opset 20"))
-def grid_sample(
-    x: np.ndarray, grid: np.ndarray, *, align_corners: int, mode: str, padding_mode: str
-) -> np.ndarray:
+def grid_sample(x: np.ndarray, grid: np.ndarray, *, align_corners: int, mode: str, padding_mode: str) -> np.ndarray:
     """Samples at the positions of the grid, which range from -1 to 1 between the borders, last axis first."""
     sizes = np.array(x.shape[2:])
     low, high = (0 * sizes, sizes - 1) if align_corners else (0 * sizes - 0.5, sizes - 0.5)
@@ -30,9 +28,7 @@ def grid_sample(
     elif padding_mode == "reflection":
         positions = _reflected(positions, low, high)
     flat = positions.reshape(len(x), -1, len(sizes))
-    y = np.stack(
-        [_sample(image, at, mode, padding_mode, low, high) for image, at in zip(x, flat, strict=True)]
-    )
+    y = np.stack([_sample(image, at, mode, padding_mode, low, high) for image, at in zip(x, flat, strict=True)])
     return y.reshape(*x.shape[:2], *grid.shape[1:-1]).astype(x.dtype)
 
 

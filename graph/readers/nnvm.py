@@ -34,10 +34,10 @@ def from_nnvm_json(text: str | bytes) -> Graph:
     except (ValueError, TypeError) as error:
         refuse(f"this is no JSON text: {error}", "the text")
     with collector_paused():
-        return _Reader().graph(document, "graph", 0)
+        return _JsonReader().graph(document, "graph", 0)
 
 
-class _Reader:
+class _JsonReader:
     def __init__(self) -> None:
         self.functions: dict[str, Graph] = {}
         self.types: dict[str, Type | None] = {}
@@ -169,7 +169,7 @@ class _Reader:
 class _OwnNode:
     """A node of a file that Partita wrote."""
 
-    def __init__(self, reader: _Reader, texts: dict[str, str], where: str) -> None:
+    def __init__(self, reader: _JsonReader, texts: dict[str, str], where: str) -> None:
         self.reader = reader
         self.texts = texts
         self.where = where

@@ -9,7 +9,7 @@ from typing import Any
 from partita.graph.graph import Graph
 from partita.graph.node import NOTHING, Node, NodeEntry, frozen_attrs
 from partita.graph.text.lexer import Lexer
-from partita.graph.text.reader import Reader
+from partita.graph.text.reader import StatementReader
 from partita.graph.types import Type
 
 
@@ -28,7 +28,7 @@ class Tail:
         self.metadata: Mapping[str, str] = NOTHING
 
 
-class PartReader(Reader, ABC):
+class PartReader(StatementReader, ABC):
     """A reader with the functions read so far, which can read nested graphs."""
 
     def __init__(self, text: str, constants: Any) -> None:

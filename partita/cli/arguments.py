@@ -23,9 +23,7 @@ class Usage(PartitaError):
 
 def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
     """MODEL, and options for reading it."""
-    kinds = 'ONNX file, MXNet "-symbol.json", or zoo:NAME' + (
-        ", or a file that `compile` wrote" if package else ""
-    )
+    kinds = 'ONNX file, MXNet "-symbol.json", or zoo:NAME' + (", or a file that `compile` wrote" if package else "")
     parser.add_argument("model", metavar="MODEL", help=kinds)
     group = parser.add_argument_group("reading the model")
     add_repeated(group, "--shape", shape, "NAME=SIZES", "an input's sizes, like x=1,3,224,224; again for each input")
@@ -129,9 +127,7 @@ def add_inputs(group: argparse._ArgumentGroup) -> None:
     add_count(group, "--seed", 0, "of inputs that are made up", 0)
 
 
-def add_count(
-    group: argparse._ArgumentGroup, name: str, least: int, text: str, default: int | None = None
-) -> None:
+def add_count(group: argparse._ArgumentGroup, name: str, least: int, text: str, default: int | None = None) -> None:
     """An option for an integer with a minimum; the help states its default, if there is one."""
     stated = "" if default is None else " (default: %(default)s)"
     group.add_argument(name, type=at_least(least), default=default, metavar="N", help=text + stated)

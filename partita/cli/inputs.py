@@ -44,9 +44,7 @@ def _split(text: str, specs: Specs) -> tuple[str | None, str]:
     return None, text
 
 
-def _read(
-    path: str, name: str | None, specs: Specs, taken: Mapping[str, Any], normalize: str
-) -> dict[str, Any]:
+def _read(path: str, name: str | None, specs: Specs, taken: Mapping[str, Any], normalize: str) -> dict[str, Any]:
     file = Path(path)
     if not file.is_file():
         cause = "it is a directory" if file.is_dir() else "there is no such file"
@@ -86,9 +84,7 @@ def _by_name(path: str, arrays: Mapping[str, Any], specs: Specs) -> dict[str, An
     if unknown and len(arrays) == len(specs) == 1:
         return {specs[0][0]: next(iter(arrays.values()))}
     if unknown:
-        raise InputError(
-            f"it holds {unknown[0]!r}, and there is no such input", where=path, remedy=listed(specs)
-        )
+        raise InputError(f"it holds {unknown[0]!r}, and there is no such input", where=path, remedy=listed(specs))
     return dict(arrays)
 
 
@@ -134,7 +130,7 @@ DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 
 
 @attrs.frozen(slots=True)
-class _Plan:
+class _ImageLayout:
     """Layout of an image for an input."""
 
     channels: int
@@ -153,20 +149,18 @@ def read_image(path: str, name: str, kind: Type | None, normalize: str) -> Any:
     if kind.dtype in ("float32", "float16", "float64"):
         pixels = _normalized(pixels.astype(np.float32), normalize).astype(kind.dtype)
     elif kind.dtype != "uint8":
-        raise InputError(
-            f"input {name!r} is {kind}", where=path, remedy="An image goes into uint8 or float inputs"
-        )
+        raise InputError(f"input {name!r} is {kind}", where=path, remedy="An image goes into uint8 or float inputs")
     if plan.channels_first:
         pixels = pixels.transpose(2, 0, 1)
     return np.ascontiguousarray(pixels[np.newaxis])
 
 
-def _plan(path: str, name: str, kind: Type | None) -> _Plan:
+def _plan(path: str, name: str, kind: Type | None) -> _ImageLayout:
     shape = kind.shape if isinstance(kind, TensorType) else None
     if shape is not None and len(shape) == 4 and (shape[0] in (1, None) or isinstance(shape[0], str)):
         for channels_first, (c, h, w) in ((True, shape[1:]), (False, (shape[3], shape[1], shape[2]))):
             if c in (1, 3):
-                return _Plan(
+                return _ImageLayout(
                     c, h if isinstance(h, int) else None, w if isinstance(w, int) else None, channels_first
                 )
     raise InputError(
@@ -176,7 +170,7 @@ def _plan(path: str, name: str, kind: Type | None) -> _Plan:
     )
 
 
-def _pixels(path: str, plan: _Plan) -> Any:
+def _pixels(path: str, plan: _ImageLayout) -> Any:
     """Bytes of height x width x channels."""
     try:
         from PIL import Image

@@ -41,9 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-o", "--output", metavar="OUT.onnx", help="the partitioned model")
     group.add_argument("--report", metavar="PAGE.html", help="a page to look at it in a browser")
     group.add_argument("--dot", metavar="FILE", help="a drawing for Graphviz, small calls open")
-    group.add_argument(
-        "--svg", metavar="FILE", help="a drawing, a box for each call; the same on every machine"
-    )
+    group.add_argument("--svg", metavar="FILE", help="a drawing, a box for each call; the same on every machine")
     group.add_argument("--plan", metavar="FILE", help="the plan as JSON: pt.Plan.from_json reads it back")
     group.add_argument("--all", action="store_true", help=f"list all subgraphs, not only {SHOWN}")
 
@@ -144,9 +142,7 @@ def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
     options: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
     placement = None
     chosen = _property(graph, arguments, screen)
-    if (arguments.pin or arguments.forbid) and (
-        chosen or arguments.backend or (properties and not arguments.devices)
-    ):
+    if (arguments.pin or arguments.forbid) and (chosen or arguments.backend or (properties and not arguments.devices)):
         raise Usage("--pin and --forbid go with --devices")
     if chosen is not None:
         options["subgraph_property"] = chosen
@@ -173,9 +169,7 @@ def _property(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
     """The property of --select or --pattern."""
     if arguments.pattern:
         by_pattern = pt.PatternProperty(pt.Pattern(*arguments.pattern), "pattern")
-        _warn_of_absent(
-            [op for part in arguments.pattern for op in part.rstrip("?").split("|")], graph, screen
-        )
+        _warn_of_absent([op for part in arguments.pattern for op in part.rstrip("?").split("|")], graph, screen)
         return by_pattern
     if not arguments.select:
         return None

@@ -62,9 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     inputs.add_argument("-o", "--output", metavar="OUT.npz", help="write the outputs, by name")
     group = parser.add_argument_group("checking and measuring")
     group.add_argument("--check", action="store_true", help="compare with the reference")
-    group.add_argument(
-        "--against", metavar="MODEL", help="check against this model in place of MODEL itself"
-    )
+    group.add_argument("--against", metavar="MODEL", help="check against this model in place of MODEL itself")
     group.add_argument(
         "--tolerance",
         type=positive,
@@ -201,9 +199,7 @@ def _write_arrays(path: str, names: Sequence[str], outputs: Sequence[Any]) -> No
     """Write arrays by name for `np.load`. Nothing is pickled."""
     for name, value in zip(names, outputs):
         if not isinstance(value, np.ndarray):
-            raise WriteError(
-                f"output {name!r} is no tensor", where=path, remedy="A .npz file holds tensors only"
-            )
+            raise WriteError(f"output {name!r} is no tensor", where=path, remedy="A .npz file holds tensors only")
     with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, value in zip(names, outputs):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

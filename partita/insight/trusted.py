@@ -58,7 +58,7 @@ def is_finite(value: Any) -> bool:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Border:
+class _TrustedCall:
     """Inputs and outputs of one subgraph in the trusted run."""
 
     call: Node
@@ -77,13 +77,13 @@ class TrustedWalk:
         self._values: dict[NodeEntry, Any] = {node[0]: node.value for node in graph.nodes if node.is_constant}
         self._values |= {node[0]: array for node, array in zip(graph.inputs, arrays, strict=True)}
 
-    def __iter__(self) -> Iterator[_Border]:
+    def __iter__(self) -> Iterator[_TrustedCall]:
         last = last_reads(self.graph)
         calls = [node for node in self.graph.nodes if node.is_op]
         for call, body in zip(calls, self.bodies, strict=True):
             given = [None if entry is None else self._values[entry] for entry in call.inputs]
             expected = self.trusted.outputs(body, given)
-            yield _Border(call, given, expected)
+            yield _TrustedCall(call, given, expected)
             self._values.update(zip(call.outputs, expected, strict=True))
             for entry in last.get(call, ()):
                 self._values.pop(entry, None)

@@ -103,7 +103,7 @@ SHOWN = 2000
 
 
 @attrs.frozen(eq=False)
-class Entry:
+class SentEntry:
     """A serializable cache entry."""
 
     key: str
@@ -141,7 +141,7 @@ def without_folders(config: Any) -> Any:
     return {key: without_folders(value) for key, value in config.items() if str(key).upper() not in CACHE_DIR}
 
 
-def compiled_entries(model: bytes, question: str) -> list[Entry] | str:
+def compiled_entries(model: bytes, question: str) -> list[SentEntry] | str:
     """Run by a worker: the entries, or the error message of a failed process."""
     with tempfile.TemporaryDirectory(prefix="partita-many-") as folder:
         path = Path(folder) / "model.onnx"
@@ -153,17 +153,17 @@ def compiled_entries(model: bytes, question: str) -> list[Entry] | str:
         return _entries(Path(folder) / "partita")
 
 
-def _entries(folder: Path) -> list[Entry]:
+def _entries(folder: Path) -> list[SentEntry]:
     """All entries of a cache, with copies of their weights."""
     store, entries = Store(folder), []
     for key in store.names():
         stored = store.read(key)
         if stored is not None:
-            entries.append(Entry(key, stored.meta, stored.code, tuple(np.array(weight) for weight in stored.weights)))
+            entries.append(SentEntry(key, stored.meta, stored.code, tuple(np.array(weight) for weight in stored.weights)))
     return entries
 
 
-def _keep(entries: Sequence[Entry], config: Mapping[str, Any]) -> None:
+def _keep(entries: Sequence[SentEntry], config: Mapping[str, Any]) -> None:
     """Add the entries to the caches that their devices use here; for a device without a cache the model is compiled again."""
     for entry in entries:
         folder = chosen_folder(_setting(config, str(entry.meta["key"]["device"])))

@@ -7,7 +7,7 @@ import tempfile
 from ctypes import byref, c_char_p, c_int64, c_void_p
 from pathlib import Path
 
-from partita.accelerators.importing import import_model
+from partita.accelerators.api import import_model
 from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.package.container import FORMAT, PackageError
 from partita.accelerators.running.compiled_model import CompiledModel

@@ -15,7 +15,7 @@ from partita.graph.atomic_write import no_file, open_aside
 from partita.graph.errors import WriteError, check_path
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph, require_graph
-from partita.graph.writers.onnx.model import Writing, complete_outputs, to_model
+from partita.graph.writers.onnx.model import ModelWriter, complete_outputs, to_model
 
 EXTERNAL_ABOVE = 1 << 30
 """Graphs with more bytes of constants than this store them in a separate file."""
@@ -100,7 +100,7 @@ def _save_both(graph: Graph, path: str, folder: str, drop_control: bool) -> None
     with _temporary(folder) as (file, written):
         data = DataFile(file, "data")
         with collector_paused():
-            model = Writing(graph, drop_control=drop_control, aside=data).model
+            model = ModelWriter(graph, drop_control=drop_control, aside=data).model
         complete_outputs(graph, model)
         file.flush()
         name = f"{os.path.basename(path)}.{data.digest()}.data"

@@ -15,7 +15,7 @@ from partita.graph.protos import FIRST_IR, first_ir, write_type
 from partita.graph.readers.onnx import roundtrip
 from partita.graph.readers.onnx.load import MODEL_FIELDS, PRODUCER
 from partita.graph.types import Type, dtype_name
-from partita.graph.writers.onnx.tensors import Aside
+from partita.graph.writers.onnx.tensors import ExternalFile
 
 OLDEST_IR = 4
 """The oldest IR version that is written; older ones require each constant to be an input."""
@@ -28,17 +28,17 @@ def to_model(graph: Graph, *, elide_constants_above: int | None = None, drop_con
     model is then small and sufficient for shape inference. Control dependencies are an error unless dropped.
     ONNX requires the types of the graph's outputs: missing ones are inferred."""
     with collector_paused():
-        model = Writing(graph, elide_constants_above, drop_control).model
+        model = ModelWriter(graph, elide_constants_above, drop_control).model
     if elide_constants_above is None:
         complete_outputs(graph, model)
     return model
 
 
-class Writing:
+class ModelWriter:
     """One model while it is written."""
 
     def __init__(
-        self, graph: Graph, elide_above: int | None = None, drop_control: bool = False, aside: Aside | None = None
+        self, graph: Graph, elide_above: int | None = None, drop_control: bool = False, aside: ExternalFile | None = None
     ) -> None:
         import onnx
 

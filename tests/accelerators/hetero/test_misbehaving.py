@@ -9,7 +9,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators import Accelerator, CompiledSubgraph
-from partita.accelerators.building.output_check import OutputCheck
+from partita.accelerators.building.units import OutputCheck
 from partita.accelerators.errors import DeviceMistake
 from partita.accelerators.interface.registry import accelerator
 from partita.graph.interpret import interpret

@@ -277,7 +277,7 @@ def test_no_lock_is_outside_the_care_of_forks() -> None:
         "accelerators/running/multi.py", "accelerators/tvm/compiled/subgraph.py", "accelerators/building/units.py",
         "passes/infer/onnx_inference.py", "accelerators/running/recording.py", "accelerators/running/pipeline.py",
         "accelerators/tvm/compiled/stepwise.py", "partita/mapping/processes.py", "accelerators/building/replicas.py",
-        "accelerators/tvm/machine/tvm_errors.py", "accelerators/at_once/file_model.py", "accelerators/at_once/startup_steps.py",
+        "accelerators/tvm/machine/tvm_errors.py", "accelerators/at_once/file_model.py",
     }
     listed = set()
     for folder in ("partita", "accelerators", "partition", "passes", "graph"):

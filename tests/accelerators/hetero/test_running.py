@@ -416,10 +416,10 @@ def test_closing_lets_a_call_that_runs_side_by_side_finish():
 
 
 def test_side_by_side_is_kept_where_it_is_measured_to_be_faster():
-    from partita.accelerators.running.executor import Trial
+    from partita.accelerators.running.executor import ConcurrencyTrial
 
     def decided(in_turn: float, together: float) -> bool | None:
-        trial = Trial(None)
+        trial = ConcurrencyTrial(None)
         for _ in range(10):
             way = trial.next()
             trial.note(way, together if way else in_turn)
