@@ -1,7 +1,7 @@
 """Attention of two-byte elements on the tensor cores of a GPU, in one launch: a warp takes 16 queries of a head and loops over
 tiles of keys.
 
-As in `gpu_attention.py` the softmax streams, and no score is ever stored: the sums of one product, as the threads of a warp hold
+As in `gpu.py` the softmax streams, and no score is ever stored: the sums of one product, as the threads of a warp hold
 them, are the left matrix of the next one. Keys and values of the next tile are fetched during the work on the current one."""
 
 from __future__ import annotations

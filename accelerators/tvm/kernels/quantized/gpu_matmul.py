@@ -1,7 +1,7 @@
 """Products of two quantized matrices, or many such products at once, on a GPU, with their epilogues.
 
 Tensor cores multiply bytes as stored. Otherwise they are converted to 32-bit integers, minus their zero point, when they are
-read. Sums are exact either way. Reshapes and transposes before and after are folded into reads and writes, as in `pairs.py`."""
+read. Sums are exact either way. Reshapes and transposes before and after are folded into reads and writes, as in `matmul.py`."""
 
 from __future__ import annotations
 

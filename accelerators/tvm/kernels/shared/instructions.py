@@ -94,7 +94,7 @@ class Way:
     """A special instruction, with its emulation and the processors on which it is slow."""
 
     instruction: Instruction
-    """The instruction, under its name in `machine/special.py`."""
+    """The instruction, under its name in `machine/instructions.py`."""
     emulated: Add
     """The same in portable code."""
     slow: tuple[str, ...] = ()
