@@ -66,7 +66,7 @@ def _with_buffer(b: BodyBuilder, bias: int, mask: int, added: int, past: int, le
     if b.has(beams) and b.has(added) and (b.type(added).shape or ())[:1] != (1,):
         raise NoBody("a bias for each row of the batch is not known beside beams", where=b.where)
     queries, *new = _parts(b, bias)
-    count = b.Reshape(b.Cast(b.input(length), to=7), [1])
+    count = b.Reshape(b.Cast(b.input(length), to="int64"), [1])
     old = [b.input(past), b.input(past + 1)]
     places = b.Reshape(b.Add(_counted(b, new[0]), count), [1, 1, -1, 1])
     present = [
@@ -82,7 +82,7 @@ def _with_buffer(b: BodyBuilder, bias: int, mask: int, added: int, past: int, le
 
 def _of_beams(b: BodyBuilder, beams: NodeEntry, length: NodeEntry, past: NodeEntry) -> NodeEntry:
     """The keys or values of each beam, gathered from the beams that its positions belong to."""
-    used = b.Slice(b.Cast(beams, to=7), [0], length, [2])
+    used = b.Slice(b.Cast(beams, to="int64"), [0], length, [2])
     whole = b.Shape(past)
     rest = b.Slice(whole, [1], [4])
     apart = b.Concat(b.Slice(b.Shape(beams), [0], [2]), rest, axis=0)
@@ -214,7 +214,7 @@ def _within(b: BodyBuilder, i: int, keys: NodeEntry) -> NodeEntry:
     batch, sizes = b.type(0).shape, b.type(i).shape
     if batch is None or sizes is None or not isinstance(batch[0], int) or sizes[0] not in (batch[0], 2 * batch[0]):
         raise NotYet("how long its mask is, is unknown, or is neither one nor two numbers for each row", where=b.where)
-    positions = b.Cast(_counted(b, keys), to=6)
+    positions = b.Cast(_counted(b, keys), to="int32")
     ends = b.Slice(b.input(i), [0], [batch[0]], [0])
     seen = b.Less(positions, b.Reshape(ends, [-1, 1, 1, 1]))
     if sizes[0] == batch[0]:

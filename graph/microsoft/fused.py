@@ -10,7 +10,6 @@ from partita.graph.body_builder import BodyBuilder, NoBody
 from partita.graph.graph import Graph
 from partita.graph.microsoft.table import meaning
 from partita.graph.node import NodeEntry
-from partita.graph.protos import DTYPE_NUMBERS
 from partita.graph.types import HALVES
 
 CONV = "auto_pad dilations group kernel_shape pads strides"
@@ -122,12 +121,12 @@ def _summed(b: BodyBuilder, bias: int) -> NodeEntry:
 
 def _wide(b: BodyBuilder, i: int) -> NodeEntry:
     """An input, cast to float32 if it is a 16-bit float."""
-    return b.Cast(b.input(i), to=1) if b.type(i).dtype in HALVES else b.input(i)
+    return b.Cast(b.input(i), to="float32") if b.type(i).dtype in HALVES else b.input(i)
 
 
 def _narrow(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
     """A result, cast to the first input's type if that is a 16-bit float."""
-    return b.Cast(x, to=DTYPE_NUMBERS[b.type(0).dtype]) if b.type(0).dtype in HALVES else x
+    return b.Cast(x, to=b.type(0).dtype) if b.type(0).dtype in HALVES else x
 
 
 @meaning("EmbedLayerNormalization", 17, "epsilon mask_index_type")
@@ -149,7 +148,7 @@ def embed_layer_norm(b: BodyBuilder) -> Graph:
     if count == 1:
         return b.done(normed)
     if b.has(7):
-        mask = b.ReduceSum(b.Cast(b.input(7), to=6), [1], keepdims=0)
+        mask = b.ReduceSum(b.Cast(b.input(7), to="int32"), [1], keepdims=0)
     else:
         rows = b.Gather(b.Shape(b.input(0)), [0])
         mask = b.Expand(b.constant(0, np.int32), rows)

@@ -160,7 +160,7 @@ def _read(b: BodyBuilder) -> _Read:
         for part, count in zip(parts, counts, strict=True)
     ]
     rows = b.Gather(b.Shape(b.input(0)), [1])
-    ends = b.Add(b.Reshape(b.Cast(b.input(5), to=7), [-1]), 1)
+    ends = b.Add(b.Reshape(b.Cast(b.input(5), to="int64"), [-1]), 1)
     start = b.Max(b.Sub(ends, rows), 0)
     counted = _counted(b, rows)
     positions = b.Add(b.Unsqueeze(start, [1]), b.Unsqueeze(counted, [0]))
@@ -218,7 +218,7 @@ def _checked(b: BodyBuilder, positions: NodeEntry) -> NodeEntry:
     if not b.has(3):
         return positions
     past, rows = (b.Gather(b.Shape(b.input(i)), axis) for i, axis in ((3, 2), (0, 1)))
-    total = b.Reshape(b.Cast(b.input(6), to=7), [1])
+    total = b.Reshape(b.Cast(b.input(6), to="int64"), [1])
     length = b.Add(past, rows)
     return b.Where(b.Equal(total, length), positions, length)
 

@@ -13,9 +13,6 @@ from partita.graph.microsoft.table import meaning
 from partita.graph.node import NodeEntry
 from partita.graph.types import Array, TensorType, Type
 
-FLOAT = 1
-"""ONNX's number for float32."""
-
 INTEGERS = {(4, False): ml_dtypes.uint4, (4, True): ml_dtypes.int4, (8, False): np.uint8, (8, True): np.int8}
 """The element types by number of bits and signedness."""
 
@@ -140,7 +137,7 @@ def dynamic_matmul(b: BodyBuilder) -> Graph:
 
 
 def _scaled(b: BodyBuilder, operands: tuple[NodeEntry | None, ...], left: NodeEntry, right: NodeEntry, bias: int) -> NodeEntry:
-    sums = b.Cast(b.MatMulInteger(*operands), to=FLOAT)
+    sums = b.Cast(b.MatMulInteger(*operands), to="float32")
     result = b.Mul(sums, b.Mul(left, right))
     return b.Add(result, b.input(bias)) if b.has(bias) else result
 

@@ -76,7 +76,7 @@ def layer_normalization(b: BodyBuilder) -> Graph | None:
     y = b.CastLike(y, b.input(0)) if dtype in HALVES else y
     y = b.Mul(y, b.input(1)) if b.has(1) else y
     y = b.Add(y, b.input(2)) if b.has(2) else y
-    return b.done(y, *((mean, inverse) if wide == "float32" else (b.Cast(value, to=SINGLE) for value in (mean, inverse))))
+    return b.done(y, *((mean, inverse) if wide == "float32" else (b.Cast(value, to="float32") for value in (mean, inverse))))
 
 
 def group_normalization(b: BodyBuilder) -> Graph | None:
@@ -105,7 +105,7 @@ def mean_variance_normalization(b: BodyBuilder) -> Graph | None:
 
 def _widened(b: BodyBuilder, dtype: str) -> tuple[NodeEntry, str]:
     """The first input, cast to float32 if it is half-precision, and its element type."""
-    return (b.Cast(b.input(0), to=SINGLE), "float32") if dtype in HALVES else (b.input(0), dtype)
+    return (b.Cast(b.input(0), to="float32"), "float32") if dtype in HALVES else (b.input(0), dtype)
 
 
 def _centred(b: BodyBuilder, x: NodeEntry, axes: Sequence[int]) -> tuple[NodeEntry, NodeEntry, NodeEntry]:
