@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from partita.insight.capsules import capsule
     from partita.insight.diagnosing import diagnose
     from partita.insight.diagnosis import Diagnosis, Fault
+    from partita.insight.explaining import explain_session
     from partita.insight.reducing import Reduction, reduce
     from partita.mapping.batches import map_batches
     from partita.mapping.many import compile_many
@@ -175,6 +176,7 @@ __all__ = [
     "constant",
     "devices",
     "diagnose",
+    "explain_session",
     "from_torch",
     "import_model",
     "list_backends",
@@ -221,6 +223,7 @@ __getattr__ = lazily(__name__, {
     "choose_precision": "partita.accelerators",
     "compile_many": "partita.mapping.many",
     "diagnose": "partita.insight.diagnosing",
+    "explain_session": "partita.insight.explaining",
     "import_model": "partita.accelerators",
     "map_batches": "partita.mapping.batches",
     "ort_plugin": "partita.onnxruntime_plugin.register",

@@ -500,8 +500,8 @@ class Accelerator:
         return {"AVAILABLE_DEVICES": ["0"], "FULL_DEVICE_NAME": self.name, "OPTIMIZATION_CAPABILITIES": ["FP32"]}
 
     def labelled(self, part: str) -> Mapping[str, Any]:
-        """The values of keys for which the part of a label after its first dot stands. A configuration may give other values for all
-        but DEVICE_ID."""
+        """The values of keys for which the part of a label after its first dot stands. A configuration may replace all but
+        DEVICE_ID."""
         return {"DEVICE_ID": part}
 
     def beneath(self) -> Sequence[tuple[str, bool, str]]:

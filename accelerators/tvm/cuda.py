@@ -15,13 +15,7 @@ from partita.accelerators.interface.keys import Key, flag
 from partita.accelerators.tvm.code.nvcc import compiler
 from partita.accelerators.tvm.compiled.cuda_launched import CompiledCuda
 from partita.accelerators.tvm.compiled.subgraph import RunsOn
-from partita.accelerators.tvm.device import (
-    DTYPES,
-    FAST,
-    PRECISION_OR_TF32,
-    TF32,
-    GpuAccelerator,
-)
+from partita.accelerators.tvm.device import DTYPES, FAST, PRECISION_OR_TF32, TF32, GpuAccelerator
 from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, gpu_machine
 from partita.accelerators.tvm.run.cuda_arrays import CudaArray, put

@@ -140,9 +140,7 @@ class TvmAccelerator(Accelerator):
         from partita.accelerators.tvm.prepare.inferred_operands import has_implied
         from partita.accelerators.tvm.run.kept_memory import kept_memory
         from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
-        from partita.accelerators.tvm.sizes.part_conditions import fits_apart
-        from partita.accelerators.tvm.sizes.row_conditions import enough_rows
-        from partita.accelerators.tvm.sizes.sizing import forms_for_any_size
+        from partita.accelerators.tvm.sizes.sizing import enough_rows, forms_for_any_size
 
         reason = ""
         try:
@@ -150,9 +148,8 @@ class TvmAccelerator(Accelerator):
             if has_implied(transformed):
                 return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
             for ready in forms_for_any_size(transformed):
-                apart = fits_apart(graph, transformed, ready.inputs)
                 is_gpu = self.machine(config).is_gpu
-                ready = attrs.evolve(ready, conditions=(*ready.conditions, *whole_sums(ready.graph, is_gpu), *apart))
+                ready = attrs.evolve(ready, conditions=(*ready.conditions, *whole_sums(ready.graph, is_gpu)))
                 if is_gpu:
                     ready = attrs.evolve(ready, conditions=(*ready.conditions, *ready.filled, *enough_rows(ready.graph)))
                 try:

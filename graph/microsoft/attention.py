@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import attrs
 import numpy as np
 
 from partita.graph.body_builder import BodyBuilder, NoBody, NotYet
@@ -43,7 +42,7 @@ def quantized(b: BodyBuilder) -> Graph:
 def of_heads(b: BodyBuilder) -> Graph:
     """MultiHeadAttention: queries, keys and values are separate inputs."""
     if b.has(6) and b.has(8):
-        return _with_buffer(b, _Slots(bias=3, mask=4, added=5, past=6, length=8, beams=9))
+        return _with_buffer(b, bias=3, mask=4, added=5, past=6, length=8, beams=9)
     past = (b.input(6), b.input(7)) if b.has(6) else None
     return b.done(*_attended(b, _parts(b, 3), (4, 5), past, _width(b, 2)))
 
@@ -51,48 +50,33 @@ def of_heads(b: BodyBuilder) -> Graph:
 @meaning("DecoderMaskedMultiHeadAttention", 14, "mask_filter_value num_heads scale output_qk past_present_share_buffer")
 def of_one_token(b: BodyBuilder) -> Graph:
     """DecoderMaskedMultiHeadAttention: the queries of one token attend to another sequence, or to a cache in one buffer."""
-    slots = _Slots(bias=10, mask=3, added=4, past=5, length=7, beams=9)
-    if b.has(slots.past):
+    if b.has(5):
         if not b.attr("past_present_share_buffer", 0):
             raise NoBody("a cache that grows is not known", where=b.where)
-        return _with_buffer(b, slots)
-    result, keys, values, scores = _attended(b, _parts(b, slots.bias), (slots.mask, None), None, _width(b, 2))
+        return _with_buffer(b, bias=10, mask=3, added=4, past=5, length=7, beams=9)
+    result, keys, values, scores = _attended(b, _parts(b, 10), (3, None), None, _width(b, 2))
     return b.done(result, *(b.Identity(part) for part in (keys, values)), scores)
 
 
-@attrs.frozen(slots=True)
-class _Slots:
-    """The inputs of an attention whose cache is one buffer: past and present have the same size."""
-
-    bias: int
-    mask: int
-    added: int
-    past: int
-    """The keys; the values follow."""
-    length: int
-    """The number of valid positions of the buffer."""
-    beams: int
-    """The beam of each position."""
-
-
-def _with_buffer(b: BodyBuilder, slots: _Slots) -> Graph:
-    """Attention of new tokens, whose keys and values are written after the valid positions of a buffer."""
+def _with_buffer(b: BodyBuilder, bias: int, mask: int, added: int, past: int, length: int, beams: int) -> Graph:
+    """Attention whose cache is one buffer: keys and values of new tokens are written after its valid positions, so that past and
+    present have the same size. The inputs are given by index; `past` are the keys, which the values follow."""
     if b.rank(1) != 3:
         raise NoBody("a cache in one buffer is not known beside keys of another sequence", where=b.where)
-    if b.has(slots.beams) and b.has(slots.added) and (b.type(slots.added).shape or ())[:1] != (1,):
+    if b.has(beams) and b.has(added) and (b.type(added).shape or ())[:1] != (1,):
         raise NoBody("a bias for each row of the batch is not known beside beams", where=b.where)
-    queries, *new = _parts(b, slots.bias)
-    length = b.Reshape(b.Cast(b.input(slots.length), to=7), [1])
-    old = [b.input(slots.past), b.input(slots.past + 1)]
-    places = b.Reshape(b.Add(_counted(b, new[0]), length), [1, 1, -1, 1])
+    queries, *new = _parts(b, bias)
+    count = b.Reshape(b.Cast(b.input(length), to=7), [1])
+    old = [b.input(past), b.input(past + 1)]
+    places = b.Reshape(b.Add(_counted(b, new[0]), count), [1, 1, -1, 1])
     present = [
         b.ScatterElements(buffer, b.Expand(places, b.Shape(part)), part, axis=2)
         for buffer, part in zip(old, new, strict=True)
     ]
-    seen = [b.Slice(buffer, [0], length, [2]) for buffer in old]
-    if b.has(slots.beams):
-        seen = [_of_beams(b, b.input(slots.beams), length, part) for part in seen]
-    result, _, _, scores = _attended(b, [queries, *new], (slots.mask, slots.added), (seen[0], seen[1]), _width(b, 2))
+    seen = [b.Slice(buffer, [0], count, [2]) for buffer in old]
+    if b.has(beams):
+        seen = [_of_beams(b, b.input(beams), count, part) for part in seen]
+    result, _, _, scores = _attended(b, [queries, *new], (mask, added), (seen[0], seen[1]), _width(b, 2))
     return b.done(result, *present, scores)
 
 

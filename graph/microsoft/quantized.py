@@ -36,16 +36,21 @@ def dequantize(b: BodyBuilder) -> Graph:
     return b.done(b.DequantizeLinear(b.input(0), b.input(1), b.optional(2), **b.attrs("axis")))
 
 
-def _q_linear(op: str, attributes: str = "", operands: tuple[int, ...] = (0,)) -> Callable[[Callable[..., NodeEntry]], None]:
+Compute = Callable[..., NodeEntry]
+"""Computes a result from the builder and some operands."""
+
+
+def _q_linear(op: str, attributes: str = "", operands: tuple[int, ...] = (0,)) -> Callable[[Compute], Compute]:
     """Adds the row of an op that the decorated function computes of dequantized operands. A scale and a zero point follow each
     operand, and are followed by those of the result."""
 
-    def add(compute: Callable[..., NodeEntry]) -> None:
+    def add(compute: Compute) -> Compute:
         def body(b: BodyBuilder) -> Graph:
             result = compute(b, *[b.dequantized(i, i + 1, i + 2) for i in operands])
             return b.done(b.quantized(result, operands[-1] + 3, operands[-1] + 4, operands[0]))
 
         meaning(op, 13, attributes)(body)
+        return compute
 
     return add
 

@@ -58,6 +58,28 @@ def add_devices(parser: argparse.ArgumentParser, required: bool = False, precisi
         group.add_argument("--precision", choices=tuple(PRECISIONS), help=text)
 
 
+def add_provider(group: argparse._ArgumentGroup) -> None:
+    """The library of an execution provider of onnxruntime, and its options."""
+    group.add_argument("--ep-library", metavar="FILE", help="the provider's library, if onnxruntime was not built with it")
+    group.add_argument("--ep-package", metavar="NAME", help="the installed package that has it, like onnxruntime_ep_openvino")
+    add_repeated(group, "--ep-option", setting, "KEY=VALUE", "an option of the provider; again for each")
+
+
+def provider_config(arguments: argparse.Namespace, name: str, **more: Any) -> dict[str, Any]:
+    """The configuration of the device `onnxruntime` with this provider; an error if it cannot be used."""
+    from partita.accelerators import AcceleratorUnavailable, accelerator
+
+    options = {key: value for _, key, value in arguments.ep_option}
+    given = {"EP_LIBRARY": arguments.ep_library, "EP_PACKAGE": arguments.ep_package, "EP_OPTIONS": options, **more}
+    config = {"EP_NAME": name, **{key: value for key, value in given.items() if value}}
+    device = accelerator("onnxruntime")
+    reason = device.why_not_here(device.full_config(config))
+    if reason is not None:
+        where = f"provider {name!r} of onnxruntime"
+        raise AcceleratorUnavailable(reason, where=where, remedy="`partita devices` lists the providers")
+    return config
+
+
 def add_fail_on(group: argparse._ArgumentGroup, conditions: Mapping[str, str], default: str) -> None:
     """The conditions that make the exit status 1."""
 

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import partita as pt
 from partita.accelerators.process.atomic import replacing
 from partita.cli import exits
-from partita.cli.arguments import add_count, add_devices, add_inputs, add_model, config_of, positive, precise
+from partita.cli.arguments import (
+    Usage,
+    add_count,
+    add_devices,
+    add_inputs,
+    add_model,
+    add_provider,
+    config_of,
+    positive,
+    precise,
+    provider_config,
+)
 from partita.cli.inputs import read_inputs
 from partita.cli.models import load_graph, writable
 from partita.cli.screen import Screen
@@ -19,6 +31,7 @@ from partita.cli.screen import Screen
 EXAMPLE = """\
   partita diagnose model.onnx --devices HETERO:cpu,reference --input x.npy
   partita diagnose model.onnx --devices cpu --precision bf16 --against cpu --tolerance 0.05 --svg errors.svg
+  partita diagnose model.onnx --ep OpenVINOExecutionProvider --ep-package onnxruntime_ep_openvino --capsule wrong
 """
 
 
@@ -26,6 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add_model(parser)
     add_devices(parser, precision=True)
+    provider = parser.add_argument_group("an execution provider of onnxruntime, in place of --devices")
+    text = "onnxruntime's name for it; nodes that it does not take run on onnxruntime itself"
+    provider.add_argument("--ep", metavar="NAME", help=text)
+    add_provider(provider)
     add_inputs(parser.add_argument_group("inputs"))
     group = parser.add_argument_group("diagnosing")
     group.add_argument("--against", default="reference", metavar="D", help="the devices that are trusted (default: %(default)s)")
@@ -43,12 +60,13 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Look for what is wrong, and show it."""
     writable(arguments.svg, arguments.model)
     graph = pt.apply_pass(load_graph(arguments, screen), "InferShape", strict=False)
-    config = precise(config_of(arguments.config, arguments.devices), arguments.devices, arguments.precision)
+    devices, own = _devices(arguments)
+    config = {**precise(config_of(arguments.config, devices), devices, arguments.precision), **own}
     given = read_inputs(arguments.input, [(node.name, node[0].type) for node in graph.inputs], arguments.normalize)
     screen.say("holding each subgraph against the trusted device")
     diagnosis = pt.diagnose(
         graph,
-        arguments.devices,
+        devices,
         given or None,
         against=arguments.against,
         tolerance=arguments.tolerance,
@@ -68,3 +86,13 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     screen.write_json(diagnosis.to_dict())
     screen.show(diagnosis.to_table(), str(diagnosis))
     return exits.OK if diagnosis.ok else exits.NO
+
+
+def _devices(arguments: argparse.Namespace) -> tuple[str | None, dict[str, Any]]:
+    """The devices, and the configuration of the provider among them."""
+    if arguments.ep is None:
+        return arguments.devices, {}
+    if arguments.devices is not None:
+        raise Usage("--ep and --devices are both given", remedy=f"Write --devices HETERO:onnxruntime.{arguments.ep},...")
+    label = f"onnxruntime.{arguments.ep}"
+    return f"HETERO:{label},onnxruntime,reference", {label: provider_config(arguments, arguments.ep, ISOLATE=arguments.isolate)}

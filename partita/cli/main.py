@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from partita.graph.errors import PartitaError
 
 VERBS = (
-    "devices", "inspect", "partition", "explain", "diff", "run", "map", "bench", "compile", "tune", "precision", "compare",
+    "devices", "inspect", "partition", "explain", "why", "diff", "run", "map", "bench", "compile", "tune", "precision", "compare",
     "diagnose", "reduce", "passes", "capsule", "cache",
 )
 """Verbs, one file each."""

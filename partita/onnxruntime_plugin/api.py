@@ -12,6 +12,8 @@ from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_void
 from types import MappingProxyType
 from typing import Any
 
+import attrs
+
 from partita.graph.errors import PartitaError
 
 VERSION = 24
@@ -52,9 +54,6 @@ ORT: Mapping[str, tuple[Any, ...]] = {
     "GetDimensions": (62, _STATUS, _P, _INTS, c_size_t),
     "GetSymbolicDimensions": (63, _STATUS, _P, _TEXTS, c_size_t),
     "GetTensorTypeAndShape": (65, _STATUS, _P, _PP),
-    "KernelContext_GetInputCount": (88, _STATUS, _P, _SIZE),
-    "KernelContext_GetInput": (90, _STATUS, _P, c_size_t, _PP),
-    "KernelContext_GetOutput": (91, _STATUS, _P, c_size_t, _INTS, c_size_t, _PP),
     "ReleaseStatus": (93, None, _P),
     "ReleaseValue": (96, None, _P),
     "ReleaseTensorTypeAndShapeInfo": (99, None, _P),
@@ -117,7 +116,7 @@ EP: Mapping[str, tuple[Any, ...]] = {
 
 EDITOR: Mapping[str, tuple[Any, ...]] = {
     "CreateNode": (
-        7, _STATUS, c_char_p, c_char_p, c_char_p, _TEXTS, c_size_t, _TEXTS, c_size_t, _PP, c_size_t, _PP,
+        6, _STATUS, c_char_p, c_char_p, c_char_p, _TEXTS, c_size_t, _TEXTS, c_size_t, _PP, c_size_t, _PP,
     ),
 }
 """The functions of OrtModelEditorApi."""
@@ -148,6 +147,26 @@ class FusionOptions(ctypes.Structure):
     _fields_ = (("version", c_uint32), ("drops_constants", ctypes.c_bool))
 
 
+@attrs.frozen(slots=True)
+class Fast:
+    """The functions that each run of a subgraph calls. They take addresses as integers, and return a status unchecked."""
+
+    input: Callable[..., int | None]
+    """KernelContext_GetInput."""
+    output: Callable[..., int | None]
+    """KernelContext_GetOutput."""
+    data: Callable[..., int | None]
+    """GetTensorMutableData."""
+    shape: Callable[..., int | None]
+    """GetTensorTypeAndShape."""
+    rank: Callable[..., int | None]
+    """GetDimensionsCount."""
+    sizes: Callable[..., int | None]
+    """GetDimensions."""
+    release_shape: Callable[..., None]
+    """ReleaseTensorTypeAndShapeInfo."""
+
+
 class Api:
     """The functions of the onnxruntime that called CreateEpFactories, by name: `api.Graph_GetNodes(...)`.
 
@@ -163,6 +182,14 @@ class Api:
         """The address of CreateStatus."""
         self._functions: dict[str, Callable[..., Any]] = {}
         self._add(ort, ORT)
+        self.fast = Fast(*[
+            ctypes.PYFUNCTYPE(result, *arguments)(_pointer(ort, index))
+            for index, result, *arguments in (
+                (90, _P, _P, c_size_t, _P), (91, _P, _P, c_size_t, _P, c_size_t, _P), (51, _P, _P, _P), (65, _P, _P, _P),
+                (61, _P, _P, _P), (62, _P, _P, _P, c_size_t), (99, None, _P),
+            )
+        ])
+        """The functions for runs."""
         self._add(self.GetEpApi(), EP)
         self._add(self.GetModelEditorApi(), EDITOR)
 
@@ -181,6 +208,10 @@ class Api:
             self._functions[name] = function
 
     def _checked(self, status: int | None, function: Any, arguments: Any) -> None:
+        self.check(status)
+
+    def check(self, status: int | None) -> None:
+        """Raises OrtError for a status that tells of one."""
         if status:
             message = self.GetErrorMessage(status).decode(errors="replace")
             self.ReleaseStatus(status)

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
-from ctypes import byref, c_int64, c_size_t, c_void_p
+from ctypes import addressof, c_int64
 from typing import Any
 
 import numpy as np
 
-from partita.accelerators.errors import RunError
+from partita.accelerators.errors import InputError
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.readers.onnx.tensors import BITS, byte_size, unpacked
 from partita.graph.types import Array, TensorType, dtype_name, numpy_dtype
 from partita.graph.writers.onnx.tensors import packed
 from partita.onnxruntime_plugin.api import Api
+
+_DIMENSIONS = 64
+"""The largest number of dimensions of an array."""
+
+_Words = c_int64 * (_DIMENSIONS + 1)
+"""What functions of onnxruntime write to: sizes, and one more word."""
+
+_Memory = ctypes.c_char * (1 << 46)
+"""All memory from an address on."""
 
 
 class Compute:
@@ -34,46 +44,48 @@ class Compute:
 
     def run(self, context: int) -> None:
         """Compute: reads the inputs, runs the model, and writes the outputs."""
-        arrays = [self._input(context, i, name, dtype) for i, name, dtype in self._inputs]
-        results = self.model(*arrays)
+        words = _Words()
+        address = addressof(words)
+        results = self.model(*[self._input(context, i, name, dtype, words, address) for i, name, dtype in self._inputs])
         for i, number in self._outputs:
-            self._write(context, i, results[number])
+            self._write(context, i, results[number], words, address)
 
-    def _input(self, context: int, i: int, name: str, dtype: np.dtype[Any]) -> Array:
+    def _input(self, context: int, i: int, name: str, dtype: np.dtype[Any], words: Any, address: int) -> Array:
         """An input as an array over onnxruntime's memory."""
-        api, found, rank = self.api, c_void_p(), c_size_t()
-        api.KernelContext_GetInput(context, i, byref(found))
-        value = found.value
+        fast = self.api.fast
+        fast.input(context, i, address)
+        value = words[0]
         if not value:
-            raise RunError(f"onnxruntime hands no value for input {i}", where=f"model {self.model.graph.name!r}")
-        api.GetTensorTypeAndShape(value, byref(found))
-        kind = found.value
-        api.GetDimensionsCount(kind, byref(rank))
-        sizes = (c_int64 * rank.value)()
-        api.GetDimensions(kind, sizes, rank)
-        api.ReleaseTensorTypeAndShapeInfo(kind)
-        shape = sizes[:]
-        count = 1
-        for size in shape:
-            count *= size
+            raise InputError(f"onnxruntime hands no value for input {i}", where=f"model {self.model.graph.name!r}")
+        fast.shape(value, address)
+        shape_info = words[0]
+        fast.rank(shape_info, address)
+        rank = words[0]
+        fast.sizes(shape_info, address, rank)
+        fast.release_shape(shape_info)
+        shape = words[:rank]
+        count = math.prod(shape)
         if not count:
             return np.empty(shape, dtype)
-        api.GetTensorMutableData(value, byref(found))
-        size = byte_size(name, count)
-        memory = (ctypes.c_char * size).from_address(found.value or 0)
+        fast.data(value, address)
+        memory = _Memory.from_address(words[0])
         if name in BITS:
-            return unpacked(np.frombuffer(memory, np.uint8), BITS[name], count).view(dtype).reshape(shape)
+            data = np.frombuffer(memory, np.uint8, byte_size(name, count))
+            return unpacked(data, BITS[name], count).view(dtype).reshape(shape)
         return np.ndarray(shape, dtype, memory)
 
-    def _write(self, context: int, i: int, array: Array) -> None:
+    def _write(self, context: int, i: int, array: Array, words: Any, address: int) -> None:
         """Copies an array to an output, which onnxruntime allocates."""
-        api, found = self.api, c_void_p()
-        rank = array.ndim
-        api.KernelContext_GetOutput(context, i, (c_int64 * rank)(*array.shape), rank, byref(found))
+        fast, rank = self.api.fast, array.ndim
+        words[:rank] = array.shape
+        self.api.check(fast.output(context, i, address, rank, address + 8 * _DIMENSIONS))
         if array.size:
-            api.GetTensorMutableData(found, byref(found))
-            array = np.ascontiguousarray(packed(array, dtype_name(array.dtype)))
-            ctypes.memmove(found.value or 0, array.__array_interface__["data"][0], array.nbytes)
+            fast.data(words[_DIMENSIONS], address)
+            if array.dtype.isbuiltin != 1:
+                array = packed(array, dtype_name(array.dtype))
+            if not array.flags.c_contiguous:
+                array = np.ascontiguousarray(array)
+            ctypes.memmove(words[0], array.__array_interface__["data"][0], array.nbytes)
 
 
 def _dtype(value_type: Any) -> tuple[str, np.dtype[Any]]:

@@ -257,6 +257,9 @@ class _Named(SubgraphProperty):
 _objects: dict[int, Any] = {}
 """The objects that onnxruntime holds, by the addresses of their structures."""
 
+# A session may outlive this module while the interpreter ends, and still reads its structures.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_objects))
+
 
 def _kept(owner: Any, memory: Any) -> int:
     """The address of an object's structure; the object is kept until onnxruntime releases it."""

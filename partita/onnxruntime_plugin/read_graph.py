@@ -131,9 +131,8 @@ class GraphReader:
         reasons: Mapping[int, str],
     ) -> ReadGraph:
         model = onnx.ModelProto(ir_version=onnx.IR_VERSION)
-        model.opset_import.extend(onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items())
-        model.opset_import.append(onnx.helper.make_opsetid(OPAQUE, 1))
-        level = _Level(self, model.graph, is_body=False)
+        domains: set[str] = {""}
+        level = _Level(self, model.graph, domains)
         model.graph.name = title
         for value in inputs:
             level.define(value)
@@ -142,6 +141,8 @@ class GraphReader:
             proto = level.add_node(node, node in reasons)
             by_output.update((name, node) for name in proto.output if name)
         level.add_outputs(outputs)
+        versions = {OPAQUE: 1, **opsets}
+        model.opset_import.extend(onnx.helper.make_opsetid(domain, versions.get(domain, 1)) for domain in sorted(domains))
         graph = load_onnx(model, base_dir=self._data)
         handles = {}
         for node in graph.nodes:
@@ -298,12 +299,12 @@ class GraphReader:
         self.api.ReadOpAttr(attribute.handle, kind, data, size.value, byref(size))
         return data.raw[: size.value]
 
-    def write_attribute(self, proto: Any, attribute: Attribute, bodies: Mapping[str, int]) -> None:
-        """Fills an AttributeProto."""
+    def write_attribute(self, proto: Any, attribute: Attribute, bodies: Mapping[str, int], domains: set[str]) -> None:
+        """Fills an AttributeProto; the domains of the ops in a body are added."""
         proto.name = attribute.name
         proto.type = onnx.AttributeProto.AttributeType.Value(attribute.kind)
         if attribute.kind == "GRAPH":
-            _Level(self, proto.g, is_body=True).fill(bodies[attribute.name])
+            _Level(self, proto.g, domains, is_body=True).fill(bodies[attribute.name])
         elif attribute.kind == "TENSOR":
             value = self.api.pointer("OpAttr_GetTensorAttributeAsOrtValue", attribute.handle)
             assert value
@@ -325,9 +326,11 @@ class GraphReader:
 class _Level:
     """A GraphProto while it is filled: the main graph, or a body, whose outer values stay undefined."""
 
-    def __init__(self, reader: GraphReader, proto: Any, is_body: bool) -> None:
+    def __init__(self, reader: GraphReader, proto: Any, domains: set[str], is_body: bool = False) -> None:
         self.reader = reader
         self.proto = proto
+        self.domains = domains
+        """The domains of the ops so far, in the whole model."""
         self.is_body = is_body
         self.defined: set[str] = set()
 
@@ -367,12 +370,13 @@ class _Level:
         proto = self.proto.node.add(name=reader.name(node))
         domain, proto.op_type = reader.op(node)
         proto.domain = OPAQUE if opaque else domain
+        self.domains.add(proto.domain)
         for value in read if opaque else inputs:
             proto.input.append(api.text("GetValueInfoName", value) if value else "")
         if not opaque:
             bodies = reader.bodies(node)
             for attribute in reader.attributes(node):
-                reader.write_attribute(proto.attribute.add(), attribute, bodies)
+                reader.write_attribute(proto.attribute.add(), attribute, bodies, self.domains)
         for value in api.pointers("Node_GetOutputs", node):
             name = api.text("GetValueInfoName", value) if value else ""
             proto.output.append(name)

@@ -204,6 +204,13 @@ def test_progress_and_results_go_separate_ways(partita: Command, model: str) -> 
     assert partita(f"run {model} --devices reference --quiet").err == ""
 
 
+@pytest.mark.parametrize(
+    ("effort", "said"), [("--iterations 2", "measuring 2 runs of each"), ("--seconds 0.05", "measuring for about 0.05 s")]
+)
+def test_how_long_is_measured_is_said_before(partita: Command, model: str, effort: str, said: str) -> None:
+    assert partita(f"bench {model} --devices reference {effort}").err.splitlines()[-1] == said
+
+
 def test_colours_only_on_a_terminal() -> None:
     import pty
 

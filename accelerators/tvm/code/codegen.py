@@ -35,7 +35,7 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
 
     For a processor, LLVM compiles it to machine code on first use. For a GPU it is source code.
     """
-    named = {name: _called(kernel, name) for name, kernel in kernels.items()}
+    named = {name: kernel.with_attr("global_symbol", name) for name, kernel in kernels.items()}
     with refused("code generation"):
         module = tvm().IRModule(named)
         if str(target.kind.name) == "opencl":
@@ -125,10 +125,6 @@ def written(module: Any, folder: Path) -> bytes:
     finally:
         path.unlink(missing_ok=True)
         os.close(number)
-
-
-def _called(kernel: Any, name: str) -> Any:
-    return kernel.with_attr("global_symbol", name)
 
 
 def _finished(module: Any, threads: int) -> Any:

@@ -22,8 +22,8 @@ from partita.accelerators.tvm.code.codegen import object_code
 from partita.accelerators.tvm.code.linking import link, load
 from partita.accelerators.tvm.kernels.shared.kernel_io import GradualPack
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.lower.dynamic_sizes import size_expression, tensor_type
 from partita.accelerators.tvm.lower.lowering import nameless
-from partita.accelerators.tvm.lower.size_expressions import size_expression, tensor_type
 from partita.accelerators.tvm.machine.library import compiling, part, tvm
 from partita.accelerators.tvm.machine.machine import Machine, host_machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused

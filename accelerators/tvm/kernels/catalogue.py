@@ -22,7 +22,7 @@ from partita.accelerators.tvm.bodies.recurrent import GATES
 from partita.accelerators.tvm.kernels.attention.attention import attention
 from partita.accelerators.tvm.kernels.attention.cached import cached_attention
 from partita.accelerators.tvm.kernels.attention.gpu import gpu_attention
-from partita.accelerators.tvm.kernels.attention.selector import AttentionProperty
+from partita.accelerators.tvm.kernels.attention.pattern import AttentionProperty
 from partita.accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from partita.accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
 from partita.accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
@@ -51,19 +51,21 @@ from partita.accelerators.tvm.kernels.quantized.byte_depthwise import depthwise 
 from partita.accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
 from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
 from partita.accelerators.tvm.kernels.quantized.gpu_matmul import gpu_pair_product
-from partita.accelerators.tvm.kernels.quantized.gpu_moves import (
-    gpu_interleaved_bytes,
-    gpu_joined,
-    gpu_mix,
-    gpu_resized_bytes,
-)
 from partita.accelerators.tvm.kernels.quantized.gpu_product import (
     gpu_quantized_depthwise,
     gpu_quantized_product,
 )
 from partita.accelerators.tvm.kernels.quantized.matmul import pair_product
+from partita.accelerators.tvm.kernels.quantized.moves import (
+    gpu_interleaved_bytes,
+    gpu_joined,
+    gpu_mix,
+    gpu_resized_bytes,
+    joined,
+    lookup,
+    mix,
+)
 from partita.accelerators.tvm.kernels.quantized.moves import interleave as interleave_bytes
-from partita.accelerators.tvm.kernels.quantized.moves import joined, lookup, mix
 from partita.accelerators.tvm.kernels.quantized.moves import resize as resize_bytes
 from partita.accelerators.tvm.kernels.quantized.pools import largest, mean
 from partita.accelerators.tvm.kernels.quantized.selector import PairProperty, QuantizedProperty

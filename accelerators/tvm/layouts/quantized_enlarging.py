@@ -10,12 +10,16 @@ import numpy as np
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
-from partita.accelerators.tvm.kernels.shared.window import window_attributes
+from partita.accelerators.tvm.kernels.shared.window import (
+    has_few_phases,
+    is_cropped_as_told,
+    window_attributes,
+)
 from partita.accelerators.tvm.layouts.quantized_moves import wanted_after
 from partita.accelerators.tvm.layouts.quantized_products import repeated
 from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk
 from partita.accelerators.tvm.layouts.scales import Scaling, is_lossless, sums_of, weight_of
-from partita.accelerators.tvm.layouts.transposing import Phases, has_few_phases
+from partita.accelerators.tvm.layouts.transposing import Phases
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.types import Array
@@ -28,7 +32,7 @@ WIDEST = 4
 def transposed(walk: QuantizingWalk, node: Node) -> bool | None:
     """ConvTranspose: a convolution that makes all phases, which are interleaved, after quantizing if the result is quantized."""
     image, shape = any_shape(node.inputs[0]) or (), any_shape(node[0]) or ()
-    if len(shape) != 4 or not _is_plain(node):
+    if len(shape) != 4 or not is_cropped_as_told(node):
         return None
     given, weight = walk.dequantized(node.inputs[0]), weight_of(node.inputs[1], 1)
     array = None if weight is None else _spread(weight[0], tuple(node.attrs.get("dilations") or (1, 1)))
@@ -94,12 +98,6 @@ def _image_of(walk: QuantizingWalk, node: Node, source: NodeEntry, outs: int) ->
     if groups == 1 or groups < channels:
         return read, {"channels": channels, "group": groups}
     return repeated(walk, node, read, outs // channels), {"channels": outs, "group": outs}
-
-
-def _is_plain(node: Node) -> bool:
-    """True for a transposed convolution with explicit pads and no `output_shape`."""
-    automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
-    return not (automatic or node.attrs.get("output_shape"))
 
 
 def resized(walk: QuantizingWalk, node: Node) -> bool | None:

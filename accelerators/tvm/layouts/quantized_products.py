@@ -29,8 +29,16 @@ from partita.graph.types import Array, TensorType
 PIXEL = Window((1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (0, 0))
 """A window of one pixel."""
 
+FLOAT32 = 1
+"""ONNX's number for the element type."""
+
 INT32 = 6
 """ONNX's number for the element type."""
+
+BYTE_TYPES = ("uint8", "int8")
+
+SIGN = 128
+"""Difference between an int8 and the same value as an unsigned byte."""
 
 WORD = 4
 """Largest number of channels of an image that is read in NCHW."""
@@ -99,7 +107,7 @@ def whole_product(walk: QuantizingWalk, node: Node) -> bool | None:
     read, name = walk.sides.unsigned(source, False), node.name
     outs, columns = weight.shape[1], weight.sum(0, dtype=np.int64)
     known = 0 if points[0] is None else None if points[0].node.value is None else int(points[0].node.value.item())
-    moved = 128 if isinstance(source.type, TensorType) and source.type.dtype == "int8" else 0
+    moved = SIGN if is_signed(source) else 0
     beginning = -((known or 0) + moved) * columns
     new = walk.sides.new_constant
     matrix = weight.T.reshape(outs, -1, 1, 1)
@@ -110,14 +118,18 @@ def whole_product(walk: QuantizingWalk, node: Node) -> bool | None:
         walk.sides.keep(node, product, False)
         return True
     assert points[0] is not None
-    walk.sides.need_plain(points[0])
     first = walk.sides.named(product, f"{name}_product", node, False)
-    point = walk.helper(node, "Cast", (walk.rewriter.value(points[0]),), any_shape(points[0]) or (), {"to": INT32})
-    if any_shape(points[0]):
-        point = walk.helper(node, "Reshape", (point, new(np.zeros(0, np.int64), f"{name}_shape")), (), {})
+    point = whole_point(walk, node, points[0])
     sums = walk.helper(node, "Mul", (point, new(columns.astype(np.int32), f"{name}_columns")), (outs,), {})
     walk.sides.keep(node, node.evolve(op="Sub", inputs=(first[0], sums), attrs=frozen_attrs({})), False)
     return True
+
+
+def whole_point(walk: QuantizingWalk, node: Node, point: NodeEntry) -> NodeEntry:
+    """The zero point as an int32 scalar."""
+    walk.sides.need_plain(point)
+    number = walk.helper(node, "Cast", (walk.rewriter.value(point),), any_shape(point) or (), {"to": INT32})
+    return walk.helper(node, "Reshape", (number, *walk.sizes(node, ())), (), {}) if any_shape(point) else number
 
 
 def _product(
@@ -165,10 +177,6 @@ def _geometry(rows: int, outs: int, depth: int) -> dict[str, Any]:
     return {**window_attributes(window), "plain": 0, "channels": depth, "outs": outs, "group": 1, "batch": 1}
 
 
-FLOAT32 = 1
-"""ONNX's number for the element type."""
-
-
 def far_convolution(walk: QuantizingWalk, node: Node, window: Window, source: NodeEntry, scaling: Scaling) -> bool | None:
     """Conv by the weights as signed bytes, and by ones; None if a sum might overflow int32, or the weight is not of bytes."""
     weight, bias = distances_of(node.inputs[1], 0), node.inputs[2] if len(node.inputs) > 2 else None
@@ -209,12 +217,6 @@ def far_convolution(walk: QuantizingWalk, node: Node, window: Window, source: No
     return True
 
 
-BYTE_TYPES = ("uint8", "int8")
-
-SIGN = 128
-"""Difference between an int8 and the same value as an unsigned byte."""
-
-
 def pair(walk: QuantizingWalk, node: Node) -> bool | None:
     """MatMul or Gemm: the product of the integers, times both scales; a bias is added in float32."""
     if len(node.inputs) < 2 or not _is_taken(walk, node.inputs[0], node.inputs[1]):
@@ -238,7 +240,7 @@ def pair(walk: QuantizingWalk, node: Node) -> bool | None:
         walk.sides.keep(node, product, False)
         return True
     walk.sides.need_plain(bias)
-    first = walk.sides.named(product, f"{node.name}_pair_product", node, False)
+    first = walk.sides.named(product, f"{node.name}_product", node, False)
     walk.sides.keep(node, node.evolve(op="Add", inputs=(first[0], walk.rewriter.value(bias)), attrs=frozen_attrs({})), False)
     return True
 
@@ -279,14 +281,15 @@ def _is_taken(walk: QuantizingWalk, left: NodeEntry | None, right: NodeEntry | N
 def _pair_product(walk: QuantizingWalk, node: Node, inputs: tuple[NodeEntry | None, ...], left: int, right: int) -> Node:
     """The product of two matrices; `inputs` are these and their scale. It reads the left zero point for unsigned bytes, the right
     one for signed bytes. The attributes tell which of them are not zero."""
-    left, right = (left + SIGN if _is_signed(inputs[0]) else left), (right if _is_signed(inputs[1]) else right - SIGN)
+    left, right = (left + SIGN if is_signed(inputs[0]) else left), (right if is_signed(inputs[1]) else right - SIGN)
     points = walk.sides.new_constant(np.array([left, right], np.int32), f"{node.name}_points") if left or right else None
     known = frozen_attrs({"left": int(left != 0), "right": int(right != 0)})
     read = (*inputs, points) if points is not None else inputs if inputs[-1] is not None else inputs[:2]
     return node.evolve(op=PAIR, domain=DOMAIN, inputs=read, attrs=known)
 
 
-def _is_signed(entry: NodeEntry | None) -> bool:
+def is_signed(entry: NodeEntry | None) -> bool:
+    """True for int8 values."""
     return entry is not None and isinstance(entry.type, TensorType) and entry.type.dtype == "int8"
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-EP = "ForeignExecutionProvider"
+EP = "VendorExecutionProvider"
 OPS: dict[str, Callable[..., Any]] = {
     "Add": np.add,
     "Exp": np.exp,
@@ -52,6 +52,14 @@ def get_library_path() -> str:
         PTR.in_dll(loaded, name).value = _address(callback)
     KEPT.append(loaded)
     return str(path)
+
+
+def register() -> None:
+    """Registers the library, once in a process."""
+    import onnxruntime
+
+    if all(device.ep_name != EP for device in onnxruntime.get_ep_devices()):
+        onnxruntime.register_execution_provider_library(EP, get_library_path())
 
 
 def library() -> bytes:

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.cli import exits
+from partita.cli.main import main
 from tests.accelerators.providers import foreign
 from tests.insight.test_capsules import ROOT, rerun
 
@@ -137,3 +139,22 @@ def test_a_node_that_it_leaves_to_others_in_the_subgraph_moves(monkeypatch: pyte
     (move,) = model.report.moves
     assert "does not take 'relu', which it takes in the model or alone" in str(move)
     np.testing.assert_allclose(model(X)[0], EXPECTED, rtol=1e-6)
+
+
+def test_the_command_line_finds_the_wrong_op_of_a_provider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pt.save(graph(wrong=True), "net.onnx")
+    package = ["--ep-package", PACKAGE]
+    assert main(["diagnose", "net.onnx", "--ep", foreign.EP, *package, "--capsule", "wrong", "--json"]) == exits.NO
+    assert json.loads(capsys.readouterr().out)["fault"]["nodes"] == ["tanh"]
+    assert (tmp_path / "wrong" / "run.py").exists()
+    assert main(["why", "net.onnx", "--providers", foreign.EP, *package, "--report", "why.html", "--json"]) == exits.OK
+    assert set(json.loads(capsys.readouterr().out)["refusals"]) == {"cos", "back"}
+    assert (tmp_path / "why.html").exists()
+    assert main(["diagnose", "net.onnx", "--ep", "NoProvider"]) == exits.NO
+    assert "no provider of that name is registered" in capsys.readouterr().err
+    assert main(["diagnose", "net.onnx", "--ep", foreign.EP, "--devices", "cpu"]) == exits.USAGE
+    assert main(["why", "net.onnx", "--providers", "CPUExecutionProvide"]) == exits.NO
+    assert "Did you mean 'CPUExecutionProvider'" in capsys.readouterr().err

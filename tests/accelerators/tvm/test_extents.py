@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.kernels.shared.tile import larger, smaller
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
 from partita.accelerators.tvm.sizes.views import SizedView
 
@@ -110,5 +111,58 @@ def test_views_with_extents_stand_where_those_of_numpy_do(order: list[int], join
     np.testing.assert_array_equal(whole.reshape(-1)[at], wanted)
 
 
+def elements(view: SizedView, whole: np.ndarray[Any, Any], sizes: dict[str, int]) -> np.ndarray[Any, Any]:
+    """What a view reads of the whole."""
+    at = np.full([value_of(size, sizes) for size in view.shape], value_of(view.offset, sizes))
+    for d, (size, step) in enumerate(zip(view.shape, view.steps, strict=True)):
+        along = np.arange(value_of(size, sizes)) * value_of(step, sizes)
+        at = at + along.reshape([-1 if i == d else 1 for i in range(view.ndim)])
+    return whole.reshape(-1)[at]
+
+
+@pytest.mark.parametrize(
+    ("taken", "wanted"),
+    [
+        (lambda v: v, lambda x: x),
+        (lambda v: v.transpose([2, 0, 1]), lambda x: x.transpose(2, 0, 1)),
+        (lambda v: v.part(0, 1, A - 2), lambda x: x[1:-1]),
+        (lambda v: v.part(2, A - 1, 1), lambda x: x[:, :, -1:]),
+        (lambda v: v.part(1, 2, 1).broadcast((A, 5, A)), lambda x: np.broadcast_to(x[:, 2:3], (7, 5, 7))),
+        (lambda v: v.broadcast((2, A, 3, A)), lambda x: np.broadcast_to(x, (2, 7, 3, 7))),
+        (lambda v: v.every(1, 2, 2), lambda x: x[:, ::2]),
+        (lambda v: v.part(1, 1, 2).every(1, 1, 2), lambda x: x[:, 1:]),
+        (lambda v: v.part(0, 1, 1).transpose([1, 0, 2]).broadcast((3, A, A)),
+         lambda x: np.broadcast_to(x[1][:, None], (3, 7, 7))),
+        (lambda v: v.one(1, 2), lambda x: x[:, 2]),
+    ],
+)
+def test_parts_and_repeats_of_views(taken: Callable[[SizedView], SizedView], wanted: Callable[..., Any]) -> None:
+    whole, sizes = np.arange(7 * 3 * 7).reshape(7, 3, 7), {"a": 7}
+    np.testing.assert_array_equal(elements(taken(SizedView.whole((A, 3, A))), whole, sizes), wanted(whole))
+
+
+@pytest.mark.parametrize("shape", [(B, 3, A), (A, 3, 5), (A, 6, A)])
+def test_views_that_no_broadcast_fits(shape: tuple[Any, ...]) -> None:
+    with pytest.raises(CompileError, match="is not broadcast to"):
+        SizedView.whole((A, 3, A)).broadcast(shape)
+
+
 def test_extents_are_their_text() -> None:
     assert str(A * B * 12 + 1) == "12*a*b+1" and isinstance(A + B, Extent) and isinstance(A - A, int)
+
+
+def test_the_smaller_and_the_larger_of_two_counts_are_told_apart_where_sizes_permit() -> None:
+    """A symbol is at least 1; two counts that are never apart the wrong way need no comparison while the kernel runs."""
+    more = A + 1
+    for one, other in ((3, 5), (5, 5), (A, more), (1, A), (A, A), (2, more)):
+        assert smaller(one, other) == smaller(other, one) == one
+        assert larger(one, other) == larger(other, one) == other
+    for one, other in ((A, B), (A, 2), (A * 2, B + 1)):
+        assert str(smaller(one, other)).startswith("min") and str(larger(one, other)).startswith("max")
+
+
+def test_remainders_that_are_known() -> None:
+    assert [(4 * A + 3) % 4, (4 * A + 6 * B) % 2, (A * B + A) % A, (A * B) % B, (4 * A) % (2 * A)] == [3, 0, 0, 0, 0]
+    for dividend, divisor in ((A, 2), (4 * A + B, 4), (A, B), (A * B + 1, A), (5, A)):
+        with pytest.raises(CompileError):
+            dividend % divisor

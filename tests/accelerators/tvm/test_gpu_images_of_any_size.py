@@ -15,7 +15,7 @@ from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.tvm.kernels.shared import gpu_tile
 from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile
 from partita.accelerators.tvm.run import opencl_driver
-from partita.accelerators.tvm.sizes import row_conditions
+from partita.accelerators.tvm.sizes import sizing
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.any_size import specialized
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
@@ -82,7 +82,7 @@ def on_opencl(graph: pt.Graph) -> Value:
 @pytest.mark.thinned(2)
 def test_one_compilation_serves_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Odd sizes, fewer pixels than a tile has, and none of a window that is not padding."""
-    monkeypatch.setattr(row_conditions, "FEW", 0)
+    monkeypatch.setattr(sizing, "FEW_ROWS", 0)
     graph = pt.Graph([NETS[name](pt.variable("x", "float32", ("N", 3, "H", "W")))], name="net")
     model, reference = on_opencl(graph), pt.compile(graph, "reference")
     for batch, high, wide in SIZES:

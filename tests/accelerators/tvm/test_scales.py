@@ -20,6 +20,9 @@ from partita.accelerators.tvm.layouts.scales import (
     whole_weight,
 )
 from partita.accelerators.tvm.layouts.shuffles import find_shuffles
+from partita.accelerators.tvm.layouts.transposing import find_phases
+from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution_of
+from partita.accelerators.tvm.sizes.gathered_slices import goes_forward
 from partita.graph.types import Array, numpy_dtype
 
 
@@ -166,3 +169,88 @@ def test_shuffles_of_channels(split: tuple[int, ...], perm: tuple[int, ...], joi
     turned = pt.op("Transpose", pt.op("Reshape", x, c(split, "int64")), perm=perm)
     graph = pt.apply_pass(pt.Graph([pt.op("Reshape", turned, c(joined, "int64"))]), "InferShape")
     assert [shuffle.rows for shuffle in find_shuffles(graph)] == ([] if rows is None else [rows])
+
+
+def v(dtype: str, *shape: int) -> pt.Node:
+    return pt.variable(None, dtype, shape)
+
+
+BYTES = np.arange(6 * 4 * 9, dtype=np.int8).reshape(6, 4, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "is_taken"),
+    [
+        ((v("uint8", 1, 4, 8, 8), pt.constant(BYTES)), {}, True),
+        ((v("int8", 1, 4, 8, 8), pt.constant(BYTES), v("int8")), {}, True),
+        ((v("int8", 1, 4, 8, 8), pt.constant(BYTES), v("int8", 1)), {}, True),
+        ((v("uint8", 1, 4, 8, 8), pt.constant(BYTES.view(np.uint8)), v("uint8"), c(127, "uint8")), {}, True),
+        ((v("uint8", 1, 4, 8, 8), pt.constant(BYTES.view(np.uint8)), v("uint8"), c(0, "uint8")), {}, False),
+        ((v("uint8", 1, 4, 8, 8), pt.constant(BYTES), v("uint8"), c([0] * 6, "int8")), {}, True),
+        ((v("uint8", 1, 4, 8, 8), pt.constant(BYTES), v("uint8"), v("int8")), {}, False),
+        ((v("uint8", 1, 4, 8, 8), v("int8", 6, 4, 3, 3)), {}, False),
+        ((v("uint8", 1, 4, 8), pt.constant(BYTES[..., 0])), {}, False),
+        ((v("uint8", 1, 8, 8, 8), pt.constant(BYTES)), {"group": 2}, True),
+        ((v("uint8", 0, 4, 8, 8), pt.constant(BYTES)), {}, False),
+        ((c(np.ones((1, 4, 8, 8)), "uint8"), pt.constant(BYTES)), {}, False),
+    ],
+)
+def test_convolutions_of_bytes_with_a_kernel(inputs: tuple[Any, ...], attributes: dict[str, int], is_taken: bool) -> None:
+    node = typed(pt.op("ConvInteger", *inputs, name="it", **attributes))
+    found = whole_convolution_of(node)
+    assert (found is not None) is is_taken
+    assert found is None or found.moved == (128 if node.inputs[0].type.dtype == "int8" else 0)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("most", "is_taken"), [(32, True), (33, True), (34, False)])
+def test_sums_that_int32_holds(most: int, is_taken: bool) -> None:
+    """Twice 255 times the sum of the weights' sizes is at most 2^31 - 1."""
+    weights = np.full((1, 127 * 8, 1, most), 127, np.int8)
+    weights[..., -1] = 0
+    node = typed(pt.op("ConvInteger", v("uint8", 1, 127 * 8, 4, most), pt.constant(weights), name="it"))
+    assert 2 * 255 * np.abs(weights.astype(np.int64)).sum() <= 2**31 - 1 or not is_taken
+    assert (whole_convolution_of(node) is not None) is is_taken
+
+
+def test_depthwise_convolutions_of_bytes() -> None:
+    node = typed(pt.op("ConvInteger", v("uint8", 1, 6, 8, 8), pt.constant(BYTES[:, :1]), name="it", group=6))
+    found = whole_convolution_of(node)
+    assert found is not None and found.is_alone
+    node = typed(pt.op("ConvInteger", v("uint8", 1, 1, 8, 8), pt.constant(BYTES[:1, :1]), name="it"))
+    found = whole_convolution_of(node)
+    assert found is not None and not found.is_alone
+
+
+@pytest.mark.parametrize(
+    ("steps", "answer"), [((), True), ((c([1, 2], "int64"),), True), ((c([1, -1], "int64"),), False), ((v("int64", 2),), False)]
+)
+def test_slices_that_go_forward(steps: tuple[pt.Node, ...], answer: bool) -> None:
+    ends = c([0, 0], "int64"), c([2, 2], "int64"), c([0, 1], "int64")
+    assert goes_forward(pt.op("Slice", v("float32", 4, 4), *ends, *steps)) is answer
+
+
+IMAGE = v("float32", 1, 4, 5, 6)
+FILTER = c(np.ones((4, 3, 3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "is_taken"),
+    [
+        ((IMAGE, FILTER), {"strides": [2, 2]}, True),
+        ((IMAGE, FILTER, c([1, 2, 3])), {"strides": [2, 2]}, True),
+        ((IMAGE, FILTER, v("float32", 3)), {"strides": [2, 2]}, False),
+        ((IMAGE, v("float32", 4, 3, 3, 3)), {"strides": [2, 2]}, False),
+        ((IMAGE, FILTER), {"strides": [4, 2]}, False),
+        ((IMAGE, FILTER), {"strides": [3, 3]}, True),
+        ((IMAGE, FILTER), {"strides": [2, 2], "dilations": [2, 1]}, False),
+        ((IMAGE, c(np.ones((4, 2, 3, 3)))), {"strides": [2, 2], "group": 2}, False),
+        ((IMAGE, FILTER), {"strides": [2, 2], "auto_pad": "SAME_UPPER"}, False),
+        ((IMAGE, FILTER), {"strides": [2, 2], "auto_pad": "VALID"}, True),
+        ((IMAGE, FILTER), {"strides": [2, 2], "output_shape": [10, 12]}, False),
+        ((v("float32", 1, 4, 5), c(np.ones((4, 3, 3)))), {"strides": [2]}, False),
+    ],
+)
+def test_transposed_convolutions_by_phases(inputs: tuple[pt.Node, ...], attributes: dict[str, Any], is_taken: bool) -> None:
+    found = find_phases(typed(pt.op("ConvTranspose", *inputs, name="it", **attributes)), 8)
+    assert (found is not None) is is_taken
+    assert found is None or (found.sizes, found.channels, found.strides) == ((5, 6), 8, tuple(attributes["strides"]))

@@ -11,8 +11,10 @@ import attrs
 from partita.accelerators.tvm.kernels.language import Operand, Value
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.formulas import formula
+from partita.accelerators.tvm.kernels.shared.found import FoundProperty
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
 from partita.accelerators.tvm.kernels.shared.operands import (
+    NARROWEST,
     Matrix,
     Readers,
     is_value_product,
@@ -20,6 +22,7 @@ from partita.accelerators.tvm.kernels.shared.operands import (
     operands_of,
     written_after,
 )
+from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry
 
 LONGEST = 12
@@ -128,3 +131,21 @@ def _scores(softmax: Node, shape: tuple[int, ...], readers: Readers, version: in
             inside.add(node)
             waiting += [e for e in reversed(node.inputs) if e is not None]
     return None if product is None else (product, tuple(reversed(between)))
+
+
+class AttentionProperty(FoundProperty[Attention]):
+    """Labels each attention that is found from its Softmax."""
+
+    name = "attention"
+
+    def is_root(self, node: Node) -> bool:
+        return node.op == "Softmax"
+
+    def find(self, root: Node, readers: Readers, version: int) -> Attention | None:
+        match = find_attention(root, readers, version)
+        return match if match is not None and _is_wide(match) else None
+
+
+def _is_wide(reads: Attention) -> bool:
+    widths = [(real_shape(node[0]) or (0,))[-1] for node in (reads.scores, reads.mix)]
+    return all(isinstance(width, Extent) or width >= NARROWEST for width in widths)

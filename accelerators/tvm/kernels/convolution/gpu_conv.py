@@ -132,19 +132,9 @@ class TiledConvolution:
     """The norm that is applied to the image before the product, if any."""
 
     @property
-    def inner(self) -> int:
-        """Number of input channels of a group."""
-        return self.image.channels // self.image.groups
-
-    @property
-    def outs(self) -> int:
-        """Number of output channels of a group."""
-        return self.image.outs // self.image.groups
-
-    @property
     def by_taps(self) -> bool:
         """True if the depth is ordered [tap, channel], so that a step has one tap; otherwise it is [channel, tap]."""
-        return self.inner % self.tile.depth == 0
+        return self.image.inner % self.tile.depth == 0
 
     @property
     def steps(self) -> int:
@@ -154,7 +144,7 @@ class TiledConvolution:
     @property
     def down(self) -> int:
         """Number of tiles along the rows."""
-        return -(-self.outs // self.tile.rows)
+        return -(-self.image.own // self.tile.rows)
 
     @property
     def blocks(self) -> tuple[Operand, int]:
@@ -178,7 +168,7 @@ class TiledConvolution:
 
     def lay_out(self, bands: Array, array: Array, group: int) -> None:
         """Fills the tiles [tile, step, depth, output channel] of a group with its part of the weights."""
-        self.lay_rows(bands, array.reshape(self.image.groups, self.outs, self.inner, self.image.taps)[group])
+        self.lay_rows(bands, array.reshape(self.image.groups, self.image.own, self.image.inner, self.image.taps)[group])
 
     def lay_rows(self, bands: Array, weights: Array) -> None:
         """Fills tiles with rows [output channel, channel, tap]."""
@@ -215,12 +205,12 @@ class TiledConvolution:
 
     def band(self, kernel: Kernel, number: Value) -> Band:
         """The rows of the blocks with this index."""
-        return Band(number * self.tile.rows, self.outs, self.image.filter, self.image.before, self.image.depth)
+        return Band(number * self.tile.rows, self.image.own, self.image.filter, self.image.before, self.image.depth)
 
     def store(self, kernel: Kernel, writer: Writer, total: Value, band: Band, group: Value, at: Place) -> None:
         """Writes a sum at its image, row and pixel."""
         picture, row, pixel = at
-        writer.store(total, (picture, group * self.outs + row, pixel))
+        writer.store(total, (picture, group * self.image.own + row, pixel))
 
     def _pixels(
         self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value, band: Band, inputs: Sequence[Buffer]
@@ -277,7 +267,7 @@ class TiledConvolution:
         def source(step: Value, spot: Spot) -> Source:
             k = step * tile.depth + spot.k
             if self.by_taps:
-                per_tap = self.inner // tile.depth
+                per_tap = self.image.inner // tile.depth
                 tap, channel = step // per_tap, step % per_tap * tile.depth + spot.k
             else:
                 tap, channel = k % taps, k // taps
@@ -288,7 +278,7 @@ class TiledConvolution:
             if not image.is_pointwise:
                 for position, size in zip(positions, image.sizes, strict=True):
                     tests += [position >= 0, position < size]
-            at = (picture, group * self.inner + channel, flat(positions, image.sizes))
+            at = (picture, group * self.image.inner + channel, flat(positions, image.sizes))
             return Source(at, all_of(tests) if tests else None)
 
         return source

@@ -75,15 +75,14 @@ class _GpuDepthwise:
     ) -> Value:
         """The sum of a result: a loop over the group's channels, with all taps unrolled."""
         image = self.image
-        inner = image.channels // image.groups
         firsts = [
             kept(kernel, f"first{d}", image.coordinate(pixel, d) * image.strides[d] - image.before[d], image.is_any)
             for d in range(len(image.sizes))
         ]
         total = kernel.stack("total", float32, (1,))
         total[0] = 0.0
-        with kernel.loop(inner, "c") as c:
-            own = channel * inner + c
+        with kernel.loop(image.inner, "c") as c:
+            own = channel * image.inner + c
             for number, taps in enumerate(itertools.product(*map(range, image.filter))):
                 at, tests = self._position(firsts, taps)
                 pixel_read = read(source, (picture, own, at))

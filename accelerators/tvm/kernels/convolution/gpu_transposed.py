@@ -31,14 +31,18 @@ from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import kept
-from partita.accelerators.tvm.kernels.shared.window import Kind, all_alike, have_taps, kinds_of
+from partita.accelerators.tvm.kernels.shared.window import (
+    Kind,
+    all_alike,
+    has_few_phases,
+    have_taps,
+    is_cropped_as_told,
+    kinds_of,
+)
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_less
 from partita.graph.node import Node
 from partita.graph.types import Array
-
-MOST_PHASES = 1024
-"""Maximum number of phases, each of which has rows of its own; with more, a transposed convolution gets no such kernel."""
 
 
 def gpu_transposed_convolution(body: Body, machine: Machine) -> Draft | None:
@@ -94,10 +98,9 @@ def _find_phases(node: Node) -> _Phases | None:
         return None
     rank, attributes = len(image) - 2, node.attrs
     strides = tuple(attributes.get("strides") or (1,) * rank)
-    is_automatic = attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or bool(attributes.get("output_shape"))
-    if is_automatic or any(dilation != 1 for dilation in attributes.get("dilations") or ()) or math.prod(strides) > MOST_PHASES:
+    if not is_cropped_as_told(node) or any(dilation != 1 for dilation in attributes.get("dilations") or ()):
         return None
-    if not have_taps(weight[2:], strides):
+    if not have_taps(weight[2:], strides) or not has_few_phases(strides):
         return None
     before, out = tuple(attributes.get("pads") or (0,) * rank)[:rank], result[2:]
     taps = all_alike(weight[2:], strides).taps
@@ -130,7 +133,7 @@ class _Transposed(TiledConvolution):
     @property
     def channels(self) -> int:
         """Number of output channels of a group."""
-        return self.outs // self.phases.count
+        return self.image.own // self.phases.count
 
     @property
     def bands(self) -> list[int]:
@@ -145,7 +148,7 @@ class _Transposed(TiledConvolution):
     def lay_out(self, bands: Array, array: Array, group: int) -> None:
         """Fills the tiles of a group with its part of the weights [C, O of a group, *filter], kind by kind, the taps in reverse
         order."""
-        own, first = array[group * self.inner :][: self.inner], 0
+        own, first = array[group * self.image.inner :][: self.image.inner], 0
         for kind, count in zip(self.phases.kinds, self.bands, strict=True):
             phases = itertools.product(*(range(f, f + n) for f, n in zip(kind.firsts, kind.counts, strict=True)))
             by_channel = np.stack([self._taps_of(own, phase) for phase in phases], 2).transpose(1, 2, 0, 3)
@@ -156,7 +159,7 @@ class _Transposed(TiledConvolution):
         """The taps [C, O, tap] of a phase, in reverse order."""
         every = [slice(p, None, stride) for p, stride in zip(phase, self.phases.strides, strict=True)]
         taps = weights[(slice(None), slice(None), *every)]
-        return np.flip(taps, tuple(range(2, taps.ndim))).reshape(self.inner, self.channels, -1)
+        return np.flip(taps, tuple(range(2, taps.ndim))).reshape(self.image.inner, self.channels, -1)
 
     def band(self, kernel: Kernel, number: Value) -> _PhaseRows:
         """The rows of the blocks with this index."""
@@ -181,7 +184,7 @@ class _Transposed(TiledConvolution):
             of_kind("rows", [self.channels * kind.count for kind in kinds]),
             taps,
             tuple(tap - 1 - first for tap, first in zip(taps, phases.firsts, strict=True)),
-            of_kind("deep", [self.inner * math.prod(kind.taps) for kind in kinds]),
+            of_kind("deep", [self.image.inner * math.prod(kind.taps) for kind in kinds]),
             of_dimensions("phase", [kind.firsts for kind in kinds]),
             of_dimensions("phases", [kind.counts for kind in kinds]),
         )

@@ -58,6 +58,16 @@ class Image:
         return any(isinstance(size, Extent) for size in (self.batch, *self.sizes, *self.out))
 
     @property
+    def inner(self) -> int:
+        """Number of input channels of a group."""
+        return self.channels // self.groups
+
+    @property
+    def own(self) -> int:
+        """Number of output channels of a group."""
+        return self.outs // self.groups
+
+    @property
     def taps(self) -> int:
         """Number of taps of the filter."""
         return math.prod(self.filter)
@@ -65,7 +75,7 @@ class Image:
     @property
     def depth(self) -> int:
         """Number of products in each sum."""
-        return self.channels // self.groups * self.taps
+        return self.inner * self.taps
 
     @property
     def is_pointwise(self) -> bool:

@@ -247,13 +247,12 @@ def convolution(body: Body, machine: Machine) -> Draft | None:
 
 def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:
     """The tile and the walk with the fewest estimated cycles."""
-    outs = image.outs // image.groups
-    choices = [(t, walk) for t in tiles(machine) if t.rows <= outs for walk in walks(image, t.width)]
+    choices = [(t, walk) for t in tiles(machine) if t.rows <= image.own for walk in walks(image, t.width)]
 
     def cost(choice: tuple[Tile, Walk]) -> float:
         tile, walk = choice
         return (
-            math.ceil(outs / tile.rows)
+            math.ceil(image.own / tile.rows)
             * walk.count
             * (image.depth * tile.cycles + tile.rows * tile.vectors * walk.writing)
         )
@@ -269,12 +268,10 @@ class _WalkedConvolution:
         self.machine = machine
         self.tile = tile
         self.walk = walk
-        self.inner = image.channels // image.groups
-        self.outs = image.outs // image.groups
-        self.blocks = starts(self.outs, tile.rows)
-        products = image.batch * image.groups * self.outs * image.pixels * image.depth
+        self.blocks = starts(image.own, tile.rows)
+        products = image.batch * image.groups * image.own * image.pixels * image.depth
         parts = image.groups if isinstance(image.batch, Extent) else image.batch * image.groups
-        sizes = self.outs * image.depth, self.inner * walk.count * tile.width
+        sizes = image.own * image.depth, image.inner * walk.count * tile.width
         self.cut = cut_work(len(self.blocks), walk.count, *sizes, products, machine, parts)
 
     @property
@@ -284,7 +281,7 @@ class _WalkedConvolution:
 
     def pack(self, array: Array) -> Array:
         """The weights [group, block, input channel, tap, output channel]."""
-        grouped = array.reshape(self.image.groups, self.outs, self.image.depth)
+        grouped = array.reshape(self.image.groups, self.image.own, self.image.depth)
         blocks = [grouped[:, at : at + self.tile.rows].transpose(0, 2, 1) for at in self.blocks]
         result = new_weight((len(grouped), len(blocks), *blocks[0].shape[1:]), array.dtype)
         return np.stack(blocks, 1, out=result).reshape(-1)
@@ -297,18 +294,18 @@ class _WalkedConvolution:
 
         def work(part: Value, block: Value, index: Value) -> None:
             acc, group = tile.sums(kernel), part % image.groups
-            with kernel.loop(self.inner, "c") as c, ExitStack() as loops:
+            with kernel.loop(image.inner, "c") as c, ExitStack() as loops:
                 taps = [
                     loops.enter_context(kernel.loop(size, f"k{i}", "unroll" if self._is_unrolled(i) else "serial"))
                     for i, size in enumerate(image.filter)
                 ]
                 first = (group * len(self.blocks) + block) * image.depth + c * image.taps + self._tap(taps)
-                at = walk.read(part // image.groups, group * self.inner + c, index, taps)
+                at = walk.read(part // image.groups, group * image.inner + c, index, taps)
                 rows = first * tile.rows
                 tile.step(kernel, acc, lambda r: read(weight, (rows + r,)), lambda v: copy.vector(tile.lanes, at + v))
 
             def store(total: Value, r: Value, pixel: Operand) -> None:
-                out = group * self.outs + start(block, tile.rows, self.outs) + r
+                out = group * image.own + start(block, tile.rows, image.own) + r
                 writer.store(total, (part // image.groups, out, pixel))
 
             walk.write(kernel, tile, acc, index, store)

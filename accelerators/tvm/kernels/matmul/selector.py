@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
@@ -15,13 +13,7 @@ from partita.accelerators.tvm.kernels.shared.element_access import number_shape,
 from partita.accelerators.tvm.kernels.shared.epilogue import is_matrix_of, read_size
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.found import FoundProperty
-from partita.accelerators.tvm.kernels.shared.operands import (
-    NARROWEST,
-    Readers,
-    TwoSided,
-    is_value_product,
-    readers_of,
-)
+from partita.accelerators.tvm.kernels.shared.operands import NARROWEST, Readers, TwoSided, is_value_product
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.graph import Graph
@@ -138,16 +130,14 @@ class _PackedSelector(MatrixSelector):
         return cur is not self.root and super().select_input(cur, new)
 
 
-class ProductProperty(FoundProperty):
+class ProductProperty(FoundProperty[TwoSided]):
     """Labels each remaining MatMul, whose second matrix is a value or a batch of matrices, with the ops around it that only move
     or scale, and its epilogue."""
 
     name = "product"
 
-    def matches(self, graph: Graph) -> Iterator[TwoSided]:
-        readers, version = readers_of(graph), graph.opsets.get("", 1)
-        roots = [node for node in graph.nodes if is_value_product(node) and _is_wide(node)]
-        return filter(None, (self.find(root, readers, version) for root in roots))
+    def is_root(self, node: Node) -> bool:
+        return is_value_product(node) and _is_wide(node)
 
     def find(self, root: Node, readers: Readers, version: int) -> TwoSided | None:
         return find_value_product(root, readers, version)

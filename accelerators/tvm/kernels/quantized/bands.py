@@ -110,7 +110,7 @@ class Frame:
         if across == channels:
             _copied(kernel, source, into, n, start, to, count * channels)
             return
-        reach, own = self.shape.reach, channels // self.shape.groups
+        reach, own = self.shape.reach, self.shape.inner
         with kernel.loop(count, "e") as e, kernel.loop(self.shape.groups, "g") as group:
             position = kernel.name_value("pixel", to + e * across + group * reach)
             _copied(kernel, source, into, n, start + e * channels + group * own, position, own)

@@ -49,7 +49,7 @@ def product(body: Body, machine: Machine) -> Draft | None:
     cut, plain = make_cut(shape, machine), (shape.batch, shape.channels, down, across)
     image = plain if shape.is_plain else (shape.batch, shape.channels * (down * across))
     kernel, buffers, writer = layer.kernel("quantized_product", image, cut.weight_bytes, cut.beginnings)
-    _Tasks(cut, bands_of(kernel, cut, machine), kernel, *buffers, writer, layer.zero).write()
+    _ByteProducts(cut, bands_of(kernel, cut, machine), kernel, *buffers, writer, layer.zero).write()
     return layer.problem.draft(
         kernel, "quantized product", {layer.weight: cut.pack, layer.beginning: cut.pack_beginning}
     )
@@ -94,8 +94,8 @@ class _PanelWeights:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Tasks:
-    """Writes the kernel of one product."""
+class _ByteProducts:
+    """Writes the kernel of one product, or the products of a band with tiles of one height."""
 
     cut: ByteCut
     bands: ByteBands
@@ -105,6 +105,8 @@ class _Tasks:
     beginning: Buffer
     writer: Writer
     zero: int
+    is_highest: bool = True
+    """True if there are no higher tiles. Lower ones are for so few rows that they read the weights as stored."""
 
     def write(self) -> None:
         """Writes the tasks: images, bands of rows, ranges of panels. For a dynamic number of pixels a band has code for tiles of
@@ -121,9 +123,8 @@ class _Tasks:
             part = name("part", task % bands.parts)
             image = None
             if cut.shape.copies:
-                frame = Frame(cut.shape, bands.room, self.zero)
-                image = frame.memory(kernel)
-                frame.write(kernel, self.source, image, n, top, rows if rows is not bands.room else None)
+                image = self.frame.memory(kernel)
+                self.frame.write(kernel, self.source, image, n, top, rows if rows is not bands.room else None)
             if chosen is None:
                 self._band(cut.tile.rows, n, top, part, image)
             else:
@@ -131,28 +132,11 @@ class _Tasks:
 
     def _band(self, height: int, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
         """Writes a band with tiles of this height."""
-        cut, buffers = self.cut, (self.source, self.weight, self.beginning)
-        is_highest = height == cut.tile.rows
-        cut = attrs.evolve(cut, tile=Tile(height, cut.tile.vectors, cut.tile.crosses and is_highest))
-        _BandProducts(cut, self.bands, self.kernel, *buffers, self.writer, self.zero, is_highest).write(n, top, part, image)
+        tile, is_highest = self.cut.tile, height == self.cut.tile.rows
+        cut = attrs.evolve(self.cut, tile=Tile(height, tile.vectors, tile.crosses and is_highest))
+        attrs.evolve(self, cut=cut, is_highest=is_highest).write_band(n, top, part, image)
 
-
-@attrs.frozen(slots=True, eq=False)
-class _BandProducts:
-    """Writes the products of a band with tiles of one height."""
-
-    cut: ByteCut
-    bands: ByteBands
-    kernel: Kernel
-    source: Buffer
-    weight: Buffer
-    beginning: Buffer
-    writer: Writer
-    zero: int
-    is_highest: bool
-    """True if there are no higher tiles. Lower ones are for so few rows that they read the weights as stored."""
-
-    def write(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
+    def write_band(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
         """Writes a range of panels, given the copy of the band's input, if there is one."""
         cut, kernel, rows = self.cut, self.kernel, self.bands.rows
         if image is not None and cut.shape.is_winograd:

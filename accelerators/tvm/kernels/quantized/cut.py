@@ -116,7 +116,7 @@ class ByteShape(Convolved):
     @property
     def reach(self) -> int:
         """Channels that a group reads, padded to full steps."""
-        return math.ceil(self.channels // self.groups / self.unit) * self.unit
+        return math.ceil(self.inner / self.unit) * self.unit
 
     @property
     def across(self) -> int:
@@ -158,11 +158,6 @@ class ByteShape(Convolved):
         each tile: lower tiles take as long with half of the multiplications as higher ones with all."""
         is_whole = self.element is int16 and not self.is_winograd and self.run % fast_inner_product.STEP == 0
         return is_whole and self.depth >= DEEP and self.own >= MANY_COLUMNS and fast_inner_product.is_exact(self.depth)
-
-    @property
-    def own(self) -> int:
-        """Channels of the result per group."""
-        return self.outs // self.groups
 
     @property
     def depth(self) -> int:

@@ -72,8 +72,8 @@ def gpu_quantized_product(body: Body, machine: Machine) -> Draft | None:
 
 def _works(shape: ByteShape) -> list[Work]:
     """The products for which a cut is chosen: a single one, or several for dynamic images or rows."""
-    groups, depth = shape.groups, shape.channels // shape.groups * shape.window.count
-    outs, weights = shape.outs // groups, shape.outs * depth
+    groups, depth = shape.groups, shape.inner * shape.window.count
+    outs, weights = shape.own, shape.outs * depth
     if not shape.is_any:
         stored = shape.batch * math.prod(shape.window.sizes) * shape.channels
         return [Work(shape.batch * shape.window.pixels, outs, depth, groups, 1, stored + weights)]
@@ -106,16 +106,6 @@ class _TiledBytes:
         return "gpu_quantized_product" + ("_on_tensor_cores" if isinstance(self.tile, TensorTile) else "")
 
     @property
-    def inner(self) -> int:
-        """Input channels of a group."""
-        return self.shape.channels // self.shape.groups
-
-    @property
-    def outs(self) -> int:
-        """Output channels of a group."""
-        return self.shape.outs // self.shape.groups
-
-    @property
     def rows(self) -> int:
         """Pixels of all results."""
         return self.shape.batch * self.shape.window.pixels
@@ -123,7 +113,7 @@ class _TiledBytes:
     @property
     def depth(self) -> int:
         """Products of each sum."""
-        return self.inner * self.shape.window.count
+        return self.shape.inner * self.shape.window.count
 
     @property
     def lanes(self) -> int:
@@ -131,8 +121,8 @@ class _TiledBytes:
         if self.shape.is_plain:
             return 1
         if isinstance(self.tile, TensorTile):
-            return widest_copy(1, self.inner)
-        return WIDTH if self.inner % WIDTH == 0 else 1
+            return widest_copy(1, self.shape.inner)
+        return WIDTH if self.shape.inner % WIDTH == 0 else 1
 
     @property
     def steps(self) -> int:
@@ -142,7 +132,7 @@ class _TiledBytes:
     @property
     def blocks(self) -> tuple[int, Operand]:
         """Number of tiles along the columns and along the rows."""
-        return -(-self.outs // self.tile.columns), parts_of(self.rows, self.tile.rows)
+        return -(-self.shape.own // self.tile.columns), parts_of(self.rows, self.tile.rows)
 
     @property
     def weights(self) -> int:
@@ -153,8 +143,8 @@ class _TiledBytes:
         """The weights [group, tile, step, depth, column], padded with zeros; for tensor cores [.., column, depth]. The depth goes
         through all channels for each tap."""
         groups, wide = self.shape.groups, self.tile.columns
-        ordered = array.reshape(groups, self.outs, self.inner, -1).transpose(0, 3, 2, 1)
-        matrices = ordered.reshape(groups, self.depth, self.outs)
+        ordered = array.reshape(groups, self.shape.own, self.shape.inner, -1).transpose(0, 3, 2, 1)
+        matrices = ordered.reshape(groups, self.depth, self.shape.own)
         packed, tiles = new_tiles(self.tile, (groups, self.blocks[0], self.steps), wide, array.dtype)
         for matrix, blocks in zip(matrices, tiles, strict=True):
             for block, steps in enumerate(blocks):
@@ -169,10 +159,10 @@ class _TiledBytes:
             first = (group * blocks[0] + block) * (self.steps * tile.depth * tile.columns)
 
             def store(total: Value, row: Value, column: Value) -> None:
-                result = group * self.outs + block * tile.columns + column
+                result = group * self.shape.own + block * tile.columns + column
                 writer.store(total + beginning[result], (band * tile.rows + row, result))
 
-            bounds = tile.bounds(self.rows, self.outs, band * tile.rows, block * tile.columns)
+            bounds = tile.bounds(self.rows, self.shape.own, band * tile.rows, block * tile.columns)
             if isinstance(tile, TensorTile):
                 right = packed_tensor_side(tile, own, tile.columns, weight, first)
                 left = self._copied(kernel, image, own, band, group)
@@ -213,7 +203,7 @@ class _TiledBytes:
         def source(step: Value, spot: Spot) -> Source:
             picture, firsts, is_row = corners[listed[0] if is_steady else spot]
             k = step * tile.depth + spot.k
-            tap, channel = k // self.inner, group * self.inner + k % self.inner
+            tap, channel = k // self.shape.inner, group * self.shape.inner + k % self.shape.inner
             down, across = tap // window.taps[1], tap % window.taps[1]
             at = [first + i * d for first, i, d in zip(firsts, (down, across), window.dilations, strict=True)]
             tests = [] if is_row is None else [is_row]

@@ -3,15 +3,13 @@ rounding again; products of two quantized values, with ops around them that only
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize, is_pair_product
 from partita.accelerators.tvm.kernels.quantized.matmul import PairProduct, find_pair_product
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.found import FoundProperty
-from partita.accelerators.tvm.kernels.shared.operands import Readers, readers_of
+from partita.accelerators.tvm.kernels.shared.operands import Readers
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
@@ -113,15 +111,13 @@ class QuantizedSelector(SubgraphSelector):
         return shape is not None and folded(shape, self.whole, groups) is not None
 
 
-class PairProperty(FoundProperty):
+class PairProperty(FoundProperty[PairProduct]):
     """Each MatMul of two quantized values."""
 
     name = "quantized_pair"
 
-    def matches(self, graph: Graph) -> Iterator[PairProduct]:
-        roots = list(filter(is_pair_product, graph.nodes))
-        readers, version = readers_of(graph) if roots else {}, graph.opsets.get("", 1)
-        return filter(None, (self.find(root, readers, version) for root in roots))
+    def is_root(self, node: Node) -> bool:
+        return is_pair_product(node)
 
     def find(self, root: Node, readers: Readers, version: int) -> PairProduct | None:
         return find_pair_product(root, readers, version)

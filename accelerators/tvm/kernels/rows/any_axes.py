@@ -100,7 +100,7 @@ class _ReductionLoops:
         lanes = min(lanes, 1 << inner.bit_length() - 1)
         count = min(STRIP, inner // lanes)
         with nest(kernel, (*outer, math.ceil(inner / (count * lanes))), self.is_shared) as (*kept, strip):
-            first = kernel.name_value("first", start(_as_value(kernel, strip), count * lanes, inner))
+            first = kernel.name_value("first", start(kernel.name_value("strip", strip), count * lanes, inner))
             acc = self._begun(count, lanes)
             with nest(kernel, self.groups.reduced, False, "k") as reduced:
                 self._joined(acc, lambda v: self.groups.position((*kept, first + v * lanes), reduced))
@@ -143,10 +143,6 @@ class _ReductionLoops:
 
     def _write(self, position: tuple[Operand, ...], total: Value) -> None:
         write(self.y, position, self.reducer.finished(total, float(math.prod(self.groups.reduced))))
-
-
-def _as_value(kernel: Kernel, strip: Operand) -> Value:
-    return kernel.name_value("strip", strip)
 
 
 GPU_FLOATS = frozenset(("float16", "float32", "float64"))

@@ -11,14 +11,7 @@ from collections.abc import Sequence
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    float32,
-    minimum,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, minimum
 from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.rows.row_steps import Program, RowStep, find_program
 from partita.accelerators.tvm.kernels.shared.element_access import write

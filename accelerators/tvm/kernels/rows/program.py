@@ -11,14 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    constant,
-    float32,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32
 from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, RowStep, find_program
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft

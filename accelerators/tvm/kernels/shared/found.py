@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from partita.accelerators.tvm.bodies.body import Body, make_body
 from partita.accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
@@ -53,7 +53,7 @@ def _reads_arrays(body: Body, nodes: Sequence[Node]) -> bool:
     return any(node.value is not None and node.value.size != 1 and node[0] in read for node in body.graph.nodes)
 
 
-class FoundProperty(SubgraphProperty):
+class FoundProperty(SubgraphProperty, Generic[F]):
     """Makes a subgraph of each match that it finds in a graph."""
 
     growth = "largest"
@@ -62,11 +62,17 @@ class FoundProperty(SubgraphProperty):
         self.labels: dict[Node, int] = {}
 
     @abstractmethod
-    def matches(self, graph: Graph) -> Iterable[Found]:
-        """The matches, of which an earlier one has the nodes that are in several."""
+    def is_root(self, node: Node) -> bool:
+        """True for a node around which there may be a match."""
+
+    def matches(self, graph: Graph) -> Iterator[F]:
+        """The matches, of which an earlier one has the nodes that are in several. Linear."""
+        roots = list(filter(self.is_root, graph.nodes))
+        readers, version = readers_of(graph) if roots else {}, graph.opsets.get("", 1)
+        return filter(None, (self.find(root, readers, version) for root in roots))
 
     @abstractmethod
-    def find(self, root: Node, readers: Readers, version: int) -> Found | None:
+    def find(self, root: Node, readers: Readers, version: int) -> F | None:
         """The match around a node."""
 
     def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:

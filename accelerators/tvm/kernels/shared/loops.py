@@ -6,14 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from partita.accelerators.tvm.kernels.language import (
-    Kernel,
-    Operand,
-    Value,
-    int32,
-    maximum,
-    minimum,
-)
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, int32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine

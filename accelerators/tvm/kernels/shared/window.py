@@ -20,6 +20,9 @@ from partita.graph.numerics.windows import SAME
 
 Pair = tuple[int, int]
 
+MOST_PHASES = 1024
+"""Most phases of a transposed convolution that a kernel takes: each has output channels and weights of its own."""
+
 
 @attrs.frozen(slots=True)
 class Window:
@@ -126,6 +129,16 @@ class Convolved:
     groups: int
 
     @property
+    def inner(self) -> int:
+        """The channels of the image per group."""
+        return self.channels // self.groups
+
+    @property
+    def own(self) -> int:
+        """The channels of the result per group."""
+        return self.outs // self.groups
+
+    @property
     def is_any(self) -> bool:
         """True if the batch or a size of the image is dynamic."""
         return self.window.is_any or isinstance(self.batch, Extent)
@@ -224,3 +237,13 @@ def all_alike(sizes: Sequence[int], strides: Sequence[int]) -> Kind:
 def have_taps(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """True if every phase has a tap."""
     return all(size >= stride for size, stride in zip(sizes, strides, strict=True))
+
+
+def has_few_phases(strides: Sequence[int]) -> bool:
+    """True if there are few enough phases for each to have output channels of its own."""
+    return math.prod(strides) <= MOST_PHASES
+
+
+def is_cropped_as_told(node: Node) -> bool:
+    """True for a transposed convolution with explicit pads, or none, and no `output_shape`."""
+    return node.attrs.get("auto_pad", "NOTSET") in ("NOTSET", "VALID") and not node.attrs.get("output_shape")

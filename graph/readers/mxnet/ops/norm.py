@@ -51,10 +51,10 @@ def softmax_activation(c: Conversion) -> NodeEntry:
     return _over_all_but_first(c)
 
 
-SOFTMAX_OUTPUT = "ignore_label multi_output use_ignore preserve_shape normalization out_grad smooth_alpha"
-
-
-@converter("SoftmaxOutput Softmax", SOFTMAX_OUTPUT, inputs=(1, 2), labels=(1,), onnx="Softmax")
+@converter(
+    "SoftmaxOutput Softmax", "ignore_label multi_output use_ignore preserve_shape normalization out_grad smooth_alpha",
+    inputs=(1, 2), labels=(1,), onnx="Softmax",
+)
 def softmax_output(c: Conversion) -> NodeEntry:
     if c.params.boolean("multi_output"):
         return c.result("Softmax", c.data, axis=1)
@@ -82,8 +82,6 @@ one_op(
 MOST_GROUPS = 65_536
 """Maximum plausible number of groups of a GroupNorm."""
 
-BATCH_NORM, BATCH_NORMS = "eps fix_gamma use_global_stats output_mean_var axis", "BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm"
-
 
 def _along(c: Conversion, op: str, at: int, target: int, *inputs: NodeEntry, **attrs: Any) -> NodeEntry:
     """The MXNet node's value: the op, which normalizes along `target`, of the data with axis `at` moved there and back."""
@@ -101,7 +99,10 @@ def moved(rank: int, source: int, target: int) -> list[int]:
     return [*order[:target], source, *order[target:]]
 
 
-@converter(BATCH_NORMS, BATCH_NORM, inputs=5, onnx="BatchNormalization", implied=vectors_along(1))
+@converter(
+    "BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm", "eps fix_gamma use_global_stats output_mean_var axis",
+    inputs=5, onnx="BatchNormalization", implied=vectors_along(1),
+)
 def batch_norm(c: Conversion) -> tuple[NodeEntry, ...]:
     data, gamma, beta, mean, variance = c.inputs
     eps = c.params.number("eps", 1e-3)

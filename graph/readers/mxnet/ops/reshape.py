@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -33,7 +33,7 @@ def reshape(c: Conversion) -> NodeEntry:
     if min(codes) >= -1 and not params.boolean("reverse"):
         # 0 and -1 mean the same in ONNX.
         return c.result("Reshape", data, c.integers("shape", codes))
-    parts = _Decoded(c, codes, params.boolean("reverse")).parts
+    parts = _decoded(c, codes, params.boolean("reverse"))
     return c.result("Reshape", data, c.shape_value("shape", parts, infer=True), shape=(None,) * len(parts))
 
 
@@ -47,57 +47,50 @@ def _by_target_shape(c: Conversion) -> NodeEntry:
     return c.result("Reshape", c.data, c.integers("shape", codes))
 
 
-class _Decoded:
+def _decoded(c: Conversion, codes: list[int], reverse: bool) -> list[Part]:
     """MXNet's codes, decoded from left to right: 0 copies a dimension, -1 is inferred, -2 copies all that follow, -3 multiplies
     two, -4 splits one into the next two numbers. `reverse` decodes from right to left, with -4 after its numbers."""
+    rank, at = c.rank(c.data), 0
+    parts: list[Part] = []
 
-    def __init__(self, c: Conversion, codes: list[int], reverse: bool) -> None:
-        self.c, self.rank, self.reverse = c, c.rank(c.data), reverse
-        self.at = 0
-        self.parts: list[Part] = []
-        items = iter(codes[::-1] if reverse else codes)
-        for code in items:
-            self.read(code, items)
-        if reverse:
-            self.parts.reverse()
-        if self.parts.count(-1) > 1:
-            c.params.fail("shape", "one with a single -1")
-
-    def take(self, count: int = 1) -> Part:
+    def take(count: int = 1) -> Part:
         """The product of the next dimensions."""
-        if self.at + count > self.rank:
-            self.c.params.fail("shape", f"one that takes at most the {self.rank} dimensions of the data")
-        axes = [self.rank - 1 - i if self.reverse else i for i in range(self.at, self.at + count)]
-        self.at += count
-        return self.c.size_at(self.c.data, *axes)
+        nonlocal at
+        if at + count > rank:
+            c.params.fail("shape", f"one that takes at most the {rank} dimensions of the data")
+        at += count
+        return c.size_at(c.data, *[rank - 1 - i if reverse else i for i in range(at - count, at)])
 
-    def read(self, code: int, items: Iterator[int]) -> None:
+    items = iter(codes[::-1] if reverse else codes)
+    for code in items:
         if code == 0:
-            self.parts.append(self.take())
+            parts.append(take())
         elif code == -2:
-            self.parts += [self.take() for _ in range(self.at, self.rank)]
+            parts += [take() for _ in range(at, rank)]
         elif code == -3:
-            self.parts.append(self.take(2))
+            parts.append(take(2))
         elif code == -4:
-            self.split(next(items, 0), next(items, 0))
+            parts += _split(c, take, next(items, 0), next(items, 0))
         else:
             # A size or -1 consumes one dimension, if there is one left.
-            self.at = min(self.at + 1, self.rank)
-            self.parts.append(code)
+            at = min(at + 1, rank)
+            parts.append(code)
+    if parts.count(-1) > 1:
+        c.params.fail("shape", "one with a single -1")
+    return parts[::-1] if reverse else parts
 
-    def split(self, first: int, second: int) -> None:
-        if first < -1 or second < -1 or not first * second or first == second == -1:
-            self.c.params.fail("shape", "one with two sizes after -4, at most one of them -1")
-        whole = self.take()
-        if -1 in (first, second) and isinstance(whole, SizeOf):
-            self.parts += [first, second]  # Reshape infers the -1
-            return
-        if isinstance(whole, int):
-            first = whole // second if first == -1 else first
-            second = whole // first if second == -1 else second
-            if first * second != whole:
-                self.c.fail(f"a dimension of {whole} cannot be split into {first} and {second}")
-        self.parts += [first, second]
+
+def _split(c: Conversion, take: Callable[[], Part], first: int, second: int) -> list[Part]:
+    """The next dimension, split into two sizes, of which one may be -1."""
+    if first < -1 or second < -1 or not first * second or first == second == -1:
+        c.params.fail("shape", "one with two sizes after -4, at most one of them -1")
+    whole = take()
+    if isinstance(whole, int):  # else Reshape infers a -1
+        first = whole // second if first == -1 else first
+        second = whole // first if second == -1 else second
+        if first * second != whole:
+            c.fail(f"a dimension of {whole} cannot be split into {first} and {second}")
+    return [first, second]
 
 
 @converter("reshape_like", "lhs_begin lhs_end rhs_begin rhs_end", inputs=2, onnx="Reshape")

@@ -143,14 +143,14 @@ def bounded(c: Conversion, index: NodeEntry, data: NodeEntry, axis: int, mode: s
     return c.Clip(index, c.constant("first", 0, "int64"), last, name="clipped")
 
 
-EMBEDDINGS, EMBEDDING = "Embedding _contrib_SparseEmbedding", "input_dim output_dim dtype deterministic"
-
-
 def _of_embedding(params: Attributes, known: Known) -> list[Shape | None]:
     return [None, (params.integer("input_dim", least=1), params.integer("output_dim", least=1))]
 
 
-@converter(EMBEDDINGS, EMBEDDING, inputs=2, onnx="Gather", implied=_of_embedding)
+@converter(
+    "Embedding _contrib_SparseEmbedding", "input_dim output_dim dtype deterministic",
+    inputs=2, onnx="Gather", implied=_of_embedding,
+)
 def embedding(c: Conversion) -> NodeEntry:
     index, weight = c.inputs
     return c.result("Gather", weight, bounded(c, index, weight, 0, "clip"), axis=0)

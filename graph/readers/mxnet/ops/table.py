@@ -90,8 +90,9 @@ def register(
     least, most = (inputs, inputs) if isinstance(inputs, int) else inputs
     for name in ops.split():
         equivalent = onnx if isinstance(onnx, str) else onnx.get(name, "")
-        names = frozenset(params.split()), least, most, frozenset(labels), tuple(equivalent.split())
-        _table[name] = Converter(convert, *names, implied)
+        _table[name] = Converter(
+            convert, frozenset(params.split()), least, most, frozenset(labels), tuple(equivalent.split()), implied
+        )
 
 
 def converter(

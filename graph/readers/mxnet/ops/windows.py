@@ -148,112 +148,82 @@ def _pads_for(
 
 # -- pooling ---------------------------------------------------------------------------------------------
 
-POOLING = "kernel pool_type global_pool pooling_convention stride pad p_value count_include_pad layout"
-
-
 def _of_pooling(params: Attributes, known: Known) -> list[Shape | None]:
     kernel = params.integers("kernel")
     return [(None,) * (len(kernel) + 2)] if kernel else []
 
 
 @converter(
-    "Pooling", POOLING, implied=_of_pooling,
-    onnx="MaxPool AveragePool LpPool GlobalMaxPool GlobalAveragePool GlobalLpPool",
+    "Pooling", "kernel pool_type global_pool pooling_convention stride pad p_value count_include_pad layout",
+    implied=_of_pooling, onnx="MaxPool AveragePool LpPool GlobalMaxPool GlobalAveragePool GlobalLpPool",
 )
 def pooling(c: Conversion) -> NodeEntry:
-    rank = len(c.params.integers("kernel")) + 2
-    if "layout" in c.params and rank == 2:
+    space = len(c.params.integers("kernel"))
+    rank = space + 2
+    if "layout" in c.params and not space:
         rank = len(c.params.string("layout"))
-    if not is_channels_last(c, rank):
-        return _Pooling(c, c.data, is_final=True).value()
-    data = channels_first(c, "channels_first", c.data, rank)
-    return channels_last(c, _Pooling(c, data, is_final=False).value(), rank)
+    if is_channels_last(c, rank):
+        op, inputs, attributes = _pool(c, channels_first(c, "channels_first", c.data, rank))
+        return channels_last(c, c.op(op, *inputs, **attributes, name="pool"), rank)
+    op, inputs, attributes = _pool(c, c.data)
+    return c.result(op, *inputs, shape=(None,) * rank if space else None, **attributes)
 
 
-class _Pooling:
-    """One pooling of channels-first data; `is_final` is true if its value is the MXNet node's."""
+OPS = {"max": "MaxPool", "avg": "AveragePool", "lp": "LpPool"}
+"""ONNX's op by the parameter `pool_type`."""
 
-    def __init__(self, c: Conversion, data: NodeEntry, is_final: bool) -> None:
-        self.c, self.data, self.is_final = c, data, is_final
-        self.kind = c.params.choice("pool_type", ("max", "avg", "sum", "lp"), "max")
 
-    def value(self) -> NodeEntry:
-        return self.over_everything() if self.c.params.boolean("global_pool") else self.in_windows()
+def _pool(c: Conversion, data: NodeEntry) -> tuple[str, tuple[NodeEntry, ...], dict[str, Any]]:
+    """The op that computes the pooling of channels-first data, its inputs and its attributes."""
+    kind = c.params.choice("pool_type", ("max", "avg", "sum", "lp"), "max")
+    if c.params.boolean("global_pool"):
+        if kind == "sum":
+            return "ReduceSum", (data, c.integers("axes", range(2, c.rank(data)))), {"keepdims": 1}
+        return f"Global{OPS[kind]}", (data,), {"p": c.params.integer("p_value", least=1)} if kind == "lp" else {}
+    kernel = kernel_of(c)
+    window = {"kernel_shape": kernel, "strides": c.params.sizes("stride", len(kernel), 1)}
+    begin = c.params.sizes("pad", len(kernel), 0, least=0)
+    if any(p >= k for p, k in zip(begin, kernel, strict=True)):
+        c.params.fail("pad", "smaller than the kernel")
+    end = _end_padding(c, data, kernel, window["strides"], begin)
+    if kind in ("sum", "lp") and end is None:
+        c.unknown("the size of the data")
+    if kind == "sum":
+        mean = c.AveragePool(data, pads=[*begin, *(end or ())], count_include_pad=1, **window, name="mean")
+        return "Mul", (mean, c.like("window", math.prod(kernel), data)), {}
+    more = {"p": c.params.integer("p_value", least=1)} if kind == "lp" else {}
+    if kind == "avg" and c.params.boolean("count_include_pad", True) and any(begin):
+        if end == begin:
+            more = {"count_include_pad": 1}
+        else:  # Padding beyond the declared one does not count, so that the declared one becomes a separate node.
+            data = c.Pad(data, c.integers("pads", [0, 0, *begin, 0, 0, *begin]), name="padded")
+            end = None if end is None else [e - b for b, e in zip(begin, end, strict=True)]
+            begin = [0] * len(begin)
+    padding = {"pads": begin * 2, "ceil_mode": 1} if end is None else {"pads": begin + end}
+    return OPS[kind], (data,), {**padding, **more, **window}
 
-    def make(self, op: str, *inputs: NodeEntry, **attrs: Any) -> NodeEntry:
-        """Makes the nodes and returns the value of the last one."""
-        if not self.is_final:
-            return self.c.op(op, *inputs, **attrs, name="pool")
-        rank = len(self.c.params.integers("kernel")) + 2
-        return self.c.result(op, *inputs, shape=(None,) * rank if rank > 2 else None, **attrs)
 
-    def power(self) -> dict[str, int]:
-        """The exponent of an "lp" pooling, as an attribute; none for other kinds."""
-        return {"p": self.c.params.integer("p_value", least=1)} if self.kind == "lp" else {}
-
-    def over_everything(self) -> NodeEntry:
-        if self.kind == "sum":
-            axes = self.c.integers("axes", range(2, self.c.rank(self.data)))
-            return self.make("ReduceSum", self.data, axes, keepdims=1)
-        op = {"max": "GlobalMaxPool", "avg": "GlobalAveragePool", "lp": "GlobalLpPool"}[self.kind]
-        return self.make(op, self.data, **self.power())
-
-    def in_windows(self) -> NodeEntry:
-        params, kernel = self.c.params, kernel_of(self.c)
-        space = len(kernel)
-        window = {"kernel_shape": kernel, "strides": params.sizes("stride", space, 1)}
-        begin = params.sizes("pad", space, 0, least=0)
-        if any(p >= k for p, k in zip(begin, kernel, strict=True)):
-            params.fail("pad", "smaller than the kernel")
-        end = self.end_padding(kernel, window["strides"], begin)
-        if self.kind == "max":
-            return self.windows("MaxPool", begin, end, **window)
-        if self.kind == "avg":
-            return self.average(begin, end, window)
-        if end is None:
-            self.c.unknown("the size of the data")
-        if self.kind == "lp":
-            return self.windows("LpPool", begin, end, **self.power(), **window)
-        mean = self.c.AveragePool(self.data, pads=begin + end, count_include_pad=1, **window, name="mean")
-        return self.make("Mul", mean, self.c.like("window", math.prod(kernel), self.data))
-
-    def average(self, begin: list[int], end: list[int] | None, window: dict[str, list[int]]) -> NodeEntry:
-        """Padding counts as MXNet declares, but never beyond it in the last window: such padding becomes a separate node."""
-        counts = self.c.params.boolean("count_include_pad", True) and any(begin)
-        if counts and end == begin:
-            return self.windows("AveragePool", begin, end, count_include_pad=1, **window)
-        if not counts:
-            return self.windows("AveragePool", begin, end, **window)
-        pads = self.c.integers("pads", [0, 0, *begin, 0, 0, *begin])
-        self.data = self.c.Pad(self.data, pads, name="padded")
-        beyond = None if end is None else [e - b for b, e in zip(begin, end, strict=True)]
-        return self.windows("AveragePool", [0] * len(begin), beyond, **window)
-
-    def windows(self, op: str, begin: list[int], end: list[int] | None, **attrs: Any) -> NodeEntry:
-        padding = {"pads": begin * 2, "ceil_mode": 1} if end is None else {"pads": begin + end}
-        return self.make(op, self.data, **padding, **attrs)
-
-    def end_padding(self, kernel: list[int], strides: list[int], begin: list[int]) -> list[int] | None:
-        """The padding at the end for which rounding down gives MXNet's number of windows; None if sizes are unknown."""
-        convention = self.c.params.choice("pooling_convention", ("valid", "full", "same"), "valid")
-        if convention == "valid":
-            return list(begin)
-        if convention == "same":
-            self.c.params.fail("pooling_convention", "valid or full")
-        dims = (self.c.shape(self.data) or (None,) * (len(kernel) + 2))[2:]
-        if len(dims) != len(kernel):
-            self.c.fail(f"a kernel of {len(kernel)} dimensions for data of {len(dims) + 2}")
-        end = []
-        for size, k, s, p in zip(dims, kernel, strides, begin, strict=True):
-            if not isinstance(size, int):
-                # ONNX drops a last window that is entirely in the padding; MXNet does not.
-                return self.c.unknown("the size of the data") if s > k - p else None
-            windows = 1 + -(-(size + 2 * p - k) // s)
-            more = max(0, (windows - 1) * s + k - (size + 2 * p))
-            if p + more >= k:
-                self.c.fail(f"the last window lies in the padding alone (size {size}, kernel {k}, stride {s}, pad {p})")
-            end.append(p + more)
-        return end
+def _end_padding(c: Conversion, data: NodeEntry, kernel: list[int], strides: list[int], begin: list[int]) -> list[int] | None:
+    """The padding at the end for which rounding down gives MXNet's number of windows; None if sizes are unknown."""
+    convention = c.params.choice("pooling_convention", ("valid", "full", "same"), "valid")
+    if convention == "valid":
+        return list(begin)
+    if convention == "same":
+        c.params.fail("pooling_convention", "valid or full")
+    dims = (c.shape(data) or (None,) * (len(kernel) + 2))[2:]
+    if len(dims) != len(kernel):
+        c.fail(f"a kernel of {len(kernel)} dimensions for data of {len(dims) + 2}")
+    end = []
+    for size, k, s, p in zip(dims, kernel, strides, begin, strict=True):
+        if not isinstance(size, int):
+            # ONNX drops a last window that is entirely in the padding; MXNet does not.
+            return c.unknown("the size of the data") if s > k - p else None
+        windows = 1 + -(-(size + 2 * p - k) // s)
+        more = max(0, (windows - 1) * s + k - (size + 2 * p))
+        if p + more >= k:
+            c.fail(f"the last window lies in the padding alone (size {size}, kernel {k}, stride {s}, pad {p})")
+        end.append(p + more)
+    return end
 
 
 @converter("_contrib_AdaptiveAvgPooling2D", "output_size", onnx="AveragePool GlobalAveragePool")
@@ -273,10 +243,10 @@ def adaptive_average(c: Conversion) -> NodeEntry:
 
 one_op("ROIPooling", "MaxRoiPool", inputs=2, pooled_shape=sizes("pooled_size", 2, None), spatial_scale=number("spatial_scale"))
 
-ROI_ALIGN = "pooled_size spatial_scale sample_ratio position_sensitive aligned"
 
-
-@converter("_contrib_ROIAlign", ROI_ALIGN, inputs=2, onnx="RoiAlign")
+@converter(
+    "_contrib_ROIAlign", "pooled_size spatial_scale sample_ratio position_sensitive aligned", inputs=2, onnx="RoiAlign"
+)
 def roi_align(c: Conversion) -> NodeEntry:
     data, rois = c.inputs
     if c.params.boolean("position_sensitive"):
@@ -338,10 +308,10 @@ ROUNDINGS = {
 }
 """Per mode the parity of the result's size (its remainder by 2), and the step that gives it."""
 
-RESIZE = "height width scale_height scale_width mode align_corners"
 
-
-@converter("_contrib_BilinearResize2D", RESIZE, inputs=(1, 2), onnx="Resize")
+@converter(
+    "_contrib_BilinearResize2D", "height width scale_height scale_width mode align_corners", inputs=(1, 2), onnx="Resize"
+)
 def bilinear_resize(c: Conversion) -> NodeEntry:
     params = c.params
     where = "align_corners" if params.boolean("align_corners", True) else "half_pixel"
