@@ -204,7 +204,7 @@ class Api:
             has_status = result is _STATUS
             function = ctypes.PYFUNCTYPE(c_void_p if has_status else result, *arguments)(_pointer(table, index))
             if has_status:
-                function.errcheck = self._checked
+                function.errcheck = self._checked  # type: ignore[assignment]
             self._functions[name] = function
 
     def _checked(self, status: int | None, function: Any, arguments: Any) -> None:

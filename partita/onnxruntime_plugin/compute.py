@@ -68,7 +68,7 @@ class Compute:
         if not count:
             return np.empty(shape, dtype)
         fast.data(value, address)
-        memory = _Memory.from_address(words[0])
+        memory: Any = _Memory.from_address(words[0])
         if name in BITS:
             data = np.frombuffer(memory, np.uint8, byte_size(name, count))
             return unpacked(data, BITS[name], count).view(dtype).reshape(shape)

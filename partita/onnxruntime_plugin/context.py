@@ -36,7 +36,7 @@ def node_of(api: Api, model: CompiledModel, reader: GraphReader, fused: int, key
     inputs, outputs = (
         [name.encode() for name in reader.value_names(what, fused) if name] for what in ("Node_GetInputs", "Node_GetOutputs")
     )
-    values = {
+    values: dict[bytes, bytes | int] = {
         b"ep_cache_context": _exported(model, key), b"source": SOURCE, b"partition_name": name, b"embed_mode": 1,
         b"main_context": 1,
     }
@@ -54,9 +54,9 @@ def node_of(api: Api, model: CompiledModel, reader: GraphReader, fused: int, key
         read, written = (c_char_p * len(inputs))(*inputs), (c_char_p * len(outputs))(*outputs)
         api.CreateNode(op, domain, name, read, len(read), written, len(written), attributes, len(values), byref(created))
     finally:
-        for attribute in attributes:
-            if attribute:
-                api.ReleaseOpAttr(attribute)
+        for kept in attributes:
+            if kept:
+                api.ReleaseOpAttr(kept)
     return int(created.value or 0)
 
 

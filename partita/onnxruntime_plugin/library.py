@@ -3,11 +3,11 @@
 onnxruntime calls C functions. Each of the library's functions either answers by itself or calls an address in the library's data,
 where Python stores its callbacks.
 
-- A callback of a function that returns a status gets as its eighth argument the address to write it to. An exception that leaves the
-  callback, as an interrupt before its first line does, so becomes an error, instead of whatever ctypes would return then.
+- A callback of a function that returns a status gets as its eighth argument the address to write it to. So an exception that leaves
+  the callback, as an interrupt before its first line does, becomes an error instead of whatever ctypes would return.
 - A status with its lowest bit set asks for Python's interrupt once onnxruntime has returned.
-- Once `alive` is 0, because the interpreter ends, no callback is called any more: functions that return a status return an error, and
-  a thread other than the main one sleeps there until the process is gone."""
+- Once `alive` is 0, because the interpreter ends, no callback is called any more: functions that return a status return an error,
+  and a thread other than the main one sleeps there until the process is gone."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import os
 import platform
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import attrs
 
@@ -50,7 +51,7 @@ _PAGE = 0x10000
 """Distance of code and data in memory: the largest page of these processors."""
 
 _ALIVE, _CREATE_STATUS, _SET_INTERRUPT, _FIRST_SLOT = 0, 8, 16, 24
-"""Offsets in the data: the flag, and addresses of onnxruntime's CreateStatus, of Python's PyErr_SetInterrupt, and of callbacks."""
+"""Offsets in the data: the flag, and the addresses of CreateStatus, of PyErr_SetInterrupt, and of callbacks."""
 
 _DATA = {name: _FIRST_SLOT + 8 * i for i, name in enumerate((*STATUS_CALLBACKS, *OTHER_CALLBACKS))}
 """Offset in the data of each callback's address."""
@@ -65,8 +66,8 @@ class Code:
     jump: Callable[[int, int, int], bytes]
     """Jumps to the callback at a slot, or elsewhere if the flag is 0: distances of flag, slot and the other place."""
     call: Callable[[int, int, int, int, int], bytes]
-    """Calls the callback at a slot for a status, which it returns: distances of flag, slot, and the places to go to if the flag is 0,
-    if no status was written, and if it asks for an interrupt."""
+    """Calls the callback at a slot for a status, which it returns: distances of flag, slot, and the places to go to if the flag is
+    0, if no status was written, and if it asks for an interrupt."""
     fail: Callable[[int, int], bytes]
     """Returns a status: distances of the message, and of the address of CreateStatus."""
     sleep_or: Callable[[int], bytes]
@@ -84,7 +85,7 @@ class Code:
 
 
 def _x86(instruction: bytes, target: int, end: int, rest: bytes = b"") -> bytes:
-    """An instruction with the distance to its target, from its end; `end` is the distance of that end from the function's begin."""
+    """An instruction with the distance from its end to its target; `end` is where it ends in its function."""
     return instruction + struct.pack("<i", target - end) + rest
 
 
@@ -137,7 +138,7 @@ def _words(*words: int) -> bytes:
 
 
 def _near(op: int, target: int, here: int, register: int = 0, bits: int = 19) -> int:
-    """An instruction of AArch64 with the distance to its target in words; `here` is its own distance from the function's begin."""
+    """An instruction of AArch64 with the distance to its target in words; `here` is where it begins in its function."""
     return op | ((target - here) >> 2 & (1 << bits) - 1) << (0 if bits == 26 else 5) | register
 
 
@@ -234,16 +235,16 @@ def image(processor: str) -> Image:
         text.extend(written.ljust(_aligned(len(written), 16), b"\0"))
 
     for name, instructions in plain.items():
-        add(name, lambda far, written=instructions: written)
+        add(name, _always(instructions))
     add("fail_ended", lambda far: code.fail(far(ended_at), far(data + _CREATE_STATUS)))
     add("fail_escaped", lambda far: code.fail(far(escaped_at), far(data + _CREATE_STATUS)))
     add("ended", lambda far: code.sleep_or(far(functions["fail_ended"])))
     add("interrupt", lambda far: code.interrupt(far(data + _SET_INTERRUPT)))
     dead, escaped, interrupted = (functions[name] for name in ("ended", "fail_escaped", "interrupt"))
     for name in STATUS_CALLBACKS:
-        add(name, lambda far, slot=data + _DATA[name]: code.call(far(data), far(slot), far(dead), far(escaped), far(interrupted)))
+        add(name, partial(_calling, code, data, data + _DATA[name], (dead, escaped, interrupted)))
     for name in OTHER_CALLBACKS:
-        add(name, lambda far, slot=data + _DATA[name]: code.jump(far(data), far(slot), far(functions["nothing"])))
+        add(name, partial(_jumping, code, data, data + _DATA[name], functions["nothing"]))
     places = [*(functions[name] for name in EXPORTED), data]
     kinds = [0x12] * len(EXPORTED) + [0x11]
     symbols = bytes(24) + b"".join(
@@ -264,6 +265,21 @@ def image(processor: str) -> Image:
         (text_at, bytes(text)), (_PAGE, table),
     ]
     return Image(_laid_out(parts, _PAGE + data_size), functions, data)
+
+
+_Distance = Callable[[int], int]
+
+
+def _always(instructions: bytes) -> Callable[[_Distance], bytes]:
+    return lambda far: instructions
+
+
+def _calling(code: Code, alive: int, slot: int, others: tuple[int, int, int], far: _Distance) -> bytes:
+    return code.call(far(alive), far(slot), *map(far, others))
+
+
+def _jumping(code: Code, alive: int, slot: int, dead: int, far: _Distance) -> bytes:
+    return code.jump(far(alive), far(slot), far(dead))
 
 
 def _aligned(number: int, to: int) -> int:
@@ -299,7 +315,7 @@ class Library:
         for name, address in callbacks.items():
             self._word(_DATA[name]).value = address
         self._word(_CREATE_STATUS).value = create_status
-        self._word(_SET_INTERRUPT).value = ctypes.cast(ctypes.pythonapi.PyErr_SetInterrupt, ctypes.c_void_p).value
+        self._word(_SET_INTERRUPT).value = ctypes.cast(ctypes.pythonapi.PyErr_SetInterrupt, ctypes.c_void_p).value or 0
         self._word(_ALIVE).value = 1
 
     def _end(self) -> None:

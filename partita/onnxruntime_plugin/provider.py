@@ -1,7 +1,7 @@
 """The execution provider: what onnxruntime calls, as Python objects.
 
-onnxruntime holds the addresses of C structures. Each belongs to a `Factory` (one per registration), a `Provider` (one per session)
-or a `Compute` (one per fused subgraph), found by that address. The library's functions jump to the callbacks at the end of this
+onnxruntime holds the addresses of C structures. Each belongs to a `Factory` (one per registration), a `Provider` (one per
+session) or a `Compute` (one per fused subgraph), found by that address. The library's functions jump to the callbacks at the end of this
 file. An exception becomes a status with its message; none leaves a callback."""
 
 from __future__ import annotations
@@ -153,10 +153,8 @@ class Provider:
         chosen = self._chosen(read)
         for names in chosen:
             self._fuse(info, [read.nodes[name] for name in names])
-        ops = sum(map(len, chosen))
-        text = "%s: %s takes %d of %s in %s"
-        subgraphs = counted(len(chosen), "subgraph")
-        logger("onnxruntime").info(text, read.graph.name, self.factory.plugin.name, ops, counted(len(read.nodes), "op"), subgraphs)
+        counts = sum(map(len, chosen)), counted(len(read.nodes), "op"), counted(len(chosen), "subgraph")
+        logger("onnxruntime").info("%s: %s takes %d of %s in %s", read.graph.name, self.factory.plugin.name, *counts)
 
     def _takes_whole(self, reader: GraphReader, node: int, opsets: Mapping[str, int]) -> bool:
         """True if a device runs this If, Loop or Scan with its bodies, so that they stay as they are."""
@@ -220,7 +218,8 @@ class Provider:
             return Compute(api, model, memory, [inputs.index(name) for name in read], [written.index(name) for name in outputs])
         given, asked = ([value for value in api.pointers(what, fused) if value] for what in ("Node_GetInputs", "Node_GetOutputs"))
         body = reader.read(graph, reader.name(fused), given, asked).graph
-        return Compute(api, compiled(body, self.options.devices, self.options.config), memory, range(len(given)), range(len(asked)))
+        model = compiled(body, self.options.devices, self.options.config)
+        return Compute(api, model, memory, range(len(given)), range(len(asked)))
 
     def compatibility(self, graph: int) -> int:
         """GetCompiledModelCompatibilityInfo: a text, which onnxruntime copies."""

@@ -145,11 +145,11 @@ class GraphReader:
         model.opset_import.extend(onnx.helper.make_opsetid(domain, versions.get(domain, 1)) for domain in sorted(domains))
         graph = load_onnx(model, base_dir=self._data)
         handles = {}
-        for node in graph.nodes:
-            if node.is_op:
-                handle = next((by_output[name] for name in node.output_names if name in by_output), None)
+        for op in graph.nodes:
+            if op.is_op:
+                handle = next((by_output[name] for name in op.output_names if name in by_output), None)
                 if handle is not None:
-                    handles[node.name] = handle
+                    handles[op.name] = handle
         refused = {name: reasons[handle] for name, handle in handles.items() if handle in reasons}
         return ReadGraph(graph, handles, refused)
 
@@ -183,7 +183,7 @@ class GraphReader:
         return None
 
     def _constants_of_bodies(self, node: int) -> set[str]:
-        """The names of the constants that bodies of the node read. While a body is looked at, the outer graph does not tell them."""
+        """The names of the constants that bodies of the node read, which the outer graph does not tell while a body is looked at."""
         return {
             self.api.text("GetValueInfoName", value)
             for body in self.bodies(node).values()
@@ -268,7 +268,8 @@ class GraphReader:
         if stays and (address, size) in self._copied:
             return self._copied[address, size]
         key = str(len(self._data))
-        seen = np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8) if size else np.empty(0, np.uint8)
+        memory: Any = (ctypes.c_uint8 * size).from_address(address) if size else b""
+        seen = np.frombuffer(memory, np.uint8)
         self._data[key] = seen.copy() if self._keeps or not stays or size <= _SMALL else seen
         if self._keeps and stays and size:
             self._copied[address, size] = key
@@ -361,7 +362,7 @@ class _Level:
     def add_node(self, node: int, opaque: bool) -> Any:
         """Adds the NodeProto of a node, with its constants, and with its outer values unless this is a body."""
         reader, api = self.reader, self.reader.api
-        inputs = api.pointers("Node_GetInputs", node)
+        inputs: Sequence[int | None] = api.pointers("Node_GetInputs", node)
         read = [*inputs, *api.pointers("Node_GetImplicitInputs", node)]
         for value in _present(read):
             name = api.text("GetValueInfoName", value)
@@ -371,18 +372,18 @@ class _Level:
         domain, proto.op_type = reader.op(node)
         proto.domain = OPAQUE if opaque else domain
         self.domains.add(proto.domain)
-        for value in read if opaque else inputs:
-            proto.input.append(api.text("GetValueInfoName", value) if value else "")
+        for handed in read if opaque else inputs:
+            proto.input.append(api.text("GetValueInfoName", handed) if handed else "")
         if not opaque:
             bodies = reader.bodies(node)
             for attribute in reader.attributes(node):
                 reader.write_attribute(proto.attribute.add(), attribute, bodies, self.domains)
-        for value in api.pointers("Node_GetOutputs", node):
-            name = api.text("GetValueInfoName", value) if value else ""
+        for made in api.pointers("Node_GetOutputs", node):
+            name = api.text("GetValueInfoName", made) if made else ""
             proto.output.append(name)
-            if value:
+            if made:
                 self.defined.add(name)
-                reader.write_type(self.proto.value_info.add(name=name).type, value)
+                reader.write_type(self.proto.value_info.add(name=name).type, made)
         return proto
 
     def add_outputs(self, values: Iterable[int]) -> None:

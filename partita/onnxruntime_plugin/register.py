@@ -9,8 +9,10 @@ from typing import Any
 
 from partita.graph.errors import MissingDependency, PartitaError
 from partita.onnxruntime_plugin.api import too_old
+from partita.onnxruntime_plugin.function_device import Compute, register_function
 from partita.onnxruntime_plugin.options import Options
 from partita.onnxruntime_plugin.provider import Plugin
+from partita.partition import SubgraphProperty
 
 NEEDED = (1, 24)
 """The oldest onnxruntime that lets a library add a provider of this kind."""
@@ -25,27 +27,45 @@ _lock = threading.Lock()
 
 
 def ort_plugin(
-    devices: str | None = None, config: Mapping[str, Any] | None = None, *, name: str = "Partita", key: bytes | None = None
+    devices: str | SubgraphProperty | None = None,
+    config: Mapping[str, Any] | None = None,
+    *,
+    name: str = "Partita",
+    compute: Compute | None = None,
+    key: bytes | None = None,
 ) -> str:
     """The path of a library for `onnxruntime.register_execution_provider_library`, with which these devices become a provider.
 
-    `devices` and `config` are as for `compile`. The path is valid in this process only; equal arguments give the same one.
-    The provider's name is `name` and "ExecutionProvider". With a `key`, compiled models are signed, and only signed ones run."""
+    `devices` and `config` are as for `compile`. Instead of devices, a property may choose the subgraphs, which `compute(subgraph,
+    inputs)` runs: both become a device named like the provider. The path is valid in this process only; equal arguments give the
+    same one. The provider's name is `name` and "ExecutionProvider". With a `key`, compiled models are signed, and only those that
+    are signed with it run."""
     version = _onnxruntime().__version__
     if tuple(int(part) for part in version.split(".")[:2]) < NEEDED:
         raise too_old(version)
     if not isinstance(name, str) or not name.isidentifier():
-        raise PartitaError(f"{name!r} is no name for a provider", where="ort_plugin", remedy='Use letters and digits, as "Partita"')
-    options = Options(devices or Options().devices, dict(config or {}), key=key).checked()
-    identity = json.dumps([name, options.devices, options.config, str(key)], sort_keys=True, default=repr)
+        remedy = 'Use letters and digits, as "Partita"'
+        raise PartitaError(f"{name!r} is no name for a provider", where="ort_plugin", remedy=remedy)
+    if isinstance(devices, SubgraphProperty) != callable(compute):
+        remedy = "Give both, or the names of devices alone"
+        raise PartitaError("a property and the function compute belong together", where="ort_plugin", remedy=remedy)
     with _lock:
+        if isinstance(devices, SubgraphProperty) and compute is not None:
+            devices = register_function(name.removesuffix(SUFFIX), devices, compute)
+        options = Options(devices or Options().devices, dict(config or {}), key=key).checked()
+        identity = json.dumps([name, options.devices, options.config, str(key)], sort_keys=True, default=repr)
         if identity not in _plugins:
             _plugins[identity] = Plugin(name.removesuffix(SUFFIX) + SUFFIX, options)
         return _plugins[identity].library.path
 
 
 def register_with_onnxruntime(
-    name: str = "Partita", devices: str | None = None, config: Mapping[str, Any] | None = None, *, key: bytes | None = None
+    name: str = "Partita",
+    devices: str | SubgraphProperty | None = None,
+    config: Mapping[str, Any] | None = None,
+    *,
+    compute: Compute | None = None,
+    key: bytes | None = None,
 ) -> str:
     """Add a provider with these devices to onnxruntime, and return its name: `name` and "ExecutionProvider".
 
@@ -53,7 +73,7 @@ def register_with_onnxruntime(
         session = onnxruntime.InferenceSession("net.onnx", providers=["PartitaExecutionProvider", "CPUExecutionProvider"])
 
     The arguments are those of `ort_plugin`. `onnxruntime.unregister_execution_provider_library(name)` removes it."""
-    path = ort_plugin(devices, config, name=name, key=key)
+    path = ort_plugin(devices, config, name=name, compute=compute, key=key)
     provider = name.removesuffix(SUFFIX) + SUFFIX
     onnxruntime = _onnxruntime()
     if provider in onnxruntime.get_available_providers():

@@ -20,8 +20,8 @@ CPU = "CPUExecutionProvider"
 
 
 def model(
-    nodes: Sequence[onnx.NodeProto], inputs: dict[str, Any], outputs: Sequence[str], constants: dict[str, np.ndarray] | None = None,
-    opset: int = 21, dtype: int = TensorProto.FLOAT,
+    nodes: Sequence[onnx.NodeProto], inputs: dict[str, Any], outputs: Sequence[str],
+    constants: dict[str, np.ndarray] | None = None, opset: int = 21, dtype: int = TensorProto.FLOAT,
 ) -> bytes:
     """A model; the inputs' shapes may hold names. Outputs have no declared type."""
     graph = helper.make_graph(

@@ -1,5 +1,5 @@
-"""ONNX's node tests, run by ONNX's own runner through sessions of onnxruntime. Started as a program, it prints one line of JSON for
-each case: its name, and the last line of what went wrong, or null."""
+"""ONNX's node tests, run by ONNX's own runner through sessions of onnxruntime. Started as a program, it prints one line of JSON
+for each case: its name, and the last line of what went wrong, or null."""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
 WEIGHTS = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)
 
-NODES = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Neg", ["m"], ["n"]), helper.make_node("Relu", ["m"], ["y"])]
+NODES = [
+    helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Neg", ["m"], ["n"]), helper.make_node("Relu", ["m"], ["y"]),
+]
 
 
 def written(name: str, path: Path, rows: int | str = "n") -> onnx.ModelProto:

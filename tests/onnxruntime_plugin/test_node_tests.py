@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("onnxruntime", reason="the extra [onnxruntime] is not installed")
 
-from tests.onnxruntime_plugin.models import ROOT  # noqa: E402
+from tests.onnxruntime_plugin.models import ROOT
 
 REFUSED = ("InvalidGraph", "is not a registered function/op", "string_normalizer.cc")
 """Parts of errors with which onnxruntime refuses a model before it asks a provider, or one of its own kernels fails."""

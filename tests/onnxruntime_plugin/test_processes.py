@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("onnxruntime", reason="the extra [onnxruntime] is not installed")
 
-from tests.onnxruntime_plugin.models import ROOT  # noqa: E402
+from tests.onnxruntime_plugin.models import ROOT
 
 
 def run(*command: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:

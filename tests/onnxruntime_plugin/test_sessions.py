@@ -194,7 +194,8 @@ def test_functions_of_the_model_are_inlined_and_taken() -> None:
 
 
 def test_inputs_with_a_default_are_inputs() -> None:
-    proto = onnx.ModelProto.FromString(model([helper.make_node("Add", ["x", "d"], ["y"])], {"x": [2]}, ["y"], {"d": np.ones(2, "f")}))
+    add = helper.make_node("Add", ["x", "d"], ["y"])
+    proto = onnx.ModelProto.FromString(model([add], {"x": [2]}, ["y"], {"d": np.ones(2, np.float32)}))
     proto.graph.input.append(helper.make_tensor_value_info("d", TensorProto.FLOAT, [2]))
     with provider() as name:
         running = session(proto.SerializeToString(), name)
@@ -381,7 +382,7 @@ def test_threads_share_a_session() -> None:
     with provider("HETERO:cpu,reference") as name:
         running = session(chain("Abs", "Sqrt", "Neg"), name)
 
-        def work(number: int) -> None:
+        def work(number: int, running=running) -> None:
             x = np.full((number % 5 + 1, 8), number, np.float32)
             for _ in range(20):
                 if not np.allclose(running.run(None, {"x": x})[0], -np.sqrt(x)):
