@@ -13,6 +13,7 @@ from partita.graph.interpret import interpret
 from partita.graph.readers.onnx import load_onnx
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.passes.infer import infer
+from partita.passes.infer.attention_types import is_uncounted
 from partita.passes.infer.window_types import windowed_types
 from tests.numerics.driver import from_proto
 from tests.passes.node_models import node_tests
@@ -249,3 +250,23 @@ def test_strides_and_dilations_below_one_are_refused(wrong: dict[str, list[int]]
     node = op("MaxPool", variable("x", "float32", (1, 2, 8)), name="y", kernel_shape=[2])
     with pytest.raises(TypeMismatch, match="strides and dilations are 1 or more"):
         windowed_types(node.evolve(attrs={**node.attrs, **wrong}), [kind])
+
+
+@pytest.mark.parametrize(
+    ("keys", "attributes", "is_left_to_us"),
+    [
+        ((2, 4, 7, 8), {}, False),
+        ((2, 4, 7, 8), {"n_outputs": 4}, False),
+        ((2, 4, "K", 8), {}, False),
+        ((2, 4, "K", 8), {"n_outputs": 3}, False),
+        ((2, 4, "K", 8), {"n_outputs": 4}, True),
+        ((2, 7, 32), {"q_num_heads": 4, "kv_num_heads": 4}, False),
+        ((2, 7, "W"), {"q_num_heads": 4, "kv_num_heads": 4}, True),
+    ],
+)
+def test_attentions_whose_types_onnx_makes_up(keys: tuple[Any, ...], attributes: dict[str, int], is_left_to_us: bool) -> None:
+    """Scores for an unknown number of keys, and packed heads of an unknown size."""
+    query = variable("q", "float32", (2, 4, 5, 8) if len(keys) == 4 else (2, 5, 32))
+    node = op("Attention", query, variable("k", "float32", keys), variable("v", "float32", keys), opset=23, **attributes)
+    assert is_uncounted(node) is is_left_to_us
+    assert not is_uncounted(op("Relu", query))
