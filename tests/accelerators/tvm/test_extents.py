@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import partita as pt
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.kernels.shared.tile import larger, smaller
+from partita.accelerators.tvm.lower.dynamic_sizes import _refuse_wrong
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
 from partita.accelerators.tvm.sizes.views import SizedView
+from partita.graph.types import TensorType
 
 A, B = symbol("a"), symbol("b")
 
@@ -166,3 +169,14 @@ def test_remainders_that_are_known() -> None:
     for dividend, divisor in ((A, 2), (4 * A + B, 4), (A, B), (A * B + 1, A), (5, A)):
         with pytest.raises(CompileError):
             dividend % divisor
+
+
+@pytest.mark.parametrize(("scale", "more", "is_refused"), [(2.0, A, False), (1.1, 3, True)])
+def test_ops_that_tvm_computes_wrongly_for_sizes_of_such_relations_are_refused(scale: float, more: Any, is_refused: bool) -> None:
+    """Tried with numbers in place of the symbols: 97 times 1.1 is no whole number."""
+    x = pt.variable("x", type=TensorType("float32", (1, 1, A, 8)))
+    factors = pt.constant(np.array([1, 1, scale, 1], np.float32))
+    attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    node = pt.op("Resize", x, None, factors, **attributes).evolve(output_types=(TensorType("float32", (1, 1, A + more, 8)),))
+    with pytest.raises(CompileError, match="ratio of the sizes") if is_refused else contextlib.nullcontext():
+        _refuse_wrong(pt.Graph([node], [x]))
