@@ -432,18 +432,20 @@ class Context:
 
     def equal(self, a: AnySize, b: AnySize, what: str) -> AnySize:
         """Requires that both sizes are equal."""
-        self.reading.demand(Requirement(a, "==", b, what, self.where))
+        if a != b:
+            self.reading.demand(Requirement(a, "==", b, what, self.where))
         return b if isinstance(b, int) else a
 
     def one_or_equal(self, a: AnySize, b: AnySize, what: str) -> None:
         """Requires that the first size is 1, or both are equal."""
-        if a != 1:
+        if a != 1 and a != b:
             self.reading.assume_equal(a, b)
-        self.reading.demand(Requirement(a, "1 or ==", b, what, self.where))
+            self.reading.demand(Requirement(a, "1 or ==", b, what, self.where))
 
     def at_least(self, a: AnySize, b: AnySize, what: str) -> None:
         """Requires a >= b."""
-        self.reading.demand(Requirement(a, ">=", b, what, self.where))
+        if not (isinstance(a, int) and isinstance(b, int) and a >= b):
+            self.reading.demand(Requirement(a, ">=", b, what, self.where))
 
     def broadcast(self, shapes: Sequence[Sizes], what: str) -> Sizes:
         """The broadcast shape, which is required to exist."""

@@ -67,7 +67,7 @@ class ShapeArithmetic(Reading):
 
     def _dtype(self, node: Node) -> str | None:
         """The element type of the first result, which may have no type yet."""
-        kind = node[0].type
+        kind = node.output_types[0]
         if isinstance(kind, TensorType):
             return kind.dtype
         if node.op in ops("size"):
