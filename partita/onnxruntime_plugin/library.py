@@ -3,8 +3,8 @@
 onnxruntime calls C functions. Each of the library's functions either answers by itself or calls an address in the library's data,
 where Python stores its callbacks.
 
-- A callback of a function that returns a status gets as its eighth argument the address to write it to. So an exception that leaves
-  the callback, as an interrupt before its first line does, becomes an error instead of whatever ctypes would return.
+- A callback of a function that returns a status gets as its eighth argument the address to write it to. So an exception that
+  leaves it, as an interrupt before its first line does, becomes an error instead of whatever ctypes would return.
 - A status with its lowest bit set asks for Python's interrupt once onnxruntime has returned.
 - Once `alive` is 0, because the interpreter ends, no callback is called any more: functions that return a status return an error,
   and a thread other than the main one sleeps there until the process is gone."""
@@ -66,8 +66,8 @@ class Code:
     jump: Callable[[int, int, int], bytes]
     """Jumps to the callback at a slot, or elsewhere if the flag is 0: distances of flag, slot and the other place."""
     call: Callable[[int, int, int, int, int], bytes]
-    """Calls the callback at a slot for a status, which it returns: distances of flag, slot, and the places to go to if the flag is
-    0, if no status was written, and if it asks for an interrupt."""
+    """Calls the callback at a slot for a status, which it returns: distances of flag, slot, and the places to go to if the flag
+    is 0, if no status was written, and if it asks for an interrupt."""
     fail: Callable[[int, int], bytes]
     """Returns a status: distances of the message, and of the address of CreateStatus."""
     sleep_or: Callable[[int], bytes]

@@ -1,8 +1,8 @@
 """The execution provider: what onnxruntime calls, as Python objects.
 
 onnxruntime holds the addresses of C structures. Each belongs to a `Factory` (one per registration), a `Provider` (one per
-session) or a `Compute` (one per fused subgraph), found by that address. The library's functions jump to the callbacks at the end of this
-file. An exception becomes a status with its message; none leaves a callback."""
+session) or a `Compute` (one per fused subgraph), found by that address. The library's functions jump to the callbacks at the end
+of this file. An exception becomes a status with its message."""
 
 from __future__ import annotations
 
