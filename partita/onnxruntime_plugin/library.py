@@ -189,7 +189,7 @@ PROCESSORS = {"x86_64": X86_64, "aarch64": AARCH64}
 
 
 @attrs.frozen
-class Image:
+class LibraryFile:
     """The library's file."""
 
     content: bytes
@@ -201,7 +201,7 @@ class Image:
 
 
 @functools.cache
-def image(processor: str) -> Image:
+def library_file(processor: str) -> LibraryFile:
     """The library for a processor, as `platform.machine()` names it."""
     code = PROCESSORS.get(processor)
     if code is None:
@@ -264,7 +264,7 @@ def image(processor: str) -> Image:
         (0, header), (hash_at, hashes), (symbols_at, symbols), (strings_at, strings), (ended_at, ENDED + ESCAPED),
         (text_at, bytes(text)), (_PAGE, table),
     ]
-    return Image(_laid_out(parts, _PAGE + data_size), functions, data)
+    return LibraryFile(_laid_out(parts, _PAGE + data_size), functions, data)
 
 
 _Distance = Callable[[int], int]
@@ -297,7 +297,7 @@ class Library:
     """A library of this process. It is loaded once more than onnxruntime does, so that its code stays until the process ends."""
 
     def __init__(self) -> None:
-        written = image(platform.machine())
+        written = library_file(platform.machine())
         self._file = os.memfd_create("partita_provider")
         with open(self._file, "wb", closefd=False) as file:
             file.write(written.content)
