@@ -21,7 +21,7 @@ _DIMENSIONS = 64
 """The largest number of dimensions of an array."""
 
 _Words = c_int64 * (_DIMENSIONS + 1)
-"""What functions of onnxruntime write to: sizes, and one more word."""
+"""Memory that functions of onnxruntime write to: sizes, and one more word."""
 
 _Memory = ctypes.c_char * (1 << 46)
 """All memory from an address on."""

@@ -21,7 +21,7 @@ from partita.onnxruntime_plugin.api import (
     UNSUPPORTED,
     Api,
 )
-from partita.onnxruntime_plugin.options import Options
+from partita.onnxruntime_plugin.options import ProviderOptions
 from partita.onnxruntime_plugin.read_graph import CONTEXT, GraphReader
 
 SOURCE = b"Partita"
@@ -67,7 +67,7 @@ def _exported(model: CompiledModel, key: bytes | None) -> bytes:
         return path.read_bytes()
 
 
-def model_in(reader: GraphReader, node: int, options: Options) -> CompiledModel:
+def model_in(reader: GraphReader, node: int, options: ProviderOptions) -> CompiledModel:
     """The compiled subgraph in an EPContext node. Its bytes are in the node: a node that names a file is an error."""
     where = f"EPContext node {reader.name(node)!r}"
     attributes = {attribute.name: attribute for attribute in reader.attributes(node)}

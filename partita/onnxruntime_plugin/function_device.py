@@ -18,7 +18,7 @@ Compute = Callable[[Graph, Sequence[Array]], Sequence[Array]]
 def register_function(name: str, chooser: SubgraphProperty, compute: Compute) -> str:
     """Registers a device that runs the subgraphs of the property with the function. The device's name."""
 
-    class Subgraph(CompiledSubgraph):
+    class FunctionSubgraph(CompiledSubgraph):
         """A subgraph, run by the function."""
 
         concurrent = True
@@ -40,7 +40,7 @@ def register_function(name: str, chooser: SubgraphProperty, compute: Compute) ->
             return {node.name: node.name in taken or reason for node in graph.nodes if node.is_op}
 
         def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-            return Subgraph(graph)
+            return FunctionSubgraph(graph)
 
         def subgraph_property(self) -> SubgraphProperty:
             return chooser

@@ -3,8 +3,8 @@
 onnxruntime calls C functions. Each of the library's functions either answers by itself or calls an address in the library's data,
 where Python stores its callbacks.
 
-- A callback of a function that returns a status gets as its eighth argument the address to write it to. So an exception that leaves
-  the callback, as an interrupt before its first line does, becomes an error instead of whatever ctypes would return.
+- A callback of a function that returns a status gets as its eighth argument the address to write it to. So an exception that
+  leaves it, as an interrupt before its first line does, becomes an error instead of whatever ctypes would return.
 - A status with its lowest bit set asks for Python's interrupt once onnxruntime has returned.
 - Once `alive` is 0, because the interpreter ends, no callback is called any more: functions that return a status return an error,
   and a thread other than the main one sleeps there until the process is gone."""
@@ -66,8 +66,8 @@ class Code:
     jump: Callable[[int, int, int], bytes]
     """Jumps to the callback at a slot, or elsewhere if the flag is 0: distances of flag, slot and the other place."""
     call: Callable[[int, int, int, int, int], bytes]
-    """Calls the callback at a slot for a status, which it returns: distances of flag, slot, and the places to go to if the flag is
-    0, if no status was written, and if it asks for an interrupt."""
+    """Calls the callback at a slot for a status, which it returns: distances of flag, slot, and the places to go to if the flag
+    is 0, if no status was written, and if it asks for an interrupt."""
     fail: Callable[[int, int], bytes]
     """Returns a status: distances of the message, and of the address of CreateStatus."""
     sleep_or: Callable[[int], bytes]
@@ -189,7 +189,7 @@ PROCESSORS = {"x86_64": X86_64, "aarch64": AARCH64}
 
 
 @attrs.frozen
-class Image:
+class LibraryFile:
     """The library's file."""
 
     content: bytes
@@ -201,7 +201,7 @@ class Image:
 
 
 @functools.cache
-def image(processor: str) -> Image:
+def library_file(processor: str) -> LibraryFile:
     """The library for a processor, as `platform.machine()` names it."""
     code = PROCESSORS.get(processor)
     if code is None:
@@ -264,7 +264,7 @@ def image(processor: str) -> Image:
         (0, header), (hash_at, hashes), (symbols_at, symbols), (strings_at, strings), (ended_at, ENDED + ESCAPED),
         (text_at, bytes(text)), (_PAGE, table),
     ]
-    return Image(_laid_out(parts, _PAGE + data_size), functions, data)
+    return LibraryFile(_laid_out(parts, _PAGE + data_size), functions, data)
 
 
 _Distance = Callable[[int], int]
@@ -297,7 +297,7 @@ class Library:
     """A library of this process. It is loaded once more than onnxruntime does, so that its code stays until the process ends."""
 
     def __init__(self) -> None:
-        written = image(platform.machine())
+        written = library_file(platform.machine())
         self._file = os.memfd_create("partita_provider")
         with open(self._file, "wb", closefd=False) as file:
             file.write(written.content)

@@ -16,7 +16,7 @@ REMEDY = 'A session\'s options are "devices", "config" (JSON), "recompile", or D
 
 
 @attrs.frozen
-class Options:
+class ProviderOptions:
     """The devices of a provider, and what they are configured with."""
 
     devices: str = DEFAULT
@@ -28,12 +28,12 @@ class Options:
     key: bytes | None = None
     """The key that signs compiled models, and that those which are read must be signed with."""
 
-    def checked(self) -> Options:
+    def checked(self) -> ProviderOptions:
         """The same options; an error if a device or a key of theirs does not exist."""
         read_config(self.config, asked_devices(self.devices))
         return self
 
-    def of_session(self, name: str, entries: Mapping[str, str]) -> Options:
+    def of_session(self, name: str, entries: Mapping[str, str]) -> ProviderOptions:
         """The options of a session of the provider with this name, whose own override these. `entries` are the session's."""
         prefix = f"ep.{name.lower()}."
         given = {key.removeprefix(prefix): value for key, value in entries.items() if key.startswith(prefix)}

@@ -1,8 +1,8 @@
 """The execution provider: what onnxruntime calls, as Python objects.
 
 onnxruntime holds the addresses of C structures. Each belongs to a `Factory` (one per registration), a `Provider` (one per
-session) or a `Compute` (one per fused subgraph), found by that address. The library's functions jump to the callbacks at the end of this
-file. An exception becomes a status with its message; none leaves a callback."""
+session) or a `Compute` (one per fused subgraph), found by that address. The library's functions jump to the callbacks at the end
+of this file. An exception becomes a status with its message."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from partita.graph.formatting import counted, error_in_words
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.node import Node
+from partita.graph.ops.schemas import spec_of
 from partita.onnxruntime_plugin import context
 from partita.onnxruntime_plugin.api import (
     COMPUTE,
@@ -35,12 +36,9 @@ from partita.onnxruntime_plugin.api import (
 from partita.onnxruntime_plugin.api import VERSION as API_VERSION
 from partita.onnxruntime_plugin.compute import Compute
 from partita.onnxruntime_plugin.library import NAME, VENDOR, VERSION, Library
-from partita.onnxruntime_plugin.options import Options
+from partita.onnxruntime_plugin.options import ProviderOptions
 from partita.onnxruntime_plugin.read_graph import CONTEXT, GraphReader, ReadGraph
 from partita.partition import ContainOpSelector, SubgraphProperty, SubgraphSelector, plan
-
-CONTROL_FLOW = {("", "If"), ("", "Loop"), ("", "Scan")}
-"""The ops in whose bodies subgraphs are fused. onnxruntime inlines others, such as SequenceMap, and then knows no fused node."""
 
 MOST_QUERIES = 4
 """The number of times that the subgraphs are planned anew because a device refuses a node of one of them by itself."""
@@ -52,7 +50,7 @@ class Plugin:
 
     name: str
     """The provider's name in onnxruntime."""
-    options: Options
+    options: ProviderOptions
     """Devices and configuration, which a session's own options override."""
     library: Library = attrs.field(factory=Library)
     """The library; registering it calls `create`."""
@@ -144,7 +142,7 @@ class Provider:
         """GetCapability: the subgraphs of a graph, or of a body whose node is not taken as a whole."""
         reader = GraphReader(self.api, keeps=False)
         parent = self.api.pointer("Graph_GetParentNode", graph)
-        if parent and (reader.op(parent) not in CONTROL_FLOW or self._takes_whole(reader, parent, reader.opsets(graph))):
+        if parent and self._stays(reader, parent, reader.opsets(graph)):
             return
         read = reader.read(graph)
         for node in read.nodes.values():
@@ -156,10 +154,12 @@ class Provider:
         counts = sum(map(len, chosen)), counted(len(read.nodes), "op"), counted(len(chosen), "subgraph")
         logger("onnxruntime").info("%s: %s takes %d of %s in %s", read.graph.name, self.factory.plugin.name, *counts)
 
-    def _takes_whole(self, reader: GraphReader, node: int, opsets: Mapping[str, int]) -> bool:
-        """True if a device runs this If, Loop or Scan with its bodies, so that they stay as they are."""
-        read = reader.read_node(node, opsets)
-        return bool(self._supported(read))
+    def _stays(self, reader: GraphReader, node: int, opsets: Mapping[str, int]) -> bool:
+        """True if the bodies of a node stay as they are: a device runs it with them, or onnxruntime replaces it by its function,
+        as a SequenceMap, and would not know a fused node in there."""
+        domain, op = reader.op(node)
+        spec = spec_of(op, domain, opsets.get(domain, 1))
+        return spec is None or spec.has_function or bool(self._supported(reader.read_node(node, opsets)))
 
     def _holds_ours(self, reader: GraphReader, node: int) -> bool:
         if reader.op(node) != CONTEXT or self.api.text("Node_GetEpName", node):

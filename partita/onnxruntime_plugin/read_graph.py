@@ -183,7 +183,7 @@ class GraphReader:
         return None
 
     def _constants_of_bodies(self, node: int) -> set[str]:
-        """The names of the constants that bodies of the node read, which the outer graph does not tell while a body is looked at."""
+        """The names of constants that the node's bodies read; the outer graph does not tell while a body is looked at."""
         return {
             self.api.text("GetValueInfoName", value)
             for body in self.bodies(node).values()

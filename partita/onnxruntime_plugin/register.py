@@ -10,7 +10,7 @@ from typing import Any
 from partita.graph.errors import MissingDependency, PartitaError
 from partita.onnxruntime_plugin.api import too_old
 from partita.onnxruntime_plugin.function_device import Compute, register_function
-from partita.onnxruntime_plugin.options import Options
+from partita.onnxruntime_plugin.options import ProviderOptions
 from partita.onnxruntime_plugin.provider import Plugin
 from partita.partition import SubgraphProperty
 
@@ -50,9 +50,12 @@ def ort_plugin(
         remedy = "Give both, or the names of devices alone"
         raise PartitaError("a property and the function compute belong together", where="ort_plugin", remedy=remedy)
     with _lock:
-        if isinstance(devices, SubgraphProperty) and compute is not None:
-            devices = register_function(name.removesuffix(SUFFIX), devices, compute)
-        options = Options(devices or Options().devices, dict(config or {}), key=key).checked()
+        if isinstance(devices, SubgraphProperty):
+            assert compute is not None
+            label = register_function(name.removesuffix(SUFFIX), devices, compute)
+        else:
+            label = devices or ProviderOptions().devices
+        options = ProviderOptions(label, dict(config or {}), key=key).checked()
         identity = json.dumps([name, options.devices, options.config, str(key)], sort_keys=True, default=repr)
         if identity not in _plugins:
             _plugins[identity] = Plugin(name.removesuffix(SUFFIX) + SUFFIX, options)

@@ -137,7 +137,7 @@ assert stopped == 300, stopped
 
 def test_a_library_of_another_processor_is_told() -> None:
     import partita as pt
-    from partita.onnxruntime_plugin.library import image
+    from partita.onnxruntime_plugin.library import library_file
 
     with pytest.raises(pt.PartitaError, match="'riscv64' processor"):
-        image("riscv64")
+        library_file("riscv64")
