@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
-from partita.accelerators import AcceleratorError, Placement, load
+from partita.accelerators import AcceleratorError, Placement, accelerator, load
 from partita.accelerators.engines.model import EngineModel, engine_model
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.interface.accelerator import Accelerator
@@ -96,10 +97,8 @@ def _flat(graph: Graph) -> Graph:
 
 
 def _engine() -> Any:
-    """The package onnxruntime."""
-    import onnxruntime
-
-    return onnxruntime
+    """The package onnxruntime; AcceleratorUnavailable if it is not installed."""
+    return import_module(accelerator("onnxruntime").name)
 
 
 def _graph_of(session: Any, model: Any) -> Graph:

@@ -8,7 +8,7 @@ import pytest
 import partita as pt
 from tests.insight.planting import Plant, faulty
 
-pytest.importorskip("onnxruntime", minversion="1.24")
+pytest.importorskip("onnxruntime")
 
 VENDORS = {"nxrt_ep_cpu": "cpu_ep", "onnxruntime_ggml": "ggml", "onnxruntime_ep_openvino": "OpenVINOExecutionProvider"}
 """The packages of some providers that run on a processor, with onnxruntime's names for them."""
