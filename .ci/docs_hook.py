@@ -1,5 +1,5 @@
-"""What mkdocs puts into the site while it builds it: the help of each verb, the list of the passes, and pages that are made of
-files outside docs/: the notebooks and the list of changes."""
+"""Generated parts of the site: the help of each verb, the list of the passes, the reports of the gallery, and the pages made of
+files outside docs/, the notebooks and the list of changes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,19 @@ HEIGHT = 420
 """How many pixels of a picture in a notebook are seen without scrolling."""
 
 
+def on_config(config: Any) -> Any:
+    """The settings of the site, with a link to the repository if its address is known (setup.py says how)."""
+    config.repo_url = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["address"]()
+    config.repo_name = "/".join(config.repo_url.split("/")[-2:]) if config.repo_url else None
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
     """The files of the site, with the pages that are made of others."""
     from mkdocs.structure.files import File
 
-    for name, text in outside_pages().items():
+    gallery = runpy.run_path(str(ROOT / ".ci" / "gallery.py"))["pages"]()
+    for name, text in {**outside_pages(), **{f"gallery/{name}": text for name, text in gallery.items()}}.items():
         files.append(File.generated(config, name, content=text))
     return files
 

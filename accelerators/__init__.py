@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from partita.graph.cached_property import lazily
 
 if TYPE_CHECKING:
-    from partita.accelerators.choosing_precision import choose_precision
-    from partita.accelerators.compiling_files import compile
+    from partita.accelerators.api import compile, import_model, load, to_device
+    from partita.accelerators.choosing.choose_precision import choose_precision
     from partita.accelerators.errors import (
         AcceleratorError,
         AcceleratorUnavailable,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         UnknownDevice,
         UnknownKey,
     )
-    from partita.accelerators.importing import import_model
     from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
     from partita.accelerators.interface.keys import BadValue, Key
     from partita.accelerators.interface.registry import (
@@ -33,14 +32,12 @@ if TYPE_CHECKING:
         register_accelerator,
         unregister_accelerator,
     )
-    from partita.accelerators.loading_files import load
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.placing import query
     from partita.accelerators.precision.precision_plan import PrecisionPlan
     from partita.accelerators.running.compiled_model import CompiledModel
     from partita.accelerators.running.profile import Profile
     from partita.accelerators.tuning import TuningReport, tune
-    from partita.accelerators.uploading import to_device
 
 __all__ = [
     "Accelerator",
@@ -80,38 +77,19 @@ __all__ = [
 ]
 
 __getattr__ = lazily(__name__, {
-    "Accelerator": "partita.accelerators.interface.accelerator",
-    "AcceleratorError": "partita.accelerators.errors",
-    "AcceleratorUnavailable": "partita.accelerators.errors",
-    "BadConfig": "partita.accelerators.errors",
-    "BadValue": "partita.accelerators.interface.keys",
-    "CompileError": "partita.accelerators.errors",
-    "DeviceMistake": "partita.accelerators.errors",
-    "CompiledModel": "partita.accelerators.running.compiled_model",
-    "CompiledSubgraph": "partita.accelerators.interface.accelerator",
-    "DeviceInfo": "partita.accelerators.interface.registry",
-    "InputError": "partita.accelerators.errors",
-    "Key": "partita.accelerators.interface.keys",
-    "NotSupported": "partita.accelerators.errors",
-    "Placement": "partita.accelerators.placement.placement",
-    "PrecisionPlan": "partita.accelerators.precision.precision_plan",
-    "Profile": "partita.accelerators.running.profile",
-    "ProfileRow": "partita.accelerators.interface.accelerator",
-    "QueueFull": "partita.accelerators.errors",
-    "RequestTimeout": "partita.accelerators.errors",
-    "RunError": "partita.accelerators.errors",
-    "TuningReport": "partita.accelerators.tuning",
-    "UnknownDevice": "partita.accelerators.errors",
-    "UnknownKey": "partita.accelerators.errors",
-    "accelerator": "partita.accelerators.interface.registry",
-    "choose_precision": "partita.accelerators.choosing_precision",
-    "compile": "partita.accelerators.compiling_files",
-    "devices": "partita.accelerators.interface.registry",
-    "import_model": "partita.accelerators.importing",
-    "load": "partita.accelerators.loading_files",
-    "query": "partita.accelerators.placement.placing",
-    "register_accelerator": "partita.accelerators.interface.registry",
-    "to_device": "partita.accelerators.uploading",
-    "tune": "partita.accelerators.tuning",
-    "unregister_accelerator": "partita.accelerators.interface.registry",
+    "partita.accelerators.api": "compile import_model load to_device",
+    "partita.accelerators.choosing.choose_precision": "choose_precision",
+    "partita.accelerators.errors": (
+        "AcceleratorError AcceleratorUnavailable BadConfig CompileError DeviceMistake InputError "
+        "NotSupported QueueFull RequestTimeout RunError UnknownDevice UnknownKey"
+    ),
+    "partita.accelerators.interface.accelerator": "Accelerator CompiledSubgraph ProfileRow",
+    "partita.accelerators.interface.keys": "BadValue Key",
+    "partita.accelerators.interface.registry": "DeviceInfo accelerator devices register_accelerator unregister_accelerator",
+    "partita.accelerators.placement.placement": "Placement",
+    "partita.accelerators.placement.placing": "query",
+    "partita.accelerators.precision.precision_plan": "PrecisionPlan",
+    "partita.accelerators.running.compiled_model": "CompiledModel",
+    "partita.accelerators.running.profile": "Profile",
+    "partita.accelerators.tuning": "TuningReport tune",
 })

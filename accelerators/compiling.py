@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from partita.accelerators.building.report import CompileReport, SubgraphRow
 from partita.accelerators.building.subgraphs import Builder, Built
-from partita.accelerators.building.task import Task
+from partita.accelerators.building.task import CompileTask
 from partita.accelerators.building.units import Unit, compile_unit, measured_units
 from partita.accelerators.cache.answers import remembering
 from partita.accelerators.errors import AcceleratorError, NotSupported
@@ -19,18 +21,19 @@ from partita.accelerators.interface.unavailable import Absent, present
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.placement.placing import checked_graph, dead_nodes, live_part, place
 from partita.accelerators.placement.rules import Forbid, Pin, resolve_rules
+from partita.accelerators.process.atomic import write_text
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.running.compiled_model import CompiledModel, Origin
 from partita.accelerators.running.multi import MultiModel
-from partita.accelerators.showing.pictures import write_affinity_dot, write_subgraphs_dot
 from partita.accelerators.starting import Beginning, started
 from partita.graph.build import is_made_call
 from partita.graph.errors import check_count, check_flag
-from partita.graph.formatting import counted
+from partita.graph.formatting import counted, listed
 from partita.graph.graph import NOTES, Graph
 from partita.graph.logs import logger
 from partita.graph.node import Node
 from partita.graph.order import reachable
+from partita.graph.pictures import to_dot
 from partita.graph.readers.torch import from_torch, is_torchs
 from partita.graph.types import Dim
 from partita.passes import apply_pass
@@ -75,7 +78,7 @@ def compile(  # noqa: A001  the contract's name
     whole = _prepared(asked, shapes, name, optimize, strict)
     reason = "the passes of optimize=True removed it, or merged it into another node"
     away = {node.name: reason for node in asked.nodes if node.name not in whole} if optimize and (pin or forbid) else {}
-    task = Task(whole, devices, settings, pin, forbid, strict, away, min_subgraph_size)
+    task = CompileTask(whole, devices, settings, pin, forbid, strict, away, min_subgraph_size)
     if several:
         return _on_each(task)
     if settings.hetero.start == "wait":
@@ -90,23 +93,23 @@ def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str
     devices = parse_devices(device)
     settings = read_config(config, devices)
     devices = present(devices, settings.by_device, settings.hetero.strict)
-    task = Task(_prepared(checked_graph(graph, "compile"), strict=settings.hetero.strict), devices, settings)
+    task = CompileTask(_prepared(checked_graph(graph, "compile"), strict=settings.hetero.strict), devices, settings)
     _check_wishes(task)
     return Beginning(task, _compiled, home)
 
 
-def _check_wishes(task: Task) -> None:
+def _check_wishes(task: CompileTask) -> None:
     """Checks affinities, pins and forbidden devices now, which compilation would otherwise check later."""
     live = live_part(task.graph)
     _affinities(live, task, any(_is_placed(node) for node in live.nodes))
     resolve_rules(live, task.devices, task.pin, task.forbid, removed=_removed(task, live))
 
 
-def _removed(task: Task, live: Graph) -> dict[str, str]:
+def _removed(task: CompileTask, live: Graph) -> dict[str, str]:
     return {**task.optimized_away, **dead_nodes(task.graph, live)} if task.pin or task.forbid else {}
 
 
-def _on_each(task: Task) -> CompiledModel:
+def _on_each(task: CompileTask) -> CompiledModel:
     """The whole graph, compiled for each of the devices."""
     settings = task.settings
     if settings.hetero.start == "now":
@@ -118,7 +121,7 @@ def _on_each(task: Task) -> CompiledModel:
     return MultiModel({one.devices[0].label: _compiled(one) for one in alone})
 
 
-def _compiled(task: Task) -> CompiledModel:
+def _compiled(task: CompileTask) -> CompiledModel:
     """The graph on these devices together."""
     whole, devices, settings = task.graph, task.devices, task.settings
     live = live_part(whole)
@@ -149,7 +152,7 @@ def _compiled(task: Task) -> CompiledModel:
     return model
 
 
-def _renouncing(task: Task) -> Callable[[], CompiledModel]:
+def _renouncing(task: CompileTask) -> Callable[[], CompiledModel]:
     """A function that compiles the graph without the sizes that its file declares and that do not follow."""
 
     def compiled() -> CompiledModel:
@@ -160,7 +163,7 @@ def _renouncing(task: Task) -> Callable[[], CompiledModel]:
     return compiled
 
 
-def _steps_like(task: Task) -> Callable[[Graph], CompiledModel] | None:
+def _steps_like(task: CompileTask) -> Callable[[Graph], CompiledModel] | None:
     """A function that compiles a decoder's step with the task's options; None if its first device does not append to caches."""
     if task.pin or not task.devices[0].accelerator.appends_caches:
         return None
@@ -187,14 +190,13 @@ def _is_placed(node: Node) -> bool:
     return node.is_op and node.affinity is not None and not is_made_call(node)
 
 
-def _affinities(graph: Graph, task: Task, manual: bool) -> dict[str, str]:
+def _affinities(graph: Graph, task: CompileTask, manual: bool) -> dict[str, str]:
     """The devices that affinities name, by node name; those of all ops if the user placed nodes by hand."""
     ops = [node for node in graph.nodes if node.is_op]
     lacking = [node.name for node in ops if node.affinity is None]
     if manual and lacking:
-        more = f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else ""
         raise AcceleratorError(
-            f"some ops have an affinity and these have none: {', '.join(lacking[:SHOWN])}{more}",
+            f"some ops have an affinity and these have none: {listed(lacking, SHOWN)}",
             where=f"graph {graph.name!r}",
             remedy="Give every op an affinity (placement = query(g, ...); g = placement.apply(g)), or none",
         )
@@ -235,3 +237,22 @@ def _unheard(placement: Placement) -> list[str]:
 
 def _compiled_again(unit: Unit, config: Mapping[str, Any]) -> Unit:
     return compile_unit(unit.name, unit.device, unit.body, config)
+
+
+def write_affinity_dot(folder: Path, placement: Placement) -> None:
+    """`hetero_affinity_<name>.dot`: the graph, each node in its device's colour."""
+    text = to_dot(placement.graph, colour_by=lambda node: placement.get(node.name))
+    write_text(_path(folder, "affinity", placement.graph), text)
+
+
+def write_subgraphs_dot(folder: Path, graph: Graph) -> None:
+    """`hetero_subgraphs_<name>.dot`: the partitioned graph, each subgraph in its device's colour."""
+    write_text(_path(folder, "subgraphs", graph), to_dot(graph))
+
+
+def _path(folder: Path, what: str, graph: Graph) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AcceleratorError(f"there can be no folder: {error.strerror}", where=str(folder)) from None
+    return folder / f"hetero_{what}_{re.sub(r'[^A-Za-z0-9._-]', '_', graph.name)}.dot"

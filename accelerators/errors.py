@@ -167,3 +167,15 @@ def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[
 
 def _listed(kinds: Kinds) -> str:
     return " or ".join(dict.fromkeys("None" if kind is type(None) else kind.__name__ for kind in kinds))
+
+
+def forget_frames(error: BaseException) -> None:
+    """Clears the tracebacks of an unneeded error and its causes; else the frames live until the next garbage collection."""
+    waiting: list[BaseException | None] = [error]
+    seen = set[int]()
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = None
+            waiting += [one.__cause__, one.__context__]

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.arrays.owned import array_ids, owned
+from partita.accelerators.arrays.layout import array_ids, owned
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
 from partita.accelerators.interface.query import refused_inside
@@ -22,6 +22,7 @@ from partita.graph.microsoft import is_known, why_none, why_unknown
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.custom import custom_op
 from partita.passes import apply_pass
+from partita.passes.infer.contract import require_fit
 
 
 class ReferenceAccelerator(Accelerator):
@@ -128,7 +129,8 @@ class CompiledReference(CompiledSubgraph):
 
     def _step(self, step: _Step, values: list[Any]) -> None:
         read = [values[i] for i in step.reads]
-        values[step.makes] = evaluate_node(step.node, read, self.graph.opsets, [values[i] for i in step.captures])
+        captured = [values[i] for i in step.captures]
+        values[step.makes] = evaluate_node(step.node, read, self.graph.opsets, captured, require_fit)
         for i in step.frees:
             values[i] = None
 

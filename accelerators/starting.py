@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import attrs
 
 from partita.accelerators.building.specialized import SpecializedSubgraph
-from partita.accelerators.building.task import Task
+from partita.accelerators.building.task import CompileTask
 from partita.accelerators.cache.cached_compiling import check_folder
 from partita.accelerators.cache.folder import lasting
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
 from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.registry import engines
 from partita.accelerators.interface.settings import MEASURED, Config
 from partita.accelerators.interface.unavailable import present
 from partita.accelerators.isolation.background_worker import Workshop, afar, is_afar
@@ -22,27 +23,24 @@ from partita.accelerators.isolation.process import Limit
 from partita.accelerators.placement.rules import Forbid
 from partita.accelerators.process.background import behind
 from partita.accelerators.process.exit_barrier import main_has_ended
-from partita.accelerators.process.once import Once
+from partita.accelerators.process.forking import Guard
 from partita.accelerators.process.working_folder import working_folder
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.starting_model import StartingModel, Work, ended
 from partita.graph.graph import Graph
-from partita.graph.rewrite import Rewriter, rewrite
-
-ENGINES = ("onnxruntime", "openvino")
-"""The engines that compile a model within a fraction of a second, the fastest first."""
+from partita.graph.rewrite import with_changes
 
 THREADS = "NUM_THREADS"
 """The key whose value the devices that answer first copy from the first device that has one."""
 
-Compile = Callable[[Task], CompiledModel]
+Compile = Callable[[CompileTask], CompiledModel]
 """Compiles a task, and returns when the model is ready."""
 
 
 class Beginning:
     """The devices that answer first, and the compilation in the background."""
 
-    def __init__(self, task: Task, compile: Compile, home: str) -> None:
+    def __init__(self, task: CompileTask, compile: Compile, home: str) -> None:
         """`home` is the working directory, now or when the model was requested. Invalid values in the configuration are errors
         here, and not in the background, whose result the caller may never wait for."""
         self._task, self._compile = task, compile
@@ -55,7 +53,7 @@ class Beginning:
             check_folder(device.accelerator, task.graph, by_device[device.label])
         behind = attrs.evolve(task.settings, by_device=by_device, stand_ins=self._stand_ins)
         self._behind = attrs.evolve(task, graph=_as_it_is(task.graph), settings=behind)
-        self._own = Once[CompiledModel]()
+        self._own = DoneOnce[CompiledModel]()
 
     @property
     def _stand_ins(self) -> list[tuple[Device, Mapping[str, Any]]]:
@@ -68,7 +66,7 @@ class Beginning:
         forbid = _rules_about(self._task.forbid, {starter.label for starter in self._starters})
         graph = without_affinities(self._task.graph)
         try:
-            return self._compile(Task(graph, self._starters, self._settings, forbid=forbid))
+            return self._compile(CompileTask(graph, self._starters, self._settings, forbid=forbid))
         except NotSupported:
             return None
 
@@ -116,7 +114,7 @@ def _leaves_threads(device: Device) -> bool:
     return not (is_afar(device.accelerator) or device.accelerator.last_resort)
 
 
-def started(task: Task, compile: Compile) -> CompiledModel:
+def started(task: CompileTask, compile: Compile) -> CompiledModel:
     """The model, answering at once if some device can. It is compiled in the foreground if none can, if its own devices compile
     at once, or if the program is ending, when no background thread may start."""
     if main_has_ended() or all(device.accelerator.travels_as_body for device in task.devices):
@@ -163,13 +161,13 @@ class _Workshops:
             workshop.close()
 
 
-def _starters(task: Task) -> tuple[Device, ...]:
+def _starters(task: CompileTask) -> tuple[Device, ...]:
     """The devices that answer first: those of START_WITH or the first engine that is installed, followed by `reference`."""
     asked = task.settings.hetero.start_with
     if asked is not None:
         named = _named(asked, task)
         return named if any(device.accelerator.last_resort for device in named) else (*named, *parse_devices("reference"))
-    for engine in ENGINES:
+    for engine in engines():
         try:
             return (*parse_devices(engine), *parse_devices("reference"))
         except (AcceleratorUnavailable, UnknownDevice):
@@ -177,7 +175,7 @@ def _starters(task: Task) -> tuple[Device, ...]:
     return parse_devices("reference")
 
 
-def _named(asked: str, task: Task) -> tuple[Device, ...]:
+def _named(asked: str, task: CompileTask) -> tuple[Device, ...]:
     """The devices of START_WITH. One that only compiles here, such as a GPU of another machine, is an error: it cannot answer."""
     try:
         named = parse_devices(asked)
@@ -192,7 +190,7 @@ def _named(asked: str, task: Task) -> tuple[Device, ...]:
         raise type(error)(error.cause, where=where, remedy=error.remedy) from error
 
 
-def _values(starter: Device, task: Task) -> Mapping[str, Any]:
+def _values(starter: Device, task: CompileTask) -> Mapping[str, Any]:
     """The configuration of a device that answers first: the user's, if the device is among the requested ones too. If any device
     is measured, so is this one."""
     by_device = task.settings.by_device
@@ -220,25 +218,16 @@ def _rules_about(forbid: Forbid | None, labels: set[str]) -> Forbid | None:
 def _as_it_is(graph: Graph) -> Graph:
     """The graph with copies of its ops, so that affinities set later on the originals do not apply. Linear."""
 
-    def visit(node: Any, rewriter: Rewriter) -> None:
-        rewriter.keep(node, rewriter.rebuilt(node, affinity=node.affinity) if node.is_op else None)
-
-    return rewrite(graph, visit)
+    return with_changes(graph, lambda node: {"affinity": node.affinity} if node.is_op else {})
 
 
 def without_affinities(graph: Graph) -> Graph:
     """The graph with all affinities removed. Linear."""
 
-    def visit(node: Any, rewriter: Rewriter) -> None:
-        if node.is_op and node.affinity is not None:
-            rewriter.keep(node, rewriter.rebuilt(node, affinity=None))
-        else:
-            rewriter.keep(node)
-
-    return rewrite(graph, visit)
+    return with_changes(graph, lambda node: {"affinity": None} if node.is_op and node.affinity is not None else {})
 
 
-def _in_workshops(task: Task, workshops: _Workshops) -> Task:
+def _in_workshops(task: CompileTask, workshops: _Workshops) -> CompileTask:
     """The task with slow-compiling devices moved to processes of their own."""
     moved, limit = list[Device](), Limit(task.settings.hetero.start_seconds, "START_SECONDS")
     for device in task.devices:
@@ -251,3 +240,28 @@ def _in_workshops(task: Task, workshops: _Workshops) -> Task:
             moved.append(attrs.evolve(device, accelerator=elsewhere[0]))
             workshops.add(elsewhere[1])
     return attrs.evolve(task, devices=moved)
+
+
+T = TypeVar("T")
+
+
+class DoneOnce(Generic[T]):
+    """Called with the work: concurrent callers wait, and get the same result or error. A forked process redoes work that its
+    parent had not finished. The work is not kept, since it may reference the owner of this."""
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._results: list[T] = []
+        self._error: Exception | None = None
+
+    def __call__(self, work: Callable[[], T]) -> T:
+        with self._guard.lock:
+            if self._error is not None:
+                raise self._error.with_traceback(None)  # else the traceback would grow with each call
+            if not self._results:
+                try:
+                    self._results.append(work())
+                except Exception as error:  # Ctrl-C is not a result of the work
+                    self._error = error
+                    raise
+            return self._results[0]

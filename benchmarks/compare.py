@@ -64,7 +64,7 @@ def changes(old: dict[str, results.Section], new: dict[str, results.Section]) ->
 def change(section: str, old: Row, new: Row) -> Change | None:
     """The change of one row; None where there is nothing to compare."""
     name = f"{tables.case_text(new.case)}: {new.engine}"
-    if old.ratio and new.ratio and not (old.ratio.is_worthless or new.ratio.is_worthless):
+    if old.ratio and new.ratio and not (old.ratio.is_inconclusive or new.ratio.is_inconclusive):
         allowed = old.ratio.value * old.ratio.spread + new.ratio.value * new.ratio.spread
         return Change(section, name, "ratio", old.ratio.value, new.ratio.value, allowed)
     if old.ratio or new.ratio or not (old.times and new.times):

@@ -24,8 +24,8 @@ from benchmarks.peak import Peak, describe, peak
 from benchmarks.progress import run
 from benchmarks.tables import markdown
 from benchmarks.work import flops, traffic
-from partita.accelerators.process.idle_wait import settle
 from partita.graph.node import Node
+from partita.measuring.rounds import settle
 
 
 @attrs.frozen
@@ -131,7 +131,7 @@ def main() -> None:
     texts = [_text(name, args, most) for name in args.models]
     print("\n\n".join(texts))
     if args.publish:
-        publish.put(publish.PAGES[0], {"layers": "\n\n".join([*texts, tables.about(results.section([]))])})
+        publish.put(publish.TABLES, {"layers": "\n\n".join([*texts, tables.about(results.section([]))])})
 
 
 def _text(name: str, args: argparse.Namespace, most: Peak) -> str:

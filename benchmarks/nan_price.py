@@ -21,7 +21,7 @@ from partita.accelerators.tvm.kernels.language import Operand, Value, maximum, m
 from partita.accelerators.tvm.kernels.recurrent import cells
 from partita.accelerators.tvm.kernels.rows.row_steps import _Making
 from partita.accelerators.tvm.kernels.shared import formulas, functions, reducers
-from partita.accelerators.tvm.kernels.window import blocked_pool
+from partita.accelerators.tvm.kernels.window import blocked
 
 CONFIG = {"NUM_THREADS": 1, "CACHE_DIR": "off"}
 
@@ -32,7 +32,7 @@ LARGER, SMALLER = ("at_least", "larger"), ("at_most", "smaller")
 @contextlib.contextmanager
 def losing_nan() -> Iterator[None]:
     """Inside, kernels are written that lose NaN."""
-    largest = blocked_pool._largest
+    largest = blocked._largest
 
     def plain_maximum(x: Value, low: Operand) -> Value:
         return maximum(x, low if isinstance(low, Value) else functions._like(x, low))
@@ -46,7 +46,7 @@ def losing_nan() -> Iterator[None]:
                 for name in names:
                     if hasattr(module, name):
                         changes.enter_context(patch.object(module, name, plain))
-        slide = patch.object(blocked_pool, "_largest", lambda *given: attrs.evolve(largest(*given), has_squares=False))
+        slide = patch.object(blocked, "_largest", lambda *given: attrs.evolve(largest(*given), has_squares=False))
         changes.enter_context(slide)
         changes.enter_context(patch.object(_Making, "_extreme", lambda steps, how, of: steps._reduced(how, of)))
         building.forget()

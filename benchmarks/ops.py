@@ -23,12 +23,12 @@ import attrs
 from benchmarks.op_case import Case
 from benchmarks.op_list import TINY, cases, chains
 from partita.accelerators.interface.registry import accelerator
-from partita.accelerators.process.idle_wait import settle
 from partita.accelerators.tvm.machine.library import part, tvm
 from partita.accelerators.tvm.machine.machine import host_machine
 from partita.accelerators.tvm.run.threads import set_threads, set_tvm_threads
 from partita.graph.errors import PartitaError
 from partita.graph.writers.onnx import to_model
+from partita.measuring.rounds import settle
 
 LIMITS = {"tvm": 1.1, "onnxruntime": 1.2}
 """For each rival, how many times its time our op may take."""

@@ -18,7 +18,7 @@ import numpy as np
 
 import partita as pt
 from benchmarks.tables import markdown, merge
-from partita.accelerators.process.idle_wait import settle
+from partita.measuring.rounds import settle
 
 PRODUCTS = 12
 

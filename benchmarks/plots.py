@@ -54,14 +54,14 @@ def ratios(section: Section, folder: Path, prefix: str = "latency") -> dict[str,
     pictures = {}
     for number, (setting, rows) in enumerate(tables.settings(section).items()):
         by_model = tables.by_case(rows, "model")
-        peers = distinct(row.engine for row in rows if row.ratio and not row.ratio.is_worthless and row.ratio.value > FAR)
+        peers = distinct(row.engine for row in rows if row.ratio and not row.ratio.is_inconclusive and row.ratio.value > FAR)
         figure, axes = pyplot.subplots(figsize=(8, 3.5))
         width = 0.8 / max(1, len(peers))
         for i, name in enumerate(peers):
             shown = [
                 (at + i * width, row.ratio)
                 for at, engines in enumerate(by_model.values())
-                if (row := engines.get(name)) and row.is_sound and row.ratio and not row.ratio.is_worthless
+                if (row := engines.get(name)) and row.is_sound and row.ratio and not row.ratio.is_inconclusive
             ]
             if not shown:
                 continue

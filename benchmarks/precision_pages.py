@@ -16,8 +16,11 @@ from benchmarks.timing import Ratio, mean
 from benchmarks.venvs import ROOT
 from partita.accelerators.process.atomic import write_text
 
-PAGES = {"int8": ROOT / "docs" / "quantized.md", "bf16": ROOT / "docs" / "precision.md"}
+PAGES = {"int8": "quantized.md", "bf16": "precision.md"}
 """By kind, the page of its tables: that of one thread stands between `<!-- precision:KIND-1 -->` and its end with a slash."""
+
+FOLDERS = (ROOT / "docs", ROOT / "benchmarks" / "notes")
+"""The documentation, with the table of one thread, and the notes, with the others."""
 
 _TITLE = re.compile(r"\*\*(\w+), (\d+) threads?\*\*")
 _RATIO = re.compile(r"([\d.]+) ±([\d.]+)")
@@ -36,7 +39,7 @@ def rows_of(text: str) -> dict[Title, dict[str, str]]:
         if heading:
             title = heading[1], int(heading[2])
         name = line.split("|")[1].strip() if line.startswith("| ") else ""
-        if title is not None and name in NAMES and _RATIO.search(line) and "worthless" not in line:
+        if title is not None and name in NAMES and _RATIO.search(line) and "inconclusive" not in line:
             printed.setdefault(title, {})[name] = line
     return printed
 
@@ -70,5 +73,6 @@ def merge(files: Iterable[Path]) -> None:
     """Merge what runs printed into these files."""
     for file in files:
         for title, rows in rows_of(file.read_text("utf-8")).items():
-            page = PAGES[title[0]]
-            write_text(page, merged(page.read_text("utf-8"), title, rows))
+            for folder in FOLDERS:
+                page = folder / PAGES[title[0]]
+                write_text(page, merged(page.read_text("utf-8"), title, rows))

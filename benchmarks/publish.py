@@ -17,7 +17,10 @@ from benchmarks.progress import say
 from benchmarks.venvs import ROOT
 from partita.accelerators.process.atomic import write_text
 
-PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
+TABLES = ROOT / "benchmarks" / "notes" / "tables.md"
+"""The page of all tables; the documentation has a summary of them."""
+
+PAGES = (TABLES, ROOT / "docs" / "performance.md", ROOT / "README.md")
 PICTURES = ROOT / "docs" / "pictures"
 
 
@@ -57,24 +60,26 @@ def publish(folder: Path | None = None) -> None:
     latest = {name: section for name in tables.TABLES if (section := results.newest(name, folder))}
     texts = {name: tables.TABLES[name](latest[name]) if name in latest else NOT_YET for name in tables.TABLES}
     texts["summary"] = tables.summary(latest) or NOT_YET
-    pictures = draw(latest)
-    for name, files in pictures.items():
-        texts[name] += "".join(f"\n\n![{title}](pictures/{path.name})" for title, path in files.items())
+    for mark, (name, brief) in tables.BRIEF.items():
+        texts[mark] = brief(latest[name]) if name in latest else NOT_YET
+    draw(latest)
     for page in PAGES:
         if page.exists():
             put(page, texts)
             say(f"rendered {page.relative_to(ROOT)}")
 
 
-def draw(latest: dict[str, results.Section]) -> dict[str, dict[str, Path]]:
-    """The pictures of each section by title; none without matplotlib."""
+def draw(latest: dict[str, results.Section]) -> None:
+    """Draw the pictures that docs/performance.md shows; without matplotlib they stay as they are."""
     try:
         from benchmarks import plots
     except ImportError as error:
         say(f"no pictures: {error} (pip install matplotlib)")
-        return {}
+        return
     PICTURES.mkdir(parents=True, exist_ok=True)
-    return {name: plots.PLOTS[name](section, PICTURES) for name, section in latest.items() if name in plots.PLOTS}
+    for name, section in latest.items():
+        if name in plots.PLOTS:
+            plots.PLOTS[name](section, PICTURES)
 
 
 def put(page: Path, texts: dict[str, str]) -> None:

@@ -21,8 +21,8 @@ import partita as pt
 from benchmarks.machine import usable_cores
 from benchmarks.tables import markdown, merge
 from benchmarks.timing import clock_for
-from partita.accelerators.process.idle_wait import settle
 from partita.graph.writers.onnx import to_model
+from partita.measuring.rounds import settle
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 

@@ -54,6 +54,12 @@ def about(section: Section) -> str:
     )
 
 
+def measured(section: Section) -> str:
+    """The day and the machine in one short sentence."""
+    said = section.about
+    return f"Measured {said['date'][:10]} on {said['processor']}, {said['cores']} cores."
+
+
 def by_case(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], dict[str, Row]]:
     """Rows by these parts of their case, and then by engine."""
     cases: dict[tuple[Any, ...], dict[str, Row]] = {}
@@ -151,6 +157,18 @@ def latency(section: Section) -> str:
     return "\n\n".join([*parts, f"{notes}{about(section)}"])
 
 
+def ratios(section: Section) -> str:
+    """The ratios of each model to the best other engine, a column for each batch and number of threads."""
+    cells: dict[str, list[object]] = {}
+    columns = settings(section)
+    for rows in columns.values():
+        for (model,), row_of in by_case(rows, "model").items():
+            best = best_peer(row_of)
+            cells.setdefault(model, []).append(best.ratio if best else "–")
+    cells["geometric mean"] = [_mean_cell(rows) for rows in columns.values()]
+    return markdown(["model", *columns], [[model, *ratio_of] for model, ratio_of in cells.items()])
+
+
 def settings(section: Section) -> dict[str, list[Row]]:
     """The rows by their batch and threads."""
     rows_of: dict[str, list[Row]] = {}
@@ -174,7 +192,7 @@ def mean_ratio(rows: Iterable[Row]) -> tuple[Ratio | None, int, int]:
     """The geometric mean of the ratios to the best peer, of how many models, of how many in all."""
     by_model = by_case(rows, "model")
     best = [best_peer(engines) for engines in by_model.values()]
-    ratios = [row.ratio for row in best if row and row.ratio and not row.ratio.is_worthless]
+    ratios = [row.ratio for row in best if row and row.ratio and not row.ratio.is_inconclusive]
     return mean(ratios) if ratios else None, len(ratios), len(by_model)
 
 
@@ -211,6 +229,17 @@ def compiling(section: Section) -> str:
         " ratios: Partita's cold time over OpenVINO's, its warm time over OpenVINO's, and that of its import over onnxruntime's."
     )
     return f"{says}\n\n{table}\n\n{notes}{about(section)}"
+
+
+def compile_seconds(section: Section) -> str:
+    """The seconds of each engine alone, for the documentation."""
+    engines = distinct(row.engine for row in section.rows)
+    lines = []
+    for (model,), row_of in by_case(section.rows, "model").items():
+        known = [row_of[name].times if name in row_of else None for name in engines]
+        lines.append([model, *("–" if times is None else seconds(times.median) for times in known)])
+    says = "Seconds from the ONNX file to the first output, in a fresh process with the package already imported:"
+    return f"{says}\n\n{markdown(['model', *engines], lines)}\n\n{measured(section)}"
 
 
 def _compile_cell(row: Row, notes: Footnotes) -> str:
@@ -264,6 +293,13 @@ TABLES: dict[str, Callable[[Section], str]] = {
 }
 """The function that shows each section."""
 
+BRIEF: dict[str, tuple[str, Callable[[Section], str]]] = {
+    "ratios": ("latency", ratios),
+    "gpu_ratios": ("gpu", ratios),
+    "compile_seconds": ("compile", compile_seconds),
+}
+"""By mark, a section and the function that shows it to readers of the documentation."""
+
 
 def summary(latest: Mapping[str, Section]) -> str:
     """A few lines for the README."""
@@ -272,8 +308,9 @@ def summary(latest: Mapping[str, Section]) -> str:
         ratio_of = {where: mean_ratio(rows) for where, rows in settings(latest["latency"]).items()}
         lines = [[where, "–" if ratio is None else f"{ratio}", f"{n} of {of}"] for where, (ratio, n, of) in ratio_of.items()]
         parts.append(
-            "Partita's `cpu` against the best of onnxruntime, OpenVINO, torch and TVM's default pipeline, model by model"
-            f" (time over time, geometric mean; below 1 Partita is faster):\n\n{markdown(['', 'ratio', 'models'], lines)}"
+            "Partita's time on `cpu` divided by that of the fastest of onnxruntime, OpenVINO, torch and TVM's default pipeline"
+            f" (geometric mean over the models; below 1, Partita is faster):\n\n{markdown(['', 'ratio', 'models'], lines)}\n\n"
+            f"{measured(latest['latency'])}"
         )
     if "partition" in latest:
         section = latest["partition"]
@@ -281,11 +318,12 @@ def summary(latest: Mapping[str, Section]) -> str:
         rows = [row for row in section.rows if row.case["nodes"] == largest]
         engines = distinct(row.engine for row in rows)
         lines = [
-            [shape, *("" if (t := ratio_of[e].times) is None else seconds(t.median) for e in engines)]
+            [shape, *("–" if (t := ratio_of[e].times) is None else seconds(t.median) for e in engines)]
             for (shape,), ratio_of in by_case(rows, "shape").items()
         ]
         parts.append(
-            f"Seconds to partition a graph of {largest:,} nodes (empty: cut off):\n\n{markdown(['shape', *engines], lines)}"
+            f"Seconds to partition a graph of {largest:,} nodes (– did not finish within a minute, or would not have):\n\n"
+            f"{markdown(['shape', *engines], lines)}"
         )
     return "\n\n".join(parts)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from partita.accelerators.process.idle_wait import settle
+from partita.measuring.rounds import settle
 
 WORTHLESS = 0.25
 """A ratio that is known no better than to this part of it is not shown: it does not tell a quarter faster from equal."""
@@ -87,13 +87,13 @@ class Ratio:
     """How far the true value may be from the ratio, as a part of it: another run is expected to stay within it."""
 
     @property
-    def is_worthless(self) -> bool:
+    def is_inconclusive(self) -> bool:
         """Is it so uncertain that it says nothing?"""
         return self.spread > WORTHLESS
 
     def __str__(self) -> str:
-        if self.is_worthless:
-            return f"worthless (±{self.spread:.0%})"
+        if self.is_inconclusive:
+            return f"inconclusive (±{self.spread:.0%})"
         return f"{self.value:.2f} ±{self.value * self.spread:.2f}"
 
 

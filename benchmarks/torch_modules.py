@@ -29,9 +29,9 @@ import partita as pt
 from benchmarks.progress import say
 from benchmarks.tables import markdown, merge
 from benchmarks.timing import clock_for
-from partita.accelerators.process.idle_wait import settle
 from partita.graph.readers.onnx import load_onnx
 from partita.graph.readers.torch import export
+from partita.measuring.rounds import settle
 
 DEVICES = "HETERO:cpu,reference"
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
         UnknownOp,
         WriteError,
     )
-    from partita.graph.graph import DEFAULT_OPSET, Graph
-    from partita.graph.index import GraphIndex
+    from partita.graph.graph import DEFAULT_OPSET, Graph, GraphIndex
     from partita.graph.node import Node, NodeEntry
     from partita.graph.ops import register_op, unregister_op
     from partita.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
@@ -54,29 +53,10 @@ __all__ = [
 ]
 
 __getattr__ = lazily(__name__, {
-    "DEFAULT_OPSET": "partita.graph.graph",
-    "Graph": "partita.graph.graph",
-    "GraphError": "partita.graph.errors",
-    "GraphIndex": "partita.graph.index",
-    "MapType": "partita.graph.types",
-    "MissingDependency": "partita.graph.errors",
-    "Node": "partita.graph.node",
-    "NodeEntry": "partita.graph.node",
-    "OptionalType": "partita.graph.types",
-    "PartitaError": "partita.graph.errors",
-    "PassError": "partita.graph.errors",
-    "ReadError": "partita.graph.errors",
-    "SequenceType": "partita.graph.types",
-    "SparseTensorType": "partita.graph.types",
-    "TensorType": "partita.graph.types",
-    "Type": "partita.graph.types",
-    "TypeMismatch": "partita.graph.errors",
-    "UnknownOp": "partita.graph.errors",
-    "WriteError": "partita.graph.errors",
-    "call": "partita.graph.build",
-    "constant": "partita.graph.build",
-    "op": "partita.graph.build",
-    "register_op": "partita.graph.ops",
-    "unregister_op": "partita.graph.ops",
-    "variable": "partita.graph.build",
+    "partita.graph.build": "call constant op variable",
+    "partita.graph.errors": "GraphError MissingDependency PartitaError PassError ReadError TypeMismatch UnknownOp WriteError",
+    "partita.graph.graph": "DEFAULT_OPSET Graph GraphIndex",
+    "partita.graph.node": "Node NodeEntry",
+    "partita.graph.ops": "register_op unregister_op",
+    "partita.graph.types": "MapType OptionalType SequenceType SparseTensorType TensorType Type",
 })

@@ -82,6 +82,8 @@ def op(
 
     Attributes are checked and converted by the op's schema at `opset` (21 for ONNX's own ops). Graphs among them are
     bodies: closed, with `captures` bound to their last inputs."""
+    if not (isinstance(op_type, str) and isinstance(domain, str)):
+        raise GraphError(f"an op is named by a string, not by {op_type!r:.80} of domain {domain!r:.80}")
     values, count = checked_attributes(op_type, domain, opset, len(inputs), attributes, where=f"node {name or op_type!r}")
     names = tuple(output_names) if output_names is not None else _output_names(name, n_outputs or count)
     return Node(
@@ -106,6 +108,8 @@ def call(
     """A call of a subgraph. Without inputs it is unconnected, and the partitioner (or `connect`) connects it.
 
     `compile` inlines a call that no device except the last resort takes as a whole; with `inline=False` it is never inlined."""
+    if not hasattr(subgraph, "opsets"):  # Graph imports this module
+        raise GraphError(f"a call is of a Graph, not of {type(subgraph).__name__}", where=f"call {name!r}")
     check_flag(inline, f"call {name or subgraph.name!r}: inline", GraphError)
     if inputs and len(inputs) != len(subgraph.inputs):
         raise GraphError(

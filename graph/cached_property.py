@@ -37,11 +37,13 @@ class lazy(Generic[T]):
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A `__getattr__` for the package that imports each of these names from the module that defines it."""
+    """A `__getattr__` for the package that imports each name from the module that defines it; `homes` lists by module the names,
+    with spaces between them."""
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def __getattr__(name: str) -> Any:
-        if name not in homes:
+        if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        return getattr(import_module(home_of[name]), name)
 
     return __getattr__

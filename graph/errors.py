@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Self
 
@@ -64,6 +65,14 @@ def check_count(where: str, value: object, error: type[PartitaError]) -> None:
     """Raise the error unless the value is an integer of 0 or more, or None."""
     if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0):
         raise error(f"{value!r:.80} is no count", where=where, remedy="Give an integer of 0 or more")
+
+
+def check_path(where: str, value: object, error: type[PartitaError]) -> str:
+    """The path as text; raise the error if it is none."""
+    try:
+        return os.fsdecode(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise error(f"{value!r:.80} is no path", where=where, remedy="Give the path of a file") from None
 
 
 class MissingDependency(PartitaError):

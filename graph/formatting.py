@@ -21,6 +21,17 @@ def shortened(text: str, most: int = 240) -> str:
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
+def truncated(text: str, most: int) -> str:
+    """The text, or its beginning and an ellipsis if it has more characters than that."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`: at most so many of the names."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
 MOST = 100_000
 """Maximum number of characters of a value's text."""
 

@@ -6,18 +6,49 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from partita.graph.errors import GraphError, MissingDependency, did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.gc_pause import collector_paused
-from partita.graph.index import GraphIndex, build_index
+from partita.graph.names import check_names, check_output_names, name_bodies_apart, name_nodes
 from partita.graph.node import Body, Node, NodeEntry, as_entries
-from partita.graph.order import is_ordered, reachable, topological
-from partita.graph.unique_names import check_names, check_output_names, name_bodies_apart, name_nodes
+from partita.graph.order import is_ordered, reachable, sources, topological
 
 if TYPE_CHECKING:
     import networkx
 
     from partita.graph.file_state import FileState
+
+@attrs.frozen(slots=True, eq=False)
+class GraphIndex:
+    """Nodes by their number in topological order, and the edges between them."""
+
+    nodes: tuple[Node, ...]
+    """The nodes in topological order; a node's number is its position."""
+    number: dict[Node, int]
+    """The number of each node."""
+    producers: list[list[int]]
+    """Per node the numbers of those it depends on (inputs in order, captures, control), once per edge."""
+    consumers: list[list[int]]
+    """Per node the numbers of those that depend on it, ascending and distinct."""
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def build_index(graph: Graph) -> GraphIndex:
+    """Builds the index in one pass over nodes and edges."""
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    producers = [[number[source] for source in sources(node)] for node in graph.nodes]
+    consumers: list[list[int]] = [[] for _ in producers]
+    for i, origins in enumerate(producers):
+        for j in origins:
+            known = consumers[j]
+            if not known or known[-1] != i:
+                known.append(i)
+    return GraphIndex(graph.nodes, number, producers, consumers)
+
 
 DEFAULT_OPSET = 21
 """The version of ONNX's own op set that a graph made in Python has."""

@@ -158,9 +158,7 @@ class _Splice:
         for old, inner in zip(call.outputs, body.outputs, strict=True):
             new = values[inner]
             if new is None:
-                raise GraphError(
-                    f"the output {old.name!r} is an input that is absent", where=f"call {call.name!r}"
-                )
+                raise GraphError(f"the output {old.name!r} is an input that is absent", where=f"call {call.name!r}")
             self.rewriter.replace(old, new)
 
     def _shared(self, node: Node) -> Node | None:

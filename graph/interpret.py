@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from partita.graph.graph import Graph
 from partita.graph.microsoft import body_of, is_known, types_of
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.custom import custom_op
-from partita.graph.ops.shape_constraints import has_fits, misfit
 from partita.graph.types import TensorType
 
 _FAILURES = (
@@ -21,7 +20,13 @@ _FAILURES = (
 """Errors that numpy and ONNX's reference raise for values that an op does not take, or for a missing package."""
 
 
-def interpret(graph: Graph, inputs: Sequence[Any], known: Mapping[NodeEntry, Any] | None = None) -> list[Any]:
+Check = Callable[[Node, Sequence[tuple[int, ...] | None], Mapping[str, int]], None]
+"""(op, shapes of its inputs, opsets): an error if sizes contradict each other that numpy would broadcast."""
+
+
+def interpret(
+    graph: Graph, inputs: Sequence[Any], known: Mapping[NodeEntry, Any] | None = None, check: Check | None = None
+) -> list[Any]:
     """The graph's outputs for these input values, in order (arrays; lists for sequences; None for an empty optional). An op whose
     outputs are all in `known` is not computed."""
     if isinstance(inputs, Mapping):
@@ -41,24 +46,25 @@ def interpret(graph: Graph, inputs: Sequence[Any], known: Mapping[NodeEntry, Any
         if known and node.is_op and all(entry in known for entry in node.outputs):
             results: Sequence[Any] = [known[entry] for entry in node.outputs]
         else:
-            results = evaluate_node(node, read, graph.opsets, [values[entry] for entry in node.captures])
+            results = evaluate_node(node, read, graph.opsets, [values[entry] for entry in node.captures], check)
         values.update(zip(node.outputs, results, strict=True))
         for entry in last.get(node, ()):
             del values[entry]
     return [values[entry] for entry in graph.outputs]
 
 
-def evaluate_node(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], captured: Sequence[Any] = ()) -> tuple[Any, ...]:
+def evaluate_node(
+    node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], captured: Sequence[Any] = (), check: Check | None = None
+) -> tuple[Any, ...]:
     """The outputs of one node for these values of its inputs and captures."""
     if node.value is not None:
         return (node.value,)
     if node.subgraph is not None:
-        return tuple(interpret(node.subgraph, inputs))
+        return tuple(interpret(node.subgraph, inputs, check=check))
     try:
-        cause = misfit(node, [getattr(value, "shape", None) for value in inputs]) if has_fits(node) else None
-        if cause is not None:
-            raise ValueError(cause)
-        return _evaluate(node, inputs, opsets, captured)
+        if check is not None:
+            check(node, [getattr(value, "shape", None) for value in inputs], opsets)
+        return _evaluate(node, inputs, opsets, captured, check)
     except PartitaError:
         raise
     except _FAILURES as error:
@@ -68,7 +74,9 @@ def evaluate_node(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], 
         ) from error
 
 
-def _evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], captured: Sequence[Any]) -> tuple[Any, ...]:
+def _evaluate(
+    node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], captured: Sequence[Any], check: Check | None
+) -> tuple[Any, ...]:
     assert node.op is not None
     count = len(node.output_names)
     mine = custom_op(node.op, node.domain)
@@ -77,11 +85,11 @@ def _evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], capt
         results = mine.numpy(*inputs, **{**defaults, **node.attrs})
         return _several(results, count)
     if is_known(node):
-        return tuple(interpret(body_of(node, types_of(inputs), inputs), [value for value in inputs if value is not None]))
+        return tuple(interpret(body_of(node, types_of(inputs), inputs), [x for x in inputs if x is not None], check=check))
     from partita.graph.numerics import evaluate
 
     attributes = {
-        key: _Runnable(value, captured) if isinstance(value, Graph) else value for key, value in node.attrs.items()
+        key: _Runnable(value, captured, check) if isinstance(value, Graph) else value for key, value in node.attrs.items()
     }
     return evaluate(
         node.op, inputs, attributes, domain=node.domain, version=opsets.get(node.domain, 1), n_outputs=count
@@ -100,9 +108,10 @@ def _several(results: Any, count: int) -> tuple[Any, ...]:
 class _Runnable:
     """A body with its captures bound: a callable from its formal inputs to its outputs."""
 
-    def __init__(self, body: Graph, captured: Sequence[Any]) -> None:
+    def __init__(self, body: Graph, captured: Sequence[Any], check: Check | None) -> None:
         self.body = body
         self.captured = list(captured)
+        self.check = check
 
     @property
     def output_types(self) -> list[tuple[Any, Any] | None]:
@@ -122,7 +131,7 @@ class _Runnable:
         return symbols
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        return interpret(self.body, [*inputs, *self.captured])
+        return interpret(self.body, [*inputs, *self.captured], check=self.check)
 
 
 def last_reads(graph: Graph) -> dict[Node, list[NodeEntry]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,7 @@ def _checked_affinity(node: Node, attribute: Any, value: Any) -> Any:
     )
 
 
-class _Open:
+class _MutableNode:
     """A mutable node with the layout of `Node`, which it becomes by changing its class: copies are several times faster so."""
 
     __slots__ = (
@@ -121,7 +121,7 @@ class _Open:
 
 
 @define(slots=True, eq=False, repr=False, on_setattr=_refuse)
-class Node(_Open):
+class Node(_MutableNode):
     """An op, a graph input (`op` is None), a constant, or a call of a subgraph.
 
     Make nodes with `variable`, `constant`, `op` and `call`; `evolve` returns a changed copy."""
@@ -251,7 +251,7 @@ def _restored(values: Mapping[str, Any]) -> Node:
 
 
 def _copied(node: Node) -> Any:
-    duplicate: Any = _Open()
+    duplicate: Any = _MutableNode()
     duplicate.name = node.name
     duplicate.op = node.op
     duplicate.inputs = node.inputs
@@ -294,4 +294,6 @@ def as_entry(value: Node | NodeEntry) -> NodeEntry:
 
 def as_entries(values: Sequence[Node | NodeEntry]) -> tuple[NodeEntry, ...]:
     """The values; a node means its output 0."""
+    if not isinstance(values, Iterable):
+        raise GraphError(f"values are a sequence of nodes and entries, not {type(values).__name__}", remedy="Write [node]")
     return tuple(map(as_entry, values))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_not
 from typing import Any
+
+import attrs
+import numpy as np
 
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 
 class Rewriter:
@@ -88,6 +92,33 @@ def rewrite(graph: Graph, visit: Callable[[Node, Rewriter], None]) -> Graph:
             error.add_note(f"node {node.name!r} ({node.op})")
             raise
         return rewriter.finish()
+
+
+def with_changes(graph: Graph, changes: Callable[[Node], Mapping[str, Any]]) -> Graph:
+    """The graph with these fields of each node changed; a node without changes is shared, unless what it reads has changed."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        rewriter.keep(node, rewriter.rebuilt(node, **changes(node)))
+
+    return rewrite(graph, visit)
+
+
+def with_affinities(graph: Graph, labels: Mapping[str, str]) -> Graph:
+    """The graph with copies of the ops named here, each with its label as affinity."""
+    return with_changes(graph, lambda node: {"affinity": labels[node.name]} if node.is_op and node.name in labels else {})
+
+
+def with_sizes_of(graph: Graph, arrays: Sequence[Any]) -> Graph:
+    """The graph with the sizes of these arrays as its inputs' sizes, and without types for the ops' results."""
+    given = dict(zip(graph.inputs, arrays, strict=True))
+
+    def changes(node: Node) -> dict[str, Any]:
+        kind = node.output_types[0] if node.is_variable else None
+        if isinstance(kind, TensorType) and isinstance(given[node], np.ndarray):
+            return {"output_types": (attrs.evolve(kind, shape=given[node].shape),)}
+        return {"output_types": (None,) * len(node.output_names)} if node.is_op else {}
+
+    return with_changes(graph, changes)
 
 
 def map_bodies(node: Node, change: Callable[[Graph], Graph]) -> Node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -18,12 +18,16 @@ Array = np.ndarray[Any, Any]
 Dim = int | str | None
 """A dimension: a size, a symbol, or None if it is unknown."""
 
+HALVES = frozenset(("float16", "bfloat16"))
+"""The 16-bit float types."""
+
 
 def _shape(value: Any) -> tuple[Dim, ...] | None:
     if value is None:
         return None
-    if isinstance(value, (int, str)):
-        raise TypeMismatch(f"a shape is a sequence of dimensions, not {value!r}", remedy=f"Write ({value!r},)")
+    if isinstance(value, (int, str)) or not isinstance(value, Iterable):
+        remedy = f"Write ({value!r},)" if isinstance(value, (int, str)) else 'Write (1, 3, "N")'
+        raise TypeMismatch(f"a shape is a sequence of dimensions, not {value!r:.80}", remedy=remedy)
     return tuple(map(_dim, value))
 
 
@@ -60,9 +64,7 @@ def dtype_name(dtype: Any) -> str:
     try:
         return _name_of(np.dtype(dtype))
     except TypeError:
-        raise TypeMismatch(
-            f"{dtype!r} is no dtype", remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}"
-        ) from None
+        raise TypeMismatch(f"{dtype!r} is no dtype", remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}") from None
 
 
 @lru_cache(256)

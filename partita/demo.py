@@ -15,10 +15,10 @@ import numpy as np
 import partita as pt
 from partita.accelerators.cache import default_folder, list_entries
 from partita.accelerators.process.atomic import write_text
-from partita.accelerators.process.idle_wait import settle
 from partita.compare import compare
 from partita.graph.pictures import to_svg
 from partita.graph.summary import print_summary, summarize
+from partita.measuring.rounds import settle
 
 PICTURE = Path("resnet50.svg")
 """File with a picture of the partitioned model."""

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from partita.mapping.many import compile_many
     from partita.measuring.bench import bench
     from partita.measuring.bench_report import BenchReport
+    from partita.onnxruntime_plugin.register import ort_plugin, register_with_onnxruntime
     from partita.page import report_page
 
 __all__ = [
@@ -186,6 +187,7 @@ __all__ = [
     "op",
     "optimize",
     "optimize_for",
+    "ort_plugin",
     "parse",
     "plan",
     "query",
@@ -195,6 +197,7 @@ __all__ = [
     "register_pass",
     "register_pipeline",
     "register_property",
+    "register_with_onnxruntime",
     "report_page",
     "save",
     "to_device",
@@ -209,22 +212,16 @@ __all__ = [
 ]
 
 __getattr__ = lazily(__name__, {
-    "BenchReport": "partita.measuring.bench_report",
-    "Diagnosis": "partita.insight.diagnosis",
-    "Fault": "partita.insight.diagnosis",
-    "PrecisionPlan": "partita.accelerators",
-    "Reduction": "partita.insight.reducing",
-    "TuningReport": "partita.accelerators",
-    "bench": "partita.measuring.bench",
-    "capsule": "partita.insight.capsules",
-    "choose_precision": "partita.accelerators",
-    "compile_many": "partita.mapping.many",
-    "diagnose": "partita.insight.diagnosing",
-    "explain_session": "partita.insight.explaining",
-    "import_model": "partita.accelerators",
-    "map_batches": "partita.mapping.batches",
-    "reduce": "partita.insight.reducing",
-    "report_page": "partita.page",
-    "to_device": "partita.accelerators",
-    "tune": "partita.accelerators",
+    "partita.accelerators": "PrecisionPlan TuningReport choose_precision import_model to_device tune",
+    "partita.insight.capsules": "capsule",
+    "partita.insight.diagnosing": "diagnose",
+    "partita.insight.diagnosis": "Diagnosis Fault",
+    "partita.insight.explaining": "explain_session",
+    "partita.insight.reducing": "Reduction reduce",
+    "partita.mapping.batches": "map_batches",
+    "partita.mapping.many": "compile_many",
+    "partita.measuring.bench": "bench",
+    "partita.measuring.bench_report": "BenchReport",
+    "partita.onnxruntime_plugin.register": "ort_plugin register_with_onnxruntime",
+    "partita.page": "report_page",
 })

@@ -58,9 +58,9 @@ def register_property(backend: str, *factories: PropertyFactory) -> None:
 
 def unregister_property(backend: str, factory: PropertyFactory | None = None) -> None:
     """Removes one factory from a backend, or the whole backend."""
-    if backend not in _backends and backend in list_backends():
-        raise PartitionError("it is a device, which was not registered as a backend", where=f"backend {backend!r}")
     listed = _known(backend)
+    if backend not in _backends:
+        raise PartitionError("it is a device, which was not registered as a backend", where=f"backend {backend!r}")
     if factory is None:
         del _backends[backend]
         return
@@ -97,6 +97,8 @@ def make_properties(backend: str) -> list[SubgraphProperty]:
 
 
 def _known(backend: str) -> list[PropertyFactory]:
+    if not isinstance(backend, str):
+        raise PartitionError(f"a backend is named by a string, not by {backend!r:.80}")
     if backend not in _backends:
         for source in _sources:
             if backend in source.names():

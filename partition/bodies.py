@@ -21,7 +21,7 @@ Exits = dict[tuple[int, int], None]
 
 
 @attrs.define(slots=True, eq=False)
-class Draft:
+class BodyDraft:
     """A group's body before it becomes a graph, so that the property may change its inputs."""
 
     members: Sequence[int]
@@ -66,7 +66,7 @@ def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
     return exits
 
 
-def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool) -> Draft:
+def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool) -> BodyDraft:
     """Collects the values that enter, in order of first use; constants are put into the body instead."""
     nodes = index.nodes
     inside = {nodes[v] for v in members}
@@ -93,7 +93,7 @@ def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool
         values.update(constant.output_names)
     variables = [_input_for(entry, taken, values, dedup) for entry in entries]
     leaving = sorted(exits) or _last_value(nodes, members)
-    return Draft(members, entries, variables, list(constants), leaving)
+    return BodyDraft(members, entries, variables, list(constants), leaving)
 
 
 def _last_value(nodes: Sequence[Node], members: Sequence[int]) -> list[tuple[int, int]]:
@@ -123,7 +123,7 @@ def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool)
     )
 
 
-def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
+def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     """The closed graph: the group's own nodes if nothing changed, else copies that read the inputs."""
     nodes = index.nodes
     copies: dict[Node, Node] = {}

@@ -12,12 +12,11 @@ from partita.graph.errors import GraphError
 from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
-from partita.partition.bodies import Draft, build_body, draft_body, find_exits
-from partita.partition.connecting import UNCONNECTED, Connecting
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.partition.bodies import BodyDraft, build_body, draft_body, find_exits
 from partita.partition.hooks import Chooser, Hooks
 from partita.partition.names import op_names_in, with_own_names
 from partita.partition.op_index import OpIndex
-from partita.partition.typed_to_source import Declared
 from partita.partition.with_types import Typed
 
 
@@ -53,7 +52,7 @@ class BuiltCall:
     """The node that the property made, with its final name."""
     body: Graph
     """The body passed to the property."""
-    draft: Draft
+    draft: BodyDraft
     """The values that enter and leave the subgraph."""
 
 
@@ -90,7 +89,7 @@ class CallMaker:
                 self._check_affinities(chosen)
         return declined
 
-    def _make_one(self, chosen: Chosen, draft: Draft) -> str | None:
+    def _make_one(self, chosen: Chosen, draft: BodyDraft) -> str | None:
         """Makes the call. -> the hook that declined it, or None."""
         hooks, first = chosen.hooks, self.index.nodes[chosen.members[0]]
         if hooks.overrides("init_subgraph_inputs"):
@@ -118,7 +117,7 @@ class CallMaker:
         return None
 
     @staticmethod
-    def _undone(declared: Declared, node: Node, draft: Draft) -> tuple[Node, Draft]:
+    def _undone(declared: Declared, node: Node, draft: BodyDraft) -> tuple[Node, BodyDraft]:
         """The node and the values that enter it, without the types that were inferred for the hooks."""
         node = node.evolve(
             inputs=tuple(map(declared.input, node.inputs)),
@@ -127,7 +126,7 @@ class CallMaker:
         )
         return node, attrs.evolve(draft, entries=list(map(declared.entry, draft.entries)))
 
-    def _body(self, chosen: Chosen, draft: Draft, first: Node) -> Graph:
+    def _body(self, chosen: Chosen, draft: BodyDraft, first: Node) -> Graph:
         try:
             return build_body(self.index if chosen.hooks.sees_bodies else self.given, draft, chosen.name)
         except GraphError as error:
@@ -156,7 +155,7 @@ class CallMaker:
             if new is not old:
                 self.adjusted[v] = new if self._declared is None else self._declared.adjusted(old, new)
 
-    def _check_created(self, chosen: Chosen, node: Node, draft: Draft, first: Node) -> None:
+    def _check_created(self, chosen: Chosen, node: Node, draft: BodyDraft, first: Node) -> None:
         """Checks that the node has as many outputs as the body, the same device, and no control dependencies."""
         hooks, hook = chosen.hooks, "create_subgraph_node"
         hooks.check_device(hook, first, node)
@@ -191,9 +190,134 @@ def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[N
             continue
         own = entry.node in inside or entry.node.name == node.name
         cause = "reads its own output" if own else "reads what the subgraph does not read"
-        raise hooks.error(
-            hook,
-            first,
-            f"it returned a node that {cause}: %{entry.name}",
-            UNCONNECTED,
-        )
+        raise hooks.error(hook, first, f"it returned a node that {cause}: %{entry.name}", UNCONNECTED)
+
+
+UNCONNECTED = "Leave the node unconnected; connect_subgraph_inputs connects it to the values that the subgraph reads"
+SEVERAL = "One node replaces the subgraph; to put several ops in its place, return call(Graph([output], inputs)) of them"
+EACH = "Read each input of the subgraph, or none: a node without inputs is connected to all of them, as a call is"
+
+
+class Connecting:
+    """Connects the nodes of one graph's properties."""
+
+    def __init__(self, graph: Graph, taken: set[str]) -> None:
+        self._graph = graph
+        self._taken = taken
+        self._values: set[str] | None = None
+        self._brought: dict[Node, Node] = {}
+
+    def connected(self, hooks: Hooks, node: Node, draft: BodyDraft, body: Graph, first: Node) -> Node:
+        """The node reading the graph's values: the outer value for each of the body's inputs; constants stay.
+
+        It has to read each of the body's inputs, unless the property connects its nodes itself."""
+        outer = dict(zip(draft.variables, draft.entries, strict=True))
+        allowed = set(draft.entries)
+        inner = {inside.name for inside in body.nodes if inside.is_op}
+        leaving = {entry.name for entry in body.outputs}
+        for entry in node.reads:
+            if entry.node not in outer and entry not in allowed and not entry.node.is_constant:
+                cause = self._wrong(entry, node, inner, leaving)
+                if cause is not None:
+                    remedy = UNCONNECTED if entry.node.name else SEVERAL
+                    raise hooks.error("create_subgraph_node", first, f"it returned a node that {cause}", remedy)
+
+        def mapped(entry: NodeEntry) -> NodeEntry:
+            if entry.node.is_constant:
+                return NodeEntry(self._constant(entry.node), entry.index)
+            return outer.get(entry.node, entry)
+
+        inputs = tuple([None if entry is None else mapped(entry) for entry in node.inputs])
+        connected = node.evolve(inputs=inputs, captures=tuple(map(mapped, node.captures)))
+        if not hooks.overrides("connect_subgraph_inputs"):
+            read = set(connected.reads)
+            missing = [v.name for v, entry in zip(draft.variables, draft.entries, strict=True) if entry not in read]
+            if missing:
+                cause = f"it returned a node that reads something, and not the subgraph's inputs {', '.join(missing)}"
+                raise hooks.error("create_subgraph_node", first, cause, f"{EACH}; or override connect_subgraph_inputs")
+        return connected
+
+    def _wrong(self, entry: NodeEntry, node: Node, inner: set[str], leaving: set[str]) -> str | None:
+        """The reason why the node must not read this value, or None."""
+        if entry.node.is_variable:
+            if entry.node in self._graph.index.number:
+                return None
+            return f"reads %{entry.name}, which is neither an input of the subgraph nor one of the graph"
+        if not entry.node.name:
+            return f"reads another new op, a {entry.node.op}"
+        if entry.node.name == node.name or (entry.node.name in inner and entry.name in leaving):
+            return f"reads its own output: %{entry.name}"
+        if entry.node.name in inner:
+            return f"reads %{entry.name}, which is computed inside the subgraph that the node replaces"
+        return f"reads what the subgraph does not read: %{entry.name}"
+
+    def _constant(self, node: Node) -> Node:
+        """The constant, renamed if the property added it under a name that is taken."""
+        if node in self._graph.index.number or not node.name:
+            return node
+        if node not in self._brought:
+            if self._values is None:
+                self._values = {name for known in self._graph.nodes for name in known.output_names}
+            name, value = unique(node.name, self._taken), unique(node.output_names[0], self._values)
+            same = (name, value) == (node.name, node.output_names[0])
+            self._brought[node] = node if same else node.evolve(name=name, output_names=(value,))
+        return self._brought[node]
+
+
+class Declared:
+    """The original nodes of the typed copy that hooks see: types that were inferred for hooks are not part of the result.
+
+    Nodes are identified by their names, which copies keep."""
+
+    def __init__(self, typed: Typed) -> None:
+        pairs = [(copy, own) for copy, own in zip(typed.graph.nodes, typed.source.nodes, strict=True) if copy is not own]
+        self._own = dict(pairs)
+        self._copies = {own: copy for copy, own in pairs}
+        self._pairs = {own.name: (copy, own) for copy, own in pairs}
+
+    def entry(self, entry: NodeEntry) -> NodeEntry:
+        """The original graph's value for one of the copy."""
+        own = self._own.get(entry.node)
+        return entry if own is None else NodeEntry(own, entry.index)
+
+    def shown(self, node: Node) -> Node:
+        """A hook's node, reading the copy's values instead of the original graph's: a hook may have kept the latter."""
+
+        def copied(entry: NodeEntry) -> NodeEntry:
+            copy = self._copies.get(entry.node)
+            return entry if copy is None else NodeEntry(copy, entry.index)
+
+        inputs = tuple([None if entry is None else copied(entry) for entry in node.inputs])
+        return node.evolve(inputs=inputs, captures=tuple(map(copied, node.captures)))
+
+    def input(self, entry: NodeEntry | None) -> NodeEntry | None:
+        """Like `entry`, for an input, which may be absent."""
+        return None if entry is None else self.entry(entry)
+
+    def adjusted(self, copy: Node, changed: Node) -> Node:
+        """The node that a hook made from a copied node, reading the original graph's values."""
+        own = self._own.get(copy)
+        if own is None:
+            return changed
+        return self._restored(changed, copy, own).evolve(inputs=own.inputs, captures=own.captures, after=own.after)
+
+    def body(self, body: Graph) -> Graph:
+        """A body whose ops have their original types, unless a hook changed them. Linear."""
+
+        def visit(node: Node, rewriter: Rewriter) -> None:
+            rebuilt = rewriter.rebuilt(node)
+            pair = self._pairs.get(node.name) if node.is_op else None
+            if pair is not None:
+                rebuilt = self._restored(rebuilt, *pair)
+            rewriter.keep(node, map_bodies(rebuilt, self.body))
+
+        return rewrite(body, visit)
+
+    @staticmethod
+    def _restored(node: Node, copy: Node, own: Node) -> Node:
+        changes: dict[str, Any] = {}
+        for field in ("output_types", "attrs", "subgraph"):
+            mine = getattr(own, field)
+            if getattr(node, field) is getattr(copy, field) is not mine:
+                changes[field] = mine
+        return node.evolve(**changes) if changes else node

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import attrs
 
-from partita.graph.errors import did_you_mean
+from partita.graph.errors import UnknownOp, did_you_mean
+from partita.graph.formatting import shortened
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.ops.schemas import op_names
 from partita.partition import growth
 from partita.partition.combine import Combined
 from partita.partition.errors import PartitionError, raised
 from partita.partition.evidence import Evidence, EvidenceOfWalk
 from partita.partition.growth.labels import Accept
-from partita.partition.hook_arguments import call_filter
 from partita.partition.hooks import Chooser, Hooks
 from partita.partition.matcher import Matcher
-from partita.partition.op_index import OpIndex
+from partita.partition.op_index import OpIndex, join_at_constants
 from partita.partition.options import GivenGroups, Growth, OwnGrowth
 from partita.partition.pattern import Pattern
-from partita.partition.selector import ContainOpSelector, SubgraphSelector
-from partita.partition.selector_warnings import notes_on
-from partita.partition.shared_constants import join_at_constants
+from partita.partition.selector import ContainOpSelector, SubgraphSelector, call_filter, domain_and_op
 
 Groups = list[list[int]]
-
-GROWTHS = ("walk", "largest", "seed", "waves")
-"""The names for the option `growth`."""
 
 GIVEN = "given"
 """The growth, in the evidence, of groups that the user named or of the user's own growth."""
@@ -89,9 +85,14 @@ def _chosen(
 
 def check_growth(how: object) -> None:
     """Raises for an unknown name."""
-    if how is not None and not callable(how) and how not in GROWTHS:
-        hint = did_you_mean(str(how), GROWTHS) or f"There are {', '.join(GROWTHS)}; or give a function"
+    if how is not None and not callable(how) and how not in growth.GROWTHS:
+        hint = did_you_mean(str(how), growth.GROWTHS) or f"There are {', '.join(growth.GROWTHS)}; or give a function"
         raise PartitionError(f"there is no growth {how!r}", where="option growth", remedy=hint)
+
+
+def is_connected(how: str) -> bool:
+    """True if each group that this growth makes is connected; False for those of a pattern, and for given ones."""
+    return how in growth.GROWTHS and growth.GROWTHS[how].connected
 
 
 def _matched(pattern: Pattern, hooks: Hooks, index: OpIndex, fixed: Groups, free: list[bool]) -> tuple[Groups, Evidence]:
@@ -157,8 +158,7 @@ def _grown(
     elif how == "seed":
         groups, evidence.repairs = growth.seed(index.preds, color, accept, fixed, observer, index.control)
     else:
-        grow = growth.largest if how == "largest" else growth.waves
-        groups = grow(index.preds, color, _over_control(index, accept, how), fixed)
+        groups = growth.GROWTHS[how].grow(index.preds, color, _over_control(index, accept, how), fixed)
     if evidence.by_affinity and accept is None and isinstance(how, str):
         groups = join_at_constants(index, groups, labels, fixed)
     if has_filter(selector):
@@ -226,11 +226,11 @@ def _numbered(groups: GivenGroups, index: OpIndex, free: Sequence[bool], where: 
 def _over_control(index: OpIndex, accept: Accept | None, how: str) -> Accept | None:
     """`accept`, restricted to edges along which values flow.
 
-    A subgraph does not grow over a control dependency; in waves, which need not be connected, both ends may be in one wave."""
+    A subgraph does not grow over a control dependency; both ends may be in one that need not be connected."""
     control = index.control
     if not control:
         return accept
-    together = how in ("waves", GIVEN)
+    together = not is_connected(how)
     return lambda u, v: together if (u, v) in control else accept is None or accept(u, v)
 
 
@@ -395,3 +395,54 @@ class AskedSelector:
 
     def reset(self) -> None:
         self._hooks.call("reset", None, self._selector.reset)
+
+
+def notes_on(chooser: Chooser, index: OpIndex, groups: Sequence[Sequence[int]]) -> Iterator[str]:
+    """The notes. Linear."""
+    yield from _unknown_names(chooser, index)
+    if isinstance(chooser, SubgraphSelector) and follows_no_edge(chooser) and _touch(index, groups):
+        kind = type(chooser).__name__
+        yield (
+            f"{kind} defines select alone, so each op that it takes is a subgraph of its own: the inherited select_input and "
+            "select_output follow no edge"
+        )
+
+
+def follows_no_edge(selector: SubgraphSelector) -> bool:
+    """True if both methods about edges are the inherited ones, which refuse."""
+    kind = type(selector)
+    return (
+        kind.select_input is SubgraphSelector.select_input
+        and kind.select_output is SubgraphSelector.select_output
+        and not {"select_input", "select_output"} & vars(selector).keys()
+    )
+
+
+def _touch(index: OpIndex, groups: Sequence[Sequence[int]]) -> bool:
+    """True if an edge leads from one group to another."""
+    inside = {v for group in groups for v in group}
+    return any(u in inside for v in inside for u in index.preds[v])
+
+
+def _unknown_names(chooser: Chooser, index: OpIndex) -> Iterator[str]:
+    missing = {domain_and_op(name): name for name in chooser.op_names()}
+    for node in index.nodes:  # most graphs have all of these ops near the beginning
+        if not missing:
+            return
+        missing.pop((node.domain, node.op or ""), None)
+    for (domain, op), name in missing.items():
+        known = op_names(domain) or {node.op for node in index.nodes if node.domain == domain and node.op}
+        if known and op not in known:
+            yield f"There is no op {name!r}, which {shortened(repr(chooser))} looks for. {_hint(op, domain, known)}"
+
+
+def _hint(op: str, domain: str, known: frozenset[str] | set[str]) -> str:
+    from partita.graph.readers.mxnet import onnx_ops
+
+    try:
+        mxnet = onnx_ops([op]) if not domain else frozenset()
+    except UnknownOp:
+        mxnet = frozenset()
+    if mxnet:
+        return f"It is a name of MXNet's; did you mean {' or '.join(sorted(mxnet))}?"
+    return did_you_mean(op, known) or "Ops have ONNX's names; those of another domain are written domain::Op"

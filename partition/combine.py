@@ -7,11 +7,11 @@ gets all calls that it would get alone.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import ClassVar
 
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.partition.hook_arguments import call_filter
-from partita.partition.selector import ContainOpSelector, Labeler, SubgraphSelector
+from partita.partition.selector import ContainOpSelector, Labeler, SubgraphSelector, call_filter
 
 # ruff: noqa: C419  the lists make sure that every part is called
 
@@ -42,21 +42,35 @@ class Combined(SubgraphSelector):
         return any(isinstance(part, (Combined, ContainOpSelector)) and part.by_affinity for part in self.parts)
 
 
-class EitherSelector(Combined):
-    """`a | b`: accepts a node or edge if at least one of the two does. `filter` keeps the candidates that either keeps."""
+class _BinarySelector(Combined):
+    """A selector that combines the answers of all parts by one function. `filter` keeps the candidates by it likewise."""
+
+    agree: ClassVar[staticmethod[[Iterable[bool]], bool]]
+    """The function: any or all."""
+    operator: ClassVar[str]
+    """The operator that makes such a selector."""
 
     def select(self, node: Node) -> bool:
-        return any([part.select(node) for part in self.parts])
+        return self.agree([part.select(node) for part in self.parts])
 
     def select_input(self, cur: Node, new: Node) -> bool:
-        return any([part.select_input(cur, new) for part in self.parts])
+        return self.agree([part.select_input(cur, new) for part in self.parts])
 
     def select_output(self, cur: Node, new: Node) -> bool:
-        return any([part.select_output(cur, new) for part in self.parts])
+        return self.agree([part.select_output(cur, new) for part in self.parts])
 
     def filter(self, candidates: list[Node], graph: Graph | None = None) -> list[Node]:
-        kept = {id(node) for part in self.parts for node in call_filter(part.filter, graph, list(candidates))}
-        return [node for node in candidates if id(node) in kept]
+        kept = [set(map(id, call_filter(part.filter, graph, list(candidates)))) for part in self.parts]
+        return [node for node in candidates if self.agree(id(node) in of_part for of_part in kept)]
+
+    def __repr__(self) -> str:
+        return f"({f' {self.operator} '.join(map(repr, self.parts))})"
+
+
+class EitherSelector(_BinarySelector):
+    """`a | b`: accepts a node or edge if at least one of the two does. `filter` keeps the candidates that either keeps."""
+
+    agree, operator = staticmethod(any), "|"
 
     def labeler(self) -> Labeler | None:
         labelers = self._labelers()
@@ -68,25 +82,11 @@ class EitherSelector(Combined):
         reasons = [reason for part in self.parts if (reason := part.why_not(node)) is not None]
         return "; ".join(reasons) if len(reasons) == len(self.parts) else None
 
-    def __repr__(self) -> str:
-        return f"({' | '.join(map(repr, self.parts))})"
 
-
-class BothSelector(Combined):
+class BothSelector(_BinarySelector):
     """`a & b`: accepts a node or edge if both do. `filter` keeps the candidates that both keep."""
 
-    def select(self, node: Node) -> bool:
-        return all([part.select(node) for part in self.parts])
-
-    def select_input(self, cur: Node, new: Node) -> bool:
-        return all([part.select_input(cur, new) for part in self.parts])
-
-    def select_output(self, cur: Node, new: Node) -> bool:
-        return all([part.select_output(cur, new) for part in self.parts])
-
-    def filter(self, candidates: list[Node], graph: Graph | None = None) -> list[Node]:
-        kept = [{id(node) for node in call_filter(part.filter, graph, list(candidates))} for part in self.parts]
-        return [node for node in candidates if all(id(node) in k for k in kept)]
+    agree, operator = staticmethod(all), "&"
 
     def labeler(self) -> Labeler | None:
         labelers = self._labelers()
@@ -94,9 +94,6 @@ class BothSelector(Combined):
 
     def why_not(self, node: Node) -> str | None:
         return next((reason for part in self.parts if (reason := part.why_not(node)) is not None), None)
-
-    def __repr__(self) -> str:
-        return f"({' & '.join(map(repr, self.parts))})"
 
 
 class InverseSelector(Combined):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
+from partita.graph.formatting import listed
 from partita.graph.graph import Graph
 from partita.graph.node import Body, Node
+
+SHOWN = 3
+"""Number of names in a difference."""
 
 
 def fingerprint(graph: Graph) -> str:
@@ -25,9 +29,10 @@ def difference(graph: Graph, ops: Collection[str], all_ops: bool = True, before:
     compared if the other graph, `before`, still exists."""
     here = [node.name for node in graph.nodes if node.is_op]
     there, present = set(ops), set(here)
-    lost = [name for name in ops if name not in present]
-    new = [name for name in here if name not in there] if all_ops else []
-    parts = [*([f"it lacks {_some(lost)}"] if lost else []), *([f"it has {_some(new)} besides"] if new else [])]
+    lost = [repr(name) for name in ops if name not in present]
+    new = [repr(name) for name in here if name not in there] if all_ops else []
+    parts = [f"it lacks {listed(lost, SHOWN)}"] if lost else []
+    parts += [f"it has {listed(new, SHOWN)} besides"] if new else []
     if parts:
         return " and ".join(parts)
     if before is not None:
@@ -40,11 +45,6 @@ def difference(graph: Graph, ops: Collection[str], all_ops: bool = True, before:
 
 _ENDS = ("the inputs of the graph", "the outputs of the graph", "the opsets")
 """The last lines of a graph."""
-
-
-def _some(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
 
 
 def _lines(graph: Graph) -> Iterator[str]:

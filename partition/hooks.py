@@ -11,12 +11,10 @@ import numpy as np
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.partition.errors import PartitionError, WrongAnswer, hook_error, not_a, raised
-from partita.partition.hook_arguments import takes
 from partita.partition.pattern import Pattern
 from partita.partition.property import SubgraphProperty
-from partita.partition.selector import SubgraphSelector
-from partita.partition.type_users import SEEING, own_hooks
-from partita.partition.with_types import Typed
+from partita.partition.selector import SubgraphSelector, takes
+from partita.partition.with_types import SEEING, Typed, own_hooks
 
 Answer = TypeVar("Answer")
 
@@ -24,7 +22,7 @@ Chooser = SubgraphSelector | Pattern
 """A selector or a pattern that chose a subgraph."""
 
 
-class _Before:
+class _GraphState:
     """The state of one graph before the hooks saw it."""
 
     def __init__(self, graph: Graph) -> None:
@@ -63,7 +61,7 @@ class Witness:
 
     def __init__(self, typed: Typed) -> None:
         """Records the graph that the hooks see, and the original one, which a hook may have kept."""
-        self._before = [_Before(graph) for graph in dict.fromkeys((typed.graph, typed.source))]
+        self._before = [_GraphState(graph) for graph in dict.fromkeys((typed.graph, typed.source))]
 
     def __enter__(self) -> Witness:
         return self

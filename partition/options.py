@@ -33,7 +33,7 @@ def _option(default: Any, meaning: str) -> Any:
 class PartitionOptions:
     """Options for every property of a run; None leaves the choice to the property."""
 
-    growth: Growth | None = _option(None, 'how subgraphs grow: "walk", "largest", "seed", "waves", or a function of yours')  # noqa: RUF009
+    growth: Growth | None = _option(None, "how subgraphs grow: a name in `partition.growth.GROWTHS`, or a function of yours")  # noqa: RUF009
     groups: GivenGroups | None = _option(None, "the subgraphs themselves, each a set of nodes or of their names")  # noqa: RUF009
     min_subgraph_size: int | None = _option(None, "subgraphs of fewer ops stay in the graph")
     max_subgraphs: int | None = _option(None, "at most so many subgraphs for each property")

@@ -15,7 +15,7 @@ from partita.graph.names import unique
 from partita.partition.bodies import common_affinity
 from partita.partition.calls import CallMaker, Chosen
 from partita.partition.checker import check_connected, check_partition
-from partita.partition.choose import GIVEN, check_growth, choose_groups
+from partita.partition.choose import check_growth, choose_groups, is_connected
 from partita.partition.errors import PartitionError
 from partita.partition.evidence import Evidence
 from partita.partition.hooks import Hooks, Witness
@@ -150,7 +150,7 @@ class Planner:
     def _check(self, evidence: Evidence, chosen: list[Chosen]) -> list[int]:
         """Runs the independent check, before the groups are used."""
         order = settle(self.index, self.groups)
-        if evidence.growth not in ("waves", "pattern", GIVEN):
+        if is_connected(evidence.growth):
             nodes = self.index.nodes
             refused = () if evidence.growth == "walk" else evidence.refused  # a walk may reach a refused node by another path
             shared = [(c.alone, c.readers) for c in self.index.read_alone()] if evidence.by_affinity else []

@@ -27,7 +27,7 @@ class SubgraphProperty:
     name: str = "subgraph"
     """Calls are named `<name>_<index>`."""
     growth: Growth | None = None
-    """"walk", "largest", "seed", "waves", or a function; None: "largest" for a stateless selector, "walk" for others."""
+    """A name in `partition.growth.GROWTHS`, or a function; None: "largest" for a stateless selector, "walk" for others."""
     min_subgraph_size: int = 1
     """Minimum number of ops of a subgraph; smaller ones are left in the graph."""
     max_subgraphs: int | None = None
@@ -124,6 +124,8 @@ class AffinityProperty(SubgraphProperty):
     name = "affinity"
 
     def __init__(self, properties: Mapping[str, SubgraphProperty] | None = None) -> None:
+        if not (properties is None or isinstance(properties, Mapping)):
+            raise PartitionError(f"properties are given by device, not as {properties!r:.80}", where="AffinityProperty")
         self.properties = dict(properties or {})
         """Per device the property that makes its calls; other devices get plain calls named after the device."""
 

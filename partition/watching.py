@@ -62,7 +62,7 @@ class Watch:
     def around(self, name: str | None = None) -> Watch:
         """One growth, with the part of the graph around it: the growth that began at this op, or else the first that
         met it; without a name, the first. Notebooks display large graphs this way."""
-        from partita.partition.watch_window import around
+        from partita.partition.watch_view import around
 
         return around(self, name)
 

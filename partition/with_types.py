@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.graph.rewrite import Rewriter, rewrite
-from partita.partition.property import SubgraphProperty
-from partita.partition.type_users import looks_at_types
+from partita.graph.rewrite import with_changes
+from partita.partition.pattern import Part, Pattern
+from partita.partition.property import AffinityProperty, PatternProperty, SubgraphProperty
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
 from partita.passes import apply_pass
 from partita.passes.views import TypeView
 
@@ -81,11 +83,10 @@ def _with_types_of(g: Graph, typed: Graph) -> Graph:
     """The graph with the types of another with the same nodes."""
     known = {node.name: node.output_types for node in typed.nodes}
 
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        same = node.output_types == known[node.name]
-        rewriter.keep(node, rewriter.rebuilt(node) if same else rewriter.rebuilt(node, output_types=known[node.name]))
+    def changes(node: Node) -> dict[str, Any]:
+        return {} if node.output_types == known[node.name] else {"output_types": known[node.name]}
 
-    return rewrite(g, visit)
+    return with_changes(g, changes)
 
 
 def _lacks_types(g: Graph) -> bool:
@@ -116,10 +117,35 @@ def _with_affinities(twin: Graph, g: Graph) -> Graph:
     """A copy of the typed graph with the current affinities of the graph's nodes: shared nodes are not changed."""
     wanted = {typed: node.affinity for typed, node in zip(twin.nodes, g.nodes, strict=True)}
 
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        rebuilt = rewriter.rebuilt(node)
-        if rebuilt.affinity != wanted[node]:
-            rebuilt = rebuilt.evolve(affinity=wanted[node])
-        rewriter.keep(node, rebuilt)
+    return with_changes(twin, lambda node: {"affinity": wanted[node]} if node.affinity != wanted[node] else {})
 
-    return rewrite(twin, visit)
+
+SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
+"""The hooks that get bodies, or their inputs."""
+
+
+def own_hooks(subject: SubgraphProperty) -> set[str]:
+    """The hooks that the property overrides."""
+    kind, base = type(subject), SubgraphProperty
+    return {hook for hook in dir(base) if getattr(kind, hook, None) is not getattr(base, hook)} | vars(subject).keys()
+
+
+def looks_at_types(subject: SubgraphProperty) -> bool:
+    """True if the property, or its selector, may use types. False if it only uses op names or affinities."""
+    if type(subject) is AffinityProperty:
+        return any(not own_hooks(own).isdisjoint(SEEING) for own in subject.properties.values())
+    if type(subject) is PatternProperty:
+        return not own_hooks(subject).isdisjoint(SEEING) or _asks(subject.pattern)
+    return type(subject) is not SubgraphProperty
+
+
+def _asks(chooser: SubgraphSelector | Pattern) -> bool:
+    """True if user code is called on nodes."""
+    if isinstance(chooser, Pattern):
+        return _any_predicate(chooser.parts)
+    return type(chooser) is not ContainOpSelector or chooser.predicate is not None
+
+
+def _any_predicate(parts: Iterable[Part]) -> bool:
+    operands = [operand for part in parts for operand in part.operands if isinstance(operand, tuple)]
+    return any(part.predicate is not None for part in parts) or any(map(_any_predicate, operands))

@@ -11,20 +11,21 @@ import numpy as np
 
 from partita.graph.build import CALL_DOMAIN
 from partita.graph.errors import PartitaError
+from partita.graph.flops import einsum_products
 from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
 from partita.graph.interpret import evaluate_node
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
-from partita.graph.ops.traits import ops
+from partita.graph.ops.traits import FILTERS, ops, traits
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.types import TensorType, dtype_name, numpy_dtype
 from partita.passes.bodies import control_targets, everywhere, without_captures
 from partita.passes.constants import as_constant, made_constant
 from partita.passes.infer import infer
-from partita.passes.infer.fold_cost import labour
-from partita.passes.infer.shape_values import ShapeValues
+from partita.passes.infer.contract import require_fit
+from partita.passes.infer.shape_arithmetic import ShapeArithmetic
 from partita.passes.registry import REQUESTS, register_pass
 
 LIMIT = 16 << 20
@@ -37,6 +38,13 @@ cheap to compute.
 
 MOST = 1 << 28
 """Maximum number of elements that numpy touches for a node; a larger one is left to a device."""
+
+
+STEP = 1000
+"""Elements that numpy processes in the time of one Python step."""
+
+GATES = 50
+"""Approximate number of Python steps per step of a recurrent op."""
 
 
 @register_pass("FoldConstants", keeps=("shape", "dtype", *REQUESTS))
@@ -53,7 +61,7 @@ def fold_constants(
     with a constant condition by its branch. Constants that bodies capture become constants inside them.
 
     A node stays if it is random, has a body, cannot be computed in numpy or gives no tensors, or if it would take seconds
-    (see `fold_cost.py`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than
+    (see `labour`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than
     `factor` times its inputs. Sizes are determined before anything is computed: from the types, or else by inference on the
     single node. With `shapes=False` shape arithmetic and conditions stay. `only` has the names of nodes that may be replaced.
     Linear in nodes, plus the computing.
@@ -87,7 +95,7 @@ def _everywhere(g: Graph, options: _Options) -> Graph:
 
 def _fold_all(g: Graph, options: _Options) -> Graph:
     pinned = control_targets(g)
-    shapes = ShapeValues() if options.shapes else None
+    shapes = ShapeArithmetic() if options.shapes else None
     names = {node.name for node in g.nodes}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -153,12 +161,12 @@ def _is_branch(node: Node) -> bool:
 
 
 def _folded(
-    node: Node, g: Graph, shapes: ShapeValues | None, options: _Options
+    node: Node, g: Graph, shapes: ShapeArithmetic | None, options: _Options
 ) -> list[np.ndarray[Any, Any]] | None:
     """The node's outputs, or None if they are not folded."""
     known = None if shapes is None else shapes.learn(node, g.opsets.get("", 1))
     if known is not None:
-        return [known]
+        return known
     if (
         not node.inputs
         or any(entry is not None and entry.node.value is None for entry in node.inputs)
@@ -178,7 +186,7 @@ def _folded(
 def _computed(node: Node, g: Graph) -> list[np.ndarray[Any, Any]] | None:
     """The outputs computed by numpy; None if it cannot, or if they contradict the types."""
     try:
-        results = evaluate_node(node, [as_constant(entry) for entry in node.inputs], g.opsets)
+        results = evaluate_node(node, [as_constant(entry) for entry in node.inputs], g.opsets, check=require_fit)
     except PartitaError:
         return None
     arrays = []
@@ -264,3 +272,45 @@ def _inferred(node: Node, g: Graph) -> Node:
         return next(n for n in infer(alone).nodes if n.name == node.name)
     except PartitaError:
         return node
+
+
+def labour(node: Node) -> float:
+    """Estimated number of elements that numpy touches, if there are more than the sizes suggest; infinity without a static bound.
+
+    A file of a hundred bytes may declare a pool whose window is larger than any image, or trees with cycles."""
+    if "endless" in traits(str(node.op), node.domain):
+        return math.inf
+    if node.op == "Einsum" and not node.domain:
+        products = einsum_products(node)
+        return math.inf if products is None else products
+    if node.op == "LRN" and not node.domain:
+        return int(node.attrs["size"]) * (_elements(node, 0) + STEP)
+    if node.op in ops("recurrent") and not node.domain:
+        return GATES * STEP * math.prod(_sizes(node, 0)[:2])
+    weights = FILTERS.get(str(node.op))
+    if node.domain or (weights is None and node.op not in ops("pool")):
+        return 0
+    kernel = node.attrs.get("kernel_shape", ()) if weights is None else _sizes(node, weights)[2:]
+    return _padded(node, kernel) + math.prod(kernel) * (_elements(node, 0) + STEP)
+
+
+def _padded(node: Node, kernel: tuple[int, ...]) -> float:
+    """The elements of the first input including padding and the span of a dilated window."""
+    sizes, rank = _sizes(node, 0), len(kernel)
+    pads = [abs(int(pad)) for pad in node.attrs.get("pads", ()) or (0,) * (2 * rank)]
+    dilations = [int(d) for d in node.attrs.get("dilations", ()) or (1,) * rank]
+    spans = [
+        size + before + after + kernel_size * dilation
+        for size, before, after, kernel_size, dilation in zip(sizes[2:], pads[:rank], pads[rank:], kernel, dilations)
+    ]
+    return math.prod(sizes[:2]) * math.prod(spans)
+
+
+def _sizes(node: Node, position: int) -> tuple[int, ...]:
+    entry = node.inputs[position] if position < len(node.inputs) else None
+    value_type = None if entry is None else entry.type
+    return tuple(int(size or 0) for size in (value_type.shape or ())) if isinstance(value_type, TensorType) else ()  # type: ignore[arg-type]
+
+
+def _elements(node: Node, position: int) -> int:
+    return math.prod(_sizes(node, position))

@@ -121,12 +121,16 @@ def register_pipeline(name: str, passes: Sequence[str], *, replace: bool = False
 
 def unregister_pass(name: str) -> None:
     """Removes a pass or a pipeline."""
+    if not isinstance(name, str):
+        raise _unknown(name)
     if _passes.pop(name, None) is None and _pipelines.pop(name, None) is None:
         raise _unknown(name)
 
 
 def list_passes(family: str = "") -> tuple[str, ...]:
     """The names of all passes, sorted: of those that any graph may go through, or of a family, as "tvm"."""
+    if not isinstance(family, str):
+        raise PassError(f"{family!r:.80} is no family of passes", remedy='Write "tvm", or leave it out')
     _load(family)
     return tuple(sorted(info.name for info in _passes.values() if info.family == family))
 

@@ -15,6 +15,8 @@ import ast
 import difflib
 import gc
 import importlib.util
+import itertools
+import keyword
 import os
 import random
 import re
@@ -66,8 +68,39 @@ MEMORY = 64 << 30
 FIRST = 12
 """The number of tests that run first for a change that needs a new process."""
 
-KEPT = re.compile(r".*/test_(planned|kept_\w+)\.py::")
+SHARED = 4
+"""The factor by which a test may run more lines for each word that it shares with the place of a change."""
+
+NEEDS = {
+    "partita/torch_compile/": "torch",
+    "graph/readers/torch.py": "torch",
+    "partita/mapping/on_ray.py": "ray",
+    "partita/mapping/many.py": "ray",
+    "partita/cli/map.py": "pyarrow",
+}
+"""Files and folders whose tests need a package."""
+
+IN_CHILDREN = {
+    "accelerators/tvm/compiled/cuda_": "tests/accelerators/tvm/test_cuda_runs.py",
+    "accelerators/tvm/run/cuda_": "tests/accelerators/tvm/test_cuda_runs.py",
+    "accelerators/tvm/query/trial_child": "tests/accelerators/tvm/test_trial_process.py",
+    "accelerators/isolation/": "tests/accelerators/isolation",
+    "accelerators/process/": "tests/accelerators/isolation",
+    "passes/infer/onnx_child": "tests/passes/test_isolated_inference.py",
+    "partita/mapping/": "tests/mapping",
+    "partita/demo": "tests/test_demo.py",
+}
+"""Beginnings of the names of files that run in processes of their own, which no map records, and the tests that start these."""
+
+COMMON = frozenset(keyword.kwlist) | {"accelerators", "graph", "node", "none", "self", "test", "tests", "value"}
+"""Words that tell nothing of a place."""
+
+KEPT = re.compile(r".*/test_(planned|kept_(?!networks)\w+)\.py::")
 """Tests that compare with kept lines: each runs much of the code, and notices whatever changes its line."""
+
+WITHOUT_EFFECT = ("slots", "eq", "maxsize", "strict")
+"""Keywords without effect on a result: how attrs makes classes whose instances nobody compares, the size of a cache, the
+assertion of `zip(strict=True)`."""
 
 LARGE = 100
 """From here on an integer is doubled: one more of it changes nothing that matters."""
@@ -123,8 +156,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 
 def _nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and what is inside of it, without what has no effect on a result: types, slots, the size of a cache, and the
-    assertion of `zip(strict=True)`."""
+    """A node and what is inside of it, without what has no effect on a result: types, and some keywords."""
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     yield node
@@ -132,7 +164,7 @@ def _nodes(node: ast.AST) -> Iterator[ast.AST]:
         if field in ("annotation", "returns"):
             continue
         for inner in child if isinstance(child, list) else [child]:
-            if isinstance(inner, ast.keyword) and inner.arg in ("slots", "maxsize", "strict"):
+            if isinstance(inner, ast.keyword) and inner.arg in WITHOUT_EFFECT:
                 continue
             if isinstance(inner, ast.AST):
                 yield from _nodes(inner)
@@ -166,10 +198,11 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def every_mutant(under: Iterable[str]) -> list[Mutant]:
-    """All changes of the files in these folders that tests here can notice: those of the door for torch need torch."""
-    left_out = None if importlib.util.find_spec("torch") else ROOT / "partita" / "torch_compile"
-    paths = [path for folder in under for path in sorted((ROOT / folder).rglob("*.py")) if left_out not in path.parents]
-    return [mutant for path in paths for mutant in mutants_of(path)]
+    """All changes of the files in these folders that tests here can notice."""
+    left_out = [name for name, package in NEEDS.items() if not importlib.util.find_spec(package)]
+    paths = [path for folder in under for path in sorted((ROOT / folder).rglob("*.py"))]
+    kept = [path for path in paths if not path.relative_to(ROOT).as_posix().startswith(tuple(left_out))]
+    return [mutant for path in kept for mutant in mutants_of(path)]
 
 
 def lines_of(mutant: Mutant) -> Iterator[dict[str, set[int]]]:
@@ -193,6 +226,8 @@ def lines_of(mutant: Mutant) -> Iterator[dict[str, set[int]]]:
     elif functions:
         yield {mutant.path: _body(functions[-1])}
     else:
+        if any(node.lineno <= mutant.line <= (node.end_lineno or 0) for node in ast.walk(tree) if isinstance(node, ast.Lambda)):
+            yield {mutant.path: {mutant.line}}
         names = frozenset(_names(around))
         yield {path: lines for path in _files() if (lines := _mentions(path, names))}
     yield {mutant.path: set().union(*(lines for _, lines in _functions(mutant.path)))}
@@ -240,6 +275,12 @@ class Map:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.commit = path.name.partition("-")[0]
+        command = ["git", "diff", "--find-renames", "--diff-filter=MR", "--name-status", self.commit]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+        changes = [line.split("\t")[1:] for line in listed]
+        self.before = {names[-1]: names[0] for names in changes}
+        """The recorded paths of files that have changed, by the paths that they have now."""
+        self.now = {before: now for now, before in self.before.items()}
         with closing(sqlite3.connect(path)) as data:
             asked = (
                 "select context, sum(length(numbits)) from line_bits join context on context.id = context_id "
@@ -247,29 +288,58 @@ class Map:
             )
             self.sizes: Counter[str] = Counter()
             for name, size in data.execute(asked):
-                self.sizes[name.partition("|")[0]] += size
-        command = ["git", "diff", "--name-only", self.commit]
-        self.changed = set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
+                self.sizes[self._named(name)] += size
 
     def tests(self, path: str, lines: Collection[int]) -> set[str]:
         """The tests that ran one of these lines, which are counted as the file is now."""
         mask = sum(1 << line for line in self._earlier(path, lines))
-        return {name for name, ran in self._ran(path) if ran & mask}
+        return {name for name, ran in self._ran(self.before.get(path, path)) if ran & mask}
+
+    @cache  # noqa: B019
+    def of_function(self, name: str) -> set[str]:
+        """The tests that ran a function of this name, wherever it was when this was recorded."""
+        command = ["git", "grep", "-l", f"def {name}(", self.commit, "--", *PRODUCT]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+        tests: set[str] = set()
+        for path in [line.partition(":")[2] for line in listed]:
+            mask = sum(
+                1 << line
+                for node in ast.walk(ast.parse(self._recorded(path)))
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
+                for line in _body(node)
+            )
+            tests |= {test for test, ran in self._ran(path) if ran & mask}
+        return tests
+
+    @cache  # noqa: B019
+    def has(self, path: str) -> bool:
+        """True if the file existed when this was recorded."""
+        name = f"{self.commit}:{self.before.get(path, path)}"
+        return subprocess.run(["git", "cat-file", "-e", name], cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+    def _recorded(self, path: str) -> str:
+        command = ["git", "show", f"{self.commit}:{path}"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
     @cache  # noqa: B019
     def _ran(self, path: str) -> list[tuple[str, int]]:
-        """The tests that ran lines of a file; bit n of the number stands for line n, as in coverage's database."""
+        """The tests that ran lines of a recorded file; bit n of the number stands for line n, as in coverage's database."""
         asked = (
             "select context, numbits from line_bits join file on file.id = file_id "
             "join context on context.id = context_id where file.path = ? and context != ''"
         )
         with closing(sqlite3.connect(self.path)) as data:
             rows = data.execute(asked, (path,)).fetchall()
-        return [(name.partition("|")[0], int.from_bytes(bits, "little")) for name, bits in rows]
+        return [(self._named(context), int.from_bytes(bits, "little")) for context, bits in rows]
+
+    def _named(self, context: str) -> str:
+        """The test that a context is of, by the path that its file has now."""
+        path, colons, name = context.partition("|")[0].partition("::")
+        return self.now.get(path, path) + colons + name
 
     def _earlier(self, path: str, lines: Collection[int]) -> set[int]:
         """The lines of the recorded file that these were, or that stood where they are now."""
-        if path not in self.changed:
+        if path not in self.before:
             return set(lines)
         earlier: set[int] = set()
         for kind, first, last, now_first, now_last in self._changes(path):
@@ -280,8 +350,7 @@ class Map:
 
     @cache  # noqa: B019
     def _changes(self, path: str) -> list[tuple[str, int, int, int, int]]:
-        command = ["git", "show", f"{self.commit}:{path}"]
-        before = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+        before = self._recorded(self.before[path]).splitlines()
         now = (ROOT / path).read_text("utf-8").splitlines()
         return difflib.SequenceMatcher(None, before, now, autojunk=False).get_opcodes()
 
@@ -300,21 +369,55 @@ def record(tests: Sequence[str]) -> None:
 
 
 def tests_of(mutant: Mutant, maps: Sequence[Map]) -> list[str]:
-    """The tests that run the line, or what is nearest to it that any test runs: some that run few lines, those that compare with
-    kept lines, and the rest, those that run few lines first. Of the cases of one function few are before the first of others."""
+    """The tests that run the line, or what is nearest to it that any test runs; before its file existed, those of its function.
+    Those that run few lines and share words with the place come first, of the cases of one function few before the first of
+    others. Every other one compares with kept lines."""
     for places in lines_of(mutant):
         tests = {test for each in maps for path, lines in places.items() for test in each.tests(path, lines)}
+        if mutant.path in places:
+            older = [each for each in maps if not each.has(mutant.path)]
+            tests |= {test for each in older for name in _functions_at(mutant) for test in each.of_function(name)}
         if tests:
             break
     sizes = {test: max(each.sizes[test] for each in maps) for test in tests if (ROOT / test.partition("::")[0]).is_file()}
+    wanted = _words_of(mutant)
     seen: Counter[str] = Counter()
     order = {}
     for test in sorted(sizes, key=lambda test: (sizes[test], test)):
         seen[test.partition("[")[0]] += 1
-        order[test] = sizes[test] * seen[test.partition("[")[0]]
+        order[test] = sizes[test] * seen[test.partition("[")[0]] / SHARED ** len(wanted & _words(test))
     ordered = sorted(order, key=order.__getitem__)
-    kept = [test for test in ordered if KEPT.match(test)]
-    return list(dict.fromkeys([*ordered[: FIRST // 2], *kept[: MOST // 2], *ordered]))[:MOST]
+    kept, others = ([test for test in ordered if bool(KEPT.match(test)) is is_kept] for is_kept in (True, False))
+    pairs = itertools.chain.from_iterable(itertools.zip_longest(others, kept))
+    found = [test for test in pairs if test is not None]
+    places = [place for beginning, place in IN_CHILDREN.items() if mutant.path.startswith(beginning)]
+    others = [file for place in places for file in _test_files(place)]
+    return [*found[:FIRST], *others, *found[FIRST:MOST]]
+
+
+def _test_files(place: str) -> list[str]:
+    return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / place).rglob("test_*.py"))] or [place]
+
+
+def _functions_at(mutant: Mutant) -> list[str]:
+    """The names of the functions around a change, the inner ones last."""
+    tree = ast.parse((ROOT / mutant.path).read_text("utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [node.name for node in functions if node.lineno <= mutant.line <= (node.end_lineno or 0)]
+
+
+def _words_of(mutant: Mutant) -> frozenset[str]:
+    """The words of a file's name, of the function around a change, and of its line."""
+    text = (ROOT / mutant.path).read_text("utf-8")
+    around = [
+        node.name for node in ast.walk(ast.parse(text))
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+    ]
+    return _words(" ".join([Path(mutant.path).stem, *around, text.splitlines()[mutant.line - 1]]))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in re.findall(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}", text)) - COMMON
 
 
 class Trials:
@@ -357,23 +460,29 @@ class Trials:
     def _tried(self, mutant: Mutant, tests: Sequence[str]) -> tuple[str | None, str]:
         """The test that notices a change; None, and how many passed."""
         expanded = [name for test in tests for name in ([test] if "::" in test else self._in_file(test))]
-        names = [name for name in dict.fromkeys(expanded) if name in self._items]
-        while remaining := [name for name in names if self._says_something(name)]:
+        remaining = names = [name for name in dict.fromkeys(expanded) if name in self._items]
+        passed = 0
+        while remaining := [name for name in remaining if self._says_something(name)]:
             with changed(mutant) as text:
                 failed, begun = self._failing(remaining, mutant, text)
             if not failed:
-                return None, f"{begun} of {len(names)} tests pass"
+                return None, f"{passed + begun} of {len(names)} tests pass"
             broken = [] if self.sound.issuperset(failed) else self._failing(failed)[0]
             if not broken:
                 self.sound.update(failed)
                 return failed[0], ""
             print(f"fails without any change: {broken[0]}", flush=True)
             self.broken.add(broken[0])
-        return None, "no test runs the line"
+            if len(failed) == 1:
+                passed, remaining = passed + begun - 1, remaining[begun:]
+        return None, f"{passed} of {len(names)} tests pass" if passed else "no test runs the line"
 
     def _says_something(self, test: str) -> bool:
-        """False for a test that fails without any change, and for a file with two of them: drivers of GPUs survive no fork."""
+        """False for a test that fails without any change, and for those that may: of a file with two such tests, or with a driver
+        of OpenCL, which survives no fork."""
         file = test.partition("::")[0] + "::"
+        if "opencl" in getattr(self._items[test], "fixturenames", ()):
+            return False
         return test not in self.broken and sum(broken.startswith(file) for broken in self.broken) < 2
 
     def _in_file(self, path: str) -> list[str]:

@@ -141,9 +141,12 @@ def test_every_make_command_has_its_target() -> None:
 def test_the_reference_has_every_public_name() -> None:
     import partita
 
-    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
+    folder = ROOT / "docs" / "reference"
+    pages = "".join(path.read_text("utf-8") for path in folder.glob("*.md") if path.stem != "index")
     missing = [name for name in partita.__all__ if not re.search(rf"(:::.*\.{name}$|`{name}`)", pages, re.MULTILINE)]
     assert not missing, "these belong into docs/reference/"
+    index = (folder / "index.md").read_text("utf-8")
+    assert sorted(re.findall(r"\[`pt\.(\w+)`\]", index)) == sorted(partita.__all__), "docs/reference/index.md has each name once"
 
 
 def test_what_is_written_by_hand_in_performance_says_so() -> None:
@@ -181,6 +184,23 @@ def test_every_page_is_in_the_navigation() -> None:
 def hook() -> dict[str, Any]:
     """What .ci/docs_hook.py defines."""
     return runpy.run_path(str(ROOT / ".ci" / "docs_hook.py"))
+
+
+def gallery() -> dict[str, Any]:
+    """What .ci/gallery.py defines."""
+    return runpy.run_path(str(ROOT / ".ci" / "gallery.py"))
+
+
+def test_the_gallery_links_to_its_pages() -> None:
+    page = (ROOT / "docs" / "gallery.md").read_text("utf-8")
+    assert tuple(dict.fromkeys(re.findall(r"\]\(gallery/([\w.-]+)\)", page))) == gallery()["NAMES"]
+
+
+@pytest.mark.slow
+def test_the_pages_of_the_gallery_are_made() -> None:
+    pages = gallery()["pages"]()
+    assert sorted(pages) == sorted(gallery()["NAMES"])
+    assert all(text.startswith("<!doctype html>" if name.endswith("html") else "<svg ") for name, text in pages.items())
 
 
 def test_notebooks_are_pages_of_the_site() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.isolation import process
-from partita.accelerators.tvm.query import trial_process
+from partita.accelerators.tvm.query import isolated_trials
 from partita.graph.pictures import to_svg
 from partita.graph.programs import find_program
 from partita.passes.infer import onnx_inference
@@ -89,7 +89,7 @@ def test_the_command_line_reads_a_model_beside_such_a_file(tmp_path: Path) -> No
     assert done.returncode == 0 and "nobody asked for it" not in done.stdout, done.stderr
 
 
-COMMANDS = (onnx_inference.COMMAND, trial_process.COMMAND, process.COMMAND)
+COMMANDS = (onnx_inference.COMMAND, isolated_trials.COMMAND, process.COMMAND)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[-1])
@@ -187,7 +187,7 @@ def map_over_processes() -> None:
 
 
 def try_a_body() -> None:
-    trials = trial_process.TrialProcess()
+    trials = isolated_trials.TrialProcess()
     assert trials._ready() is None
     trials.stop()
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from partita.accelerators.arrays.layout import aligned_empty, laid_out
 from partita.accelerators.process.background import hands
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.process.thread_pool import Pool
 from partita.graph.mapped_arrays import LARGE, new_array
 from partita.graph.types import Array
 

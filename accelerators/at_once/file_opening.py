@@ -9,10 +9,9 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from partita.accelerators.at_once.file_model import FileModel
+from partita.accelerators.at_once.file_model import FileModel, Making
 from partita.accelerators.at_once.ort_safe_ops import is_plain
 from partita.accelerators.at_once.ort_session import WholeSession, whole_session
-from partita.accelerators.at_once.startup_steps import Making
 from partita.accelerators.process.working_folder import working_folder
 from partita.graph.file_state import FileState, file_state, open_state
 

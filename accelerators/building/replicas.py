@@ -18,12 +18,12 @@ class SideBySide:
 
     def __init__(self, compiled: CompiledSubgraph) -> None:
         self._first = compiled
-        self._crew = _Crew(compiled)
+        self._crew = _Replicas(compiled)
         renewed_in_children(self)
 
     def renew(self) -> None:
         """Resets the instances in a forked process, which lacks the threads that had borrowed some."""
-        self._crew = _Crew(self._first)
+        self._crew = _Replicas(self._first)
 
     def lent(self) -> Loan:
         """An instance for exclusive use in a `with` statement."""
@@ -35,7 +35,7 @@ class SideBySide:
             compiled.let_go()
 
 
-class _Crew:
+class _Replicas:
     """The instances in this process."""
 
     def __init__(self, first: CompiledSubgraph) -> None:
@@ -85,7 +85,7 @@ class _Crew:
 class Loan:
     """A subgraph that is borrowed during a `with` statement."""
 
-    _crew: _Crew
+    _crew: _Replicas
     _borrowed: CompiledSubgraph | None = None
 
     def __enter__(self) -> CompiledSubgraph:

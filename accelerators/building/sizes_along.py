@@ -31,13 +31,13 @@ def sizes_along(graph: Graph, is_open: Callable[[Node], bool]) -> Graph:
 
     The body of an open call may be changed: it may also get another output, to be measured. Linear except for the copies."""
     rooms = {node: _Room(node) for node in graph.nodes if is_made_call(node)}
-    search = _Search(rooms, is_open)
+    search = _ProducerSearch(rooms, is_open)
     for call, room in rooms.items():
         if is_open(call):
             room.recipes = search.recipes(call)
     if not any(room.recipes for room in rooms.values()):
         return graph
-    names = _Names(graph)
+    names = _FreeNames(graph)
     for room in rooms.values():
         if room.recipes:
             _Copying(room, search, names).copy()
@@ -97,7 +97,7 @@ class _Room:
         )
 
 
-class _Search:
+class _ProducerSearch:
     """Finds the producers of values across the borders of calls."""
 
     def __init__(self, rooms: dict[Node, _Room], is_open: Callable[[Node], bool]) -> None:
@@ -156,7 +156,7 @@ class _Search:
 class _Copying:
     """Copies the shape arithmetic of one call's sizes into its body."""
 
-    def __init__(self, room: _Room, search: _Search, names: _Names) -> None:
+    def __init__(self, room: _Room, search: _ProducerSearch, names: _FreeNames) -> None:
         self.room = room
         self.search = search
         self.names = names
@@ -198,7 +198,7 @@ class _Copying:
         return self.inputs[outer][0]
 
 
-class _Names:
+class _FreeNames:
     """Generates names that are unused in the graph and its bodies."""
 
     def __init__(self, graph: Graph) -> None:

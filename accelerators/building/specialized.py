@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from partita.accelerators.arrays.layout import array_ids, owned
 from partita.accelerators.arrays.on_device import ON_DEVICE
-from partita.accelerators.arrays.owned import array_ids, owned
 from partita.accelerators.building.replicas import SideBySide
 from partita.accelerators.interface.accelerator import AnySize, CompiledSubgraph, ProfileRow
-from partita.accelerators.interface.aligned_copies import run_laid_out
+from partita.accelerators.interface.compile_now import run_laid_out
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import Guard, renewed_in_children
 from partita.graph.errors import PartitaError

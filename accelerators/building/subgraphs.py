@@ -21,21 +21,21 @@ from partita.accelerators.capsules.keeping import keep_failure
 from partita.accelerators.errors import AcceleratorError, CompileError, DeviceMistake, NotSupported, asking
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.device_property import DeviceGroups, given_back_because
 from partita.accelerators.interface.inlining import without_calls
 from partita.accelerators.interface.settings import Config
-from partita.accelerators.placement.constant_ops import with_constants_computed
-from partita.accelerators.placement.device_groups import DeviceGroups, given_back_because
 from partita.accelerators.placement.placement import Placement
+from partita.accelerators.placement.placing import with_constants_computed
 from partita.accelerators.process.descriptors import at_a_terminal
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.process.thread_pool import Pool
 from partita.graph.build import is_made_call
 from partita.graph.flops import count_flops
-from partita.graph.formatting import counted
+from partita.graph.formatting import counted, listed
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.node import Node
-from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.rewrite import with_changes
 from partita.partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
 from partita.passes import apply_pass
 from partita.passes.manager import watched_as_here
@@ -144,7 +144,7 @@ class Builder:
         share = sum(flops.get(name, 0) for name in names) / max(sum(flops.values()), 1)
         to = ", ".join(dict.fromkeys(device for move in self.moves for device in move.to.values()))
         took = ", ".join(dict.fromkeys(move.device for move in self.moves))
-        text = f"{_listed(names)} with {share:.0%} of the FLOPs moved to {to}: {took} could not compile what it took"
+        text = f"{_titled(names)} with {share:.0%} of the FLOPs moved to {to}: {took} could not compile what it took"
         self.notes.append(text)
         warnings.warn(f"{self.placement.graph.name}: {text}: {self.moves[0].reason}", stacklevel=2)
 
@@ -200,15 +200,15 @@ class Builder:
         for reason, names in by_reason.items():
             forced = [name for name in names if name in self.forced]
             if forced:
-                self.notes.append(f"stays on {label}, where it was forced: {_listed(forced)}: {reason}")
+                self.notes.append(f"stays on {label}, where it was forced: {_titled(forced)}: {reason}")
             alone = [name for name in names if self.min_size is not None and not self.placement.has_other(name, label)]
             if alone:
-                self.notes.append(f"stays on {label}, since no later device runs it: {_listed(alone)}: {reason}")
+                self.notes.append(f"stays on {label}, since no later device runs it: {_titled(alone)}: {reason}")
             free = [name for name in names if name not in {*forced, *alone}]
             if free:
                 to = self.placement.move(free, label, reason)
                 self.has_given_back = True
-                self.notes.append(f"given back by {label} to {', '.join(dict.fromkeys(to.values()))}: {_listed(free)}: {reason}")
+                self.notes.append(f"given back by {label} to {', '.join(dict.fromkeys(to.values()))}: {_titled(free)}: {reason}")
                 moved.update(to)
         return moved
 
@@ -313,9 +313,8 @@ class Builder:
         return all(inner.name in moved for inner in node.subgraph.nodes if inner.is_op)
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{counted(len(names), 'op')} ({', '.join(names[:SHOWN])}{more})"
+def _titled(names: Sequence[str]) -> str:
+    return f"{counted(len(names), 'op')} ({listed(names, SHOWN)})"
 
 
 def _property_of(device: Device) -> SubgraphProperty:
@@ -358,14 +357,11 @@ def _final(error: CompileError, call: Node, why: str) -> CompileError:
 
 
 def _with_affinities(graph: Graph, where: Mapping[str, str]) -> Graph:
-    def visit(node: Node, rewriter: Rewriter) -> None:
+    def moved(node: Node) -> dict[str, str]:
         label = where.get(node.name) if node.is_op else None
-        if label is None or label == node.affinity:
-            rewriter.keep(node)
-        else:
-            rewriter.keep(node, rewriter.rebuilt(node, affinity=label))
+        return {} if label is None or label == node.affinity else {"affinity": label}
 
-    return rewrite(graph, visit)
+    return with_changes(graph, moved)
 
 
 @contextmanager

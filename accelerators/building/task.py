@@ -13,7 +13,7 @@ from partita.graph.graph import Graph
 
 
 @attrs.frozen(slots=True, eq=False)
-class Task:
+class CompileTask:
     """A typed graph, its devices and the options."""
 
     graph: Graph

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import attrs
 
-from partita.accelerators.cache.damage import Damaged
-from partita.accelerators.cache.folder import default_folder
-from partita.accelerators.cache.key import Key
-from partita.accelerators.cache.metadata import read_metadata
+from partita.accelerators.cache.folder import Damaged, default_folder
+from partita.accelerators.cache.key import EntryKey, read_metadata
 from partita.accelerators.cache.store import Store
 from partita.graph.formatting import counted
 
@@ -23,7 +21,7 @@ class CacheEntry:
 
     name: str
     """The key in hexadecimal."""
-    key: Key
+    key: EntryKey
     """The parts of the key by their names."""
     model: str
     """The name of the model that it was compiled for first."""

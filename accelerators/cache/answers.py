@@ -13,8 +13,7 @@ from partita.accelerators.cache.folder import chosen_folder, inner_folder, priva
 from partita.accelerators.cache.key import source_digest
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.process.atomic import replacing
-from partita.accelerators.process.regular import open_private
+from partita.accelerators.process.atomic import open_private, replacing
 
 FOLDER = "findings"
 """The subfolder of the cache with one file for each device, version and target."""

@@ -14,10 +14,8 @@ from typing import Any
 import attrs
 
 from partita.accelerators.arrays.sharing import each_read_once, kept_by
-from partita.accelerators.cache.damage import Damaged
-from partita.accelerators.cache.folder import chosen_folder
-from partita.accelerators.cache.key import Key, make_key
-from partita.accelerators.cache.metadata import Metadata, read_metadata
+from partita.accelerators.cache.folder import Damaged, chosen_folder
+from partita.accelerators.cache.key import EntryKey, Metadata, make_key, read_metadata
 from partita.accelerators.cache.store import Store, Stored
 from partita.accelerators.errors import AcceleratorError, BadConfig, DeviceMistake
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
@@ -216,7 +214,7 @@ class _Caching:
         if self.damage is not None:
             return (), f"its entry was damaged: {self.damage}"
         closest: tuple[str, ...] | None = None
-        other: Key | None = None
+        other: EntryKey | None = None
         ops: Counter[str] = Counter()
         for name, version in reversed(self.store.versions()[-COMPARED:]):
             entry = _compared(self.store, name, version)

@@ -85,3 +85,7 @@ def unusable(folder: Path, cause: str, remedy: str | None = None) -> Accelerator
     """The error for a folder that cannot be used, or not at the moment."""
     other = 'Name another with CACHE_DIR, or switch it off: CACHE_DIR="off"'
     return AcceleratorError(cause, where=f"cache folder {str(folder)!r}", remedy=remedy or other)
+
+
+class Damaged(Exception):
+    """The content differs from what was written."""

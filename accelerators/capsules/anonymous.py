@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.capsules.value_roles import Indices, Roles, roles_of
+from partita.accelerators.capsules.value_roles import Indices, ValueRoles, roles_of
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.microsoft import DOMAIN as MICROSOFT
@@ -94,7 +94,7 @@ class _Masking:
         self._drawn: set[str] = set()
         self._arrays: dict[tuple[int, Any], Any] = {}
 
-    def graph(self, graph: Graph, roles: Roles) -> Graph:
+    def graph(self, graph: Graph, roles: ValueRoles) -> Graph:
         """The graph with other constants, attributes and names."""
 
         def visit(node: Node, rewriter: Rewriter) -> None:
@@ -117,7 +117,7 @@ class _Masking:
         outputs = [f"output{i}" for i in range(len(masked.outputs))]
         return masked.evolve(name="capsule", output_names=outputs, metadata={}, opsets=opsets)
 
-    def input(self, node: Node, value: Any, roles: Roles) -> Any:
+    def input(self, node: Node, value: Any, roles: ValueRoles) -> Any:
         """The value of an input."""
         if isinstance(value, (list, tuple)):
             return type(value)([self.input(node, item, roles) for item in value])
@@ -141,7 +141,7 @@ class _Masking:
             return self._stay("inputs of one number", array, value)
         return self._like(array)
 
-    def _constant(self, node: Node, roles: Roles) -> Any:
+    def _constant(self, node: Node, roles: ValueRoles) -> Any:
         """The new value of a constant; nodes that shared an array still do."""
         entry, value = node[0], node.value
         key = (id(value), roles.bounds.get(entry, entry in roles.deciding or entry in roles.parameters))
@@ -149,7 +149,7 @@ class _Masking:
             self._arrays[key] = self._other_constant(entry, value, roles)
         return self._arrays[key]
 
-    def _other_constant(self, entry: NodeEntry, value: Any, roles: Roles) -> Any:
+    def _other_constant(self, entry: NodeEntry, value: Any, roles: ValueRoles) -> Any:
         if isinstance(value, SparseTensor):
             return attrs.evolve(value, values=self._like(value.values))
         if entry in roles.deciding:

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import attrs
 import numpy as np
 
-from partita.accelerators.capsules.array_files import write_arrays
-from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.registry import engines
 from partita.accelerators.process.atomic import write_text
 from partita.graph.atomic_write import PREFIX
 from partita.graph.graph import Graph
 from partita.graph.writers import save
-
-SHIPPED = ("onnxruntime", "openvino")
-"""The devices whose engine is a separate package of the device's name."""
 
 FILES = ("capsule.json", "model.onnx", "inputs.npz", "expected.npz", "run.py", "requirements.txt")
 """The names of a capsule's files."""
@@ -150,9 +149,9 @@ def _requirements(capsule: Capsule) -> list[str]:
     from importlib import metadata
 
     name = capsule.device.accelerator.name
-    module = capsule.config.get("EP_PACKAGE") or "" if name in SHIPPED else device_class(capsule.device.accelerator).__module__
+    module = capsule.config.get("EP_PACKAGE") or "" if name in engines() else device_class(capsule.device.accelerator).__module__
     own = metadata.packages_distributions().get(module.partition(".")[0], [])
-    packages = [name, *own, "numpy"] if name in SHIPPED else [*own, "partita"]
+    packages = [name, *own, "numpy"] if name in engines() else [*own, "partita"]
     return [_pinned(package) for package in dict.fromkeys(packages)]
 
 
@@ -163,3 +162,21 @@ def _pinned(package: str) -> str:
         return f"{package}=={metadata.version(package)}"
     except metadata.PackageNotFoundError:
         return package
+
+
+def name_in_file(name: str) -> str:
+    """The name with NUL, which would end it in a zip file, replaced by a visible character."""
+    return name.replace("\0", "\u2400")
+
+
+def write_arrays(target: str | os.PathLike[str] | BinaryIO, arrays: Mapping[str, Any]) -> None:
+    """Writes the arrays to a path or an open file, under any names. Text becomes fixed-width text."""
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, value in arrays.items():
+            if not isinstance(value, (np.ndarray, np.generic)):
+                cause = f"a {type(value).__name__} cannot be kept in a file of arrays"
+                raise NotSupported(cause, where=f"value {name!r}", remedy="Cut the model where arrays leave it")
+            array = np.asarray(value)
+            plain = array.astype(str) if array.dtype.hasobject else array
+            with archive.open(f"{name_in_file(name)}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, plain, allow_pickle=False)

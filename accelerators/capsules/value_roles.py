@@ -28,7 +28,7 @@ class Indices:
 
 
 @attrs.define(slots=True, eq=False)
-class Roles:
+class ValueRoles:
     """The roles of values in a graph and its bodies."""
 
     deciding: set[NodeEntry] = attrs.field(factory=set)
@@ -39,14 +39,14 @@ class Roles:
     """Values that only parametrize an op, such as an axis or a length."""
 
 
-def roles_of(graph: Graph) -> Roles:
+def roles_of(graph: Graph) -> ValueRoles:
     """The roles of the values in a graph and its bodies. Linear in the number of nodes."""
-    roles = Roles()
+    roles = ValueRoles()
     _find(graph, roles)
     return roles
 
 
-def _find(graph: Graph, roles: Roles) -> None:
+def _find(graph: Graph, roles: ValueRoles) -> None:
     for node in reversed(graph.nodes):
         if not node.is_op:
             continue

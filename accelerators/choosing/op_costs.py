@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -10,11 +10,8 @@ import numpy as np
 
 from partita.accelerators.arrays.distance import distance
 from partita.accelerators.choosing.device_choice import DeviceChoice
-from partita.accelerators.choosing.op_times import times_of
-from partita.accelerators.choosing.options import Given
-from partita.accelerators.choosing.precision_probe import Probe, given_to, isolated, read_by
-from partita.accelerators.choosing.target import Target
-from partita.accelerators.errors import NotSupported
+from partita.accelerators.choosing.options import Given, Target
+from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.placement.rules import Forbid, Pin
 from partita.accelerators.precision.calibration import Range, calibrated
 from partita.accelerators.precision.device_plan import lowered_on
@@ -27,10 +24,16 @@ from partita.accelerators.precision.lowered_ops import (
     why_not,
 )
 from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.running.profile import Row
+from partita.graph.build import op, variable
 from partita.graph.errors import PartitaError
+from partita.graph.flops import count_flops
 from partita.graph.graph import Graph
-from partita.graph.node import Node
-from partita.graph.types import Array
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import Array, TensorType
+from partita.passes.constants import Namer
+from partita.passes.infer import infer
 
 TURNS = 20
 """Number of alternating runs of whole models; the minimum time of each counts."""
@@ -54,7 +57,7 @@ class Measuring:
         self.open = target.opened(graph, win, pin, forbid)
         self.devices: DeviceChoice | None = None
         """The best device of each op, once `gains` has measured it; None if devices are not chosen."""
-        self.probe = Probe(graph, self.ops)
+        self.probe = PrecisionProbe(graph, self.ops)
         self.model = target.compiled(self.probe.graph)
         read = self.probe.reads
         self.ranges: dict[str, Range] = calibrated(lambda: self._seen(read), calibration)
@@ -195,3 +198,144 @@ class Measuring:
             except NotSupported:  # the next one is tried; the error of the last one is raised
                 continue
         return self.error(self.lowered(precisions, last))
+
+
+ROUNDS = 5
+"""Number of profiles of a model; the minimum time of each op counts."""
+
+
+def times_of(
+    model: CompiledModel,
+    graph: Graph,
+    batch: Mapping[str, Any],
+    names: Collection[str],
+    products: Collection[str],
+    label: str | None,
+) -> dict[str, float]:
+    """The microseconds of each of these ops on the device, or on any; ops that did not run there have none.
+
+    `graph` is the compiled graph. A kernel's time is divided among its products, or else among its ops in `names`, or else it
+    counts for the ops that read its result: so casts and roundings count for the op that they were added for.
+    The time of rows without such an op, as that of a whole subgraph, is divided by FLOPs among the ops that have none."""
+    sharing = _Sharing(model, graph, names, products)
+    there = [name for unit in model.units if label in (None, unit.device.label) for name in unit.ops if name in sharing.names]
+    rounds = [sharing.times(model.profile(dict(batch)).rows, label) for _ in range(ROUNDS)]
+    return {name: min(times.get(name, 0.0) for times in rounds) for name in there}
+
+
+class _Sharing:
+    """Divides the time of rows among ops."""
+
+    def __init__(self, model: CompiledModel, graph: Graph, names: Collection[str], products: Collection[str]) -> None:
+        self.names, self.products = frozenset(names), frozenset(products)
+        self.held = {(kernel.symbol, kernel.nodes[0]): tuple(kernel.nodes) for kernel in model.kernels()}
+        self.units = {unit.name: unit.ops for unit in model.units}
+        self.work = count_flops(graph).by_node
+        self.owners: dict[str, str] = {}
+        for node in reversed(graph.nodes):
+            readers = (self.owners.get(reader.name) for reader in graph.consumers(node))
+            owner = node.name if node.name in self.names else next(filter(None, readers), None)
+            if owner is not None:
+                self.owners[node.name] = owner
+
+    def times(self, rows: Collection[Row], label: str | None) -> dict[str, float]:
+        """The microseconds of one profile."""
+        times: dict[str, float] = {}
+        unknown: dict[str, float] = {}
+        for row in rows:
+            if label in (None, row.device):
+                sharing = self._sharing(self.held.get((row.exec_type, row.node), (row.node,)))
+                for name in sharing:
+                    times[name] = times.get(name, 0.0) + row.real_us / len(sharing)
+                if not sharing and row.subgraph in self.units:
+                    unknown[row.subgraph] = unknown.get(row.subgraph, 0.0) + row.real_us
+        for unit, us in unknown.items():
+            sharing = self._sharing([name for name in self.units[unit] if not times.get(name)]) or self._sharing(self.units[unit])
+            work = [self.work.get(name, 0) + 1 for name in sharing]
+            for name, own in zip(sharing, work, strict=True):
+                times[name] = times.get(name, 0.0) + us * own / sum(work)
+        return times
+
+    def _sharing(self, held: Collection[str]) -> list[str]:
+        products = [name for name in held if name in self.products]
+        ops = products or [name for name in held if name in self.names]
+        return ops or list(dict.fromkeys(self.owners[name] for name in held if name in self.owners))
+
+
+class PrecisionProbe:
+    """The graph with a value added to the result of each op, which is zero or the op's error; its further outputs are the values
+    that the ops read and compute."""
+
+    def __init__(self, graph: Graph, ops: Sequence[Node]) -> None:
+        rewriter, namer = Rewriter(graph), Namer(graph)
+        self.shifts: dict[str, str] = {}
+        """The inputs that are added to the results of ops, by op."""
+        self.still: dict[str, Array] = {}
+        """Zeros for all of them."""
+        results: dict[NodeEntry, NodeEntry] = {}
+        extra: list[Node] = []
+        measured = set(ops)
+        for node in graph.nodes:
+            kept = rewriter.keep(node)
+            if node in measured:
+                shift = variable(namer(f"{node.name}_shift"), type=node.output_types[0])
+                extra.append(shift)
+                self.shifts[node.name] = shift.name
+                self.still[shift.name] = np.zeros(_sizes(node[0]), np.float32)
+                name = namer(f"{node.name}_moved")
+                moved = op("Add", kept[0], shift, name=name, output_names=(name,))
+                results[node[0]] = kept[0]
+                rewriter.replace(node[0], moved.evolve(output_types=node.output_types, affinity=node.affinity)[0])
+        read = [entry for node in ops for entry in moved_from(read_by(node))]
+        self.reads = list(dict.fromkeys(entry.name for entry in read))
+        """The values that ops read, and those that they are moves of."""
+        beside = [entry for node in ops for entry in read_beside(node).values()]
+        seen = {entry.name: rewriter.value(entry) for entry in (*read, *beside)}
+        seen |= {entry.name: kept for entry, kept in results.items()}
+        self.seen = list(seen)
+        """The values that are further outputs."""
+        names = [*graph.output_names, *(namer(f"{name}_seen") for name in self.seen)]
+        outputs = [*map(rewriter.value, graph.outputs), *seen.values()]
+        self.graph = rewriter.finish(outputs=outputs, output_names=names, inputs=[*graph.inputs, *extra], nodes=())
+
+
+def isolated(graph: Graph, ops: Sequence[Node], precision: str, ranges: Mapping[str, Range]) -> Graph:
+    """Ops in a lower precision, each with its own float32 inputs, named by `given_to`."""
+    inputs: list[Node] = []
+    nodes: list[Node] = []
+    own: dict[str, Range] = {}
+    for i, node in enumerate(ops):
+        given = {slot: variable(name, type=entry.type) for slot, (name, entry) in given_to(node, i).items()}
+        inputs += given.values()
+        read = tuple(given[slot][0] if slot in given else entry for slot, entry in enumerate(node.inputs))
+        nodes.append(node.evolve(inputs=read, after=()))
+        own[given[0].name] = ranges[moved_from(read_by(node))[-1].name]
+    alone = Graph([node[0] for node in nodes], inputs, f"{graph.name}_alone", graph.opsets)
+    return infer(lowered(alone, {node.name: precision for node in nodes}, own), strict=False)
+
+
+def given_to(node: Node, number: int) -> dict[int, tuple[str, NodeEntry]]:
+    """By slot: the input of the isolated op of that number, and the value that it replaces."""
+    values = {0: read_by(node), **read_beside(node)}
+    return {slot: (f"given{number}_{slot}", entry) for slot, entry in values.items()}
+
+
+def read_beside(node: Node) -> dict[int, NodeEntry]:
+    """The computed inputs of a product other than its first, by slot: a bias."""
+    given = enumerate(node.inputs)
+    return {slot: entry for slot, entry in given if slot > 0 and entry is not None and entry.node.value is None}
+
+
+def read_by(node: Node) -> NodeEntry:
+    """The value that a product multiplies by its weights."""
+    (value, *_) = node.reads
+    return value
+
+
+def _sizes(entry: NodeEntry) -> tuple[int, ...]:
+    known = entry.type
+    if not isinstance(known, TensorType) or not known.is_static or known.shape is None:
+        raise AcceleratorError(
+            f"the size of {entry.name!r} depends on values", where="choose_precision", remedy="Fix the sizes of the inputs"
+        )
+    return tuple(int(size or 0) for size in known.shape)

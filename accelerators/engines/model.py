@@ -111,13 +111,12 @@ class EngineModel:
 def engine_model(graph: Graph, newest: Mapping[str, int], probed: Collection[str] = ()) -> EngineModel:
     """The subgraph as a model: calls inlined, opsets lowered to those that the engine supports, constants not copied. It has
     extra outputs with the sizes of the inputs of `probed` ops that may be zero."""
-    from partita.graph.writers.onnx.model import Writing
-    from partita.graph.writers.onnx.output_types import complete_outputs
+    from partita.graph.writers.onnx.model import ModelWriter, complete_outputs
 
     inlined = lowered(inline_calls(graph), newest)
     plain = _plainly_named(inlined)
     aside = Aside()
-    model = Writing(plain, drop_control=True, aside=aside).model
+    model = ModelWriter(plain, drop_control=True, aside=aside).model
     complete_outputs(plain, model)
     _forget_symbols(model.graph)
     probes = add_probes(model, probes_in(inlined, probed))

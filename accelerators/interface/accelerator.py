@@ -18,9 +18,9 @@ from partita.accelerators.arrays.on_device import DeviceArray
 from partita.accelerators.errors import BadConfig, NotSupported, UnknownKey, is_ours, names_hooks
 from partita.accelerators.interface.async_steps import Turn
 from partita.accelerators.interface.compile_story import CompileStory, KernelWork
+from partita.accelerators.interface.habits import meant_key
 from partita.accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
 from partita.accelerators.interface.second_level import SecondLevel
-from partita.graph.errors import did_you_mean
 from partita.graph.graph import Graph
 from partita.partition.property import SubgraphProperty
 
@@ -522,7 +522,7 @@ class Accelerator:
                 return key.removeprefix(prefix)
         raise UnknownKey(
             f"device {self.name!r} has no {what} {key!r}",
-            remedy=f"{did_you_mean(str(key), listed) or ''} It has {', '.join(listed)}".strip(),
+            remedy=f"{meant_key(str(key), listed) or ''} It has {', '.join(listed)}".strip(),
         )
 
 

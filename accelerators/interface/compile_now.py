@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from partita.accelerators.arrays.layout import HOST, is_laid_out, laid_out
 from partita.accelerators.errors import DeviceMistake
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from partita.accelerators.interface.query import with_own_nodes
@@ -29,3 +32,14 @@ def _transformed(accelerator: Accelerator, graph: Graph, config: Mapping[str, An
 
 def _border(graph: Graph) -> tuple[int, int]:
     return len(graph.inputs), len(graph.outputs)
+
+
+def run_laid_out(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
+    """Runs the subgraph; inputs with another layout or alignment are copied."""
+    if compiled.memory == HOST:
+        alignment = compiled.alignment
+        for value in inputs:
+            if type(value) is np.ndarray and not is_laid_out(value, alignment):
+                inputs = [laid_out(value, alignment) for value in inputs]
+                break
+    return compiled.run(inputs, out)

@@ -16,6 +16,7 @@ from partita.accelerators.errors import (
     UnknownDevice,
 )
 from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.habits import meant_devices
 from partita.accelerators.interface.registry import HETERO, accelerator, is_known
 from partita.graph.errors import did_you_mean
 
@@ -99,7 +100,7 @@ def _labels(wanted: str | Sequence[str]) -> list[str]:
         remedy = f"{MULTI} is for compile, and puts all ops on each device: ask about one of them"
         raise UnknownDevice(f"there is no device {wanted!r}", remedy=remedy)
     if colon or "," in wanted:
-        raise UnknownDevice(f"there is no device {wanted!r}", remedy=f"Several devices are written {HETERO}:first,second")
+        raise UnknownDevice(f"there is no device {wanted!r}", remedy=meant_devices(wanted))
     return [wanted.strip()] if wanted.strip() else []
 
 

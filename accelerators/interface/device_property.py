@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from partita.accelerators.interface.query import Support
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.partition.property import SubgraphProperty
+from partita.partition.plans import Outside
+from partita.partition.property import AffinityProperty, SubgraphProperty
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 if TYPE_CHECKING:
     from partita.accelerators.interface.accelerator import Accelerator
-
 
 class DeviceProperty(SubgraphProperty):
     """Selects the nodes that the device's `query` supports."""
@@ -49,3 +49,26 @@ class SupportedOps(ContainOpSelector):
     def why_not(self, node: Node) -> str | None:
         answer = self._support.get(node.name)
         return answer if isinstance(answer, str) else None
+
+
+class DeviceGroups(AffinityProperty):
+    """Groups nodes of equal affinity; each device's property creates its calls, or rejects the nodes."""
+
+    def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
+        """Calls the `pre_partition` of each device's own property; the default one is skipped, since its query is done."""
+        for own in self.properties.values():
+            if type(own).pre_partition is not DeviceProperty.pre_partition:
+                own.pre_partition(graph, options)
+
+    def post_partition(self, graph: Graph) -> None:
+        """Calls the `post_partition` of each device's own property."""
+        for own in self.properties.values():
+            own.post_partition(graph)
+
+
+def given_back_because(outside: Outside, own: SubgraphProperty | None) -> str:
+    """The reason why a device's property, or a user option (`own` is None), rejected an op that the device supports."""
+    text = outside.text.removesuffix(f", by {DeviceGroups.name!r}")
+    if text.startswith(f"{outside.node!r} was "):
+        text = f"it was {text.removeprefix(f'{outside.node!r} was ')}"
+    return text if own is None else f"its property {own.name!r} gave it back: {text}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from partita.accelerators.arrays.owned import array_ids, owned
+from partita.accelerators.arrays.layout import array_ids, owned
 from partita.accelerators.errors import RunError
 from partita.accelerators.interface.stub_body import is_skeleton
 from partita.graph.graph import Graph

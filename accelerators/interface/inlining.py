@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
+from partita.graph.errors import ReadError
 from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
 from partita.graph.node import Node
-from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite, with_changes
+from partita.passes import apply_pass
 
 _OWNER = "partita.owner"
 """The metadata key that holds, during inlining, the name of the call that an op came from."""
@@ -39,27 +42,44 @@ def inlined_with_owners(graph: Graph, names: Collection[str], nested: bool) -> t
 
     flat = inline_calls(rewrite(graph, visit), goes)
     owners = {node.name: node.metadata[_OWNER] for node in flat.nodes if node.is_op and node.name not in own}
-    return rewrite(flat, _unmark), owners
+    return with_changes(flat, _without_mark), owners
 
 
 def _marked(body: Graph, owner: str, nested: bool) -> Graph:
     """The body, each of its ops marked with the call's name; with `nested` also ops in the bodies of inner calls."""
 
-    def visit(node: Node, rewriter: Rewriter) -> None:
+    def mark(node: Node) -> dict[str, Any]:
         if not node.is_op:
-            rewriter.keep(node)
-            return
+            return {}
         subgraph = node.subgraph
         if subgraph is not None and nested:
             subgraph = _marked(subgraph, owner, nested)
-        rewriter.keep(node, rewriter.rebuilt(node, subgraph=subgraph, metadata={**node.metadata, _OWNER: owner}))
+        return {"subgraph": subgraph, "metadata": {**node.metadata, _OWNER: owner}}
 
-    return rewrite(body, visit)
+    return with_changes(body, mark)
 
 
-def _unmark(node: Node, rewriter: Rewriter) -> None:
+def _without_mark(node: Node) -> dict[str, Any]:
     if _OWNER not in node.metadata:
-        rewriter.keep(node)
-        return
-    metadata = {key: text for key, text in node.metadata.items() if key != _OWNER}
-    rewriter.keep(node, rewriter.rebuilt(node, metadata=metadata))
+        return {}
+    return {"metadata": {key: text for key, text in node.metadata.items() if key != _OWNER}}
+
+
+COMPILED = "partita.package"
+"""Domain of the op that stands for a subgraph in a file exported without its bodies."""
+
+
+def unplaced(graph: Graph, remedy: str = "Give the model itself") -> Graph:
+    """The graph before partitioning: calls are inlined and affinities removed."""
+    inlined = apply_pass(graph, "InlineSubgraphs")
+    if any(node.domain == COMPILED for node in inlined.nodes):
+        raise ReadError("it holds machine code alone, and not what that computes", remedy=remedy)
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        changed = map_bodies(rewriter.rebuilt(node), unplaced)
+        if changed.affinity is not None:
+            changed = changed.evolve()
+            changed.affinity = None
+        rewriter.keep(node, changed)
+
+    return rewrite(inlined, visit)

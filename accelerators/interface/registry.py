@@ -11,8 +11,8 @@ import attrs
 
 from partita.accelerators.errors import AcceleratorError, BrokenPackage, UnknownDevice
 from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.habits import meant_device
 from partita.accelerators.process.forking import Guard
-from partita.graph.errors import did_you_mean
 from partita.graph.formatting import error_in_words
 from partita.partition.backend import BackendSource, PropertyFactory, add_backend_source
 from partita.partition.property import SubgraphProperty
@@ -49,15 +49,17 @@ class DeviceInfo:
 
 
 @attrs.frozen(slots=True)
-class _Entry:
+class _Registration:
     factory: Factory
     source: str
+    is_engine: bool = False
+    """True for a device that is a package of its name, which compiles a model within a fraction of a second."""
 
 
 FAMILIES["tvm"] = "partita.accelerators.tvm.passes"
 
 _guard = Guard(threading.RLock)
-_registered: dict[str, _Entry] = {}
+_registered: dict[str, _Registration] = {}
 _instances: dict[str, Accelerator] = {}
 
 
@@ -77,7 +79,7 @@ def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> ty
         if name in _entries() and not replace:
             cause = f"there is a device {name!r} already"
             raise AcceleratorError(cause, where=cls.__name__, remedy="Choose another name, or pass replace=True")
-        _registered[name] = _Entry(lambda: cls, "registered")
+        _registered[name] = _Registration(lambda: cls, "registered")
         _instances.pop(name, None)
     return cls
 
@@ -97,31 +99,16 @@ def unregister_accelerator(name: str) -> None:
 
 def accelerator(name: str) -> Accelerator:
     """The single instance of a device; raises AcceleratorUnavailable if it cannot be used, UnknownDevice if there is none."""
+    if not isinstance(name, str):
+        raise UnknownDevice(f"a device is named by a string, not by {name!r:.80}")
     with _guard.lock:
         if name in _instances:
             return _instances[name]
         entry = _WHOLE if name == HETERO else _entry(name)
         if entry is None:
-            raise UnknownDevice(f"there is no device {name!r}", remedy=_meant(name))
+            raise UnknownDevice(f"there is no device {name!r}", remedy=meant_device(name, sorted(_entries())))
         instance = _instances[name] = _instance_of(name, entry)
         return instance
-
-
-ALSO_CALLED = {
-    "gpu": ("cuda", "opencl"), "nvidia": ("cuda",), "tensorrt": ("cuda",),
-    "host": ("cpu",), "llvm": ("cpu",), "tvm": ("cpu", "cuda"),
-    "ort": ("onnxruntime",), "onnx": ("onnxruntime",), "ov": ("openvino",), "numpy": ("reference",),
-}
-"""The devices for names that other programs use."""
-
-
-def _meant(name: str) -> str:
-    """The remedy for an unknown name."""
-    known = sorted(_entries())
-    meant = [device for device in ALSO_CALLED.get(name.lower(), ()) if device in known]
-    if meant:
-        return f"Did you mean {' or '.join(map(repr, meant))}?"
-    return did_you_mean(name, known) or f"There are {', '.join(known)}"
 
 
 def is_known(name: str) -> bool:
@@ -149,7 +136,7 @@ def _property_factory(name: str) -> PropertyFactory:
     return device_property
 
 
-def _infos(name: str, entry: _Entry) -> list[DeviceInfo]:
+def _infos(name: str, entry: _Registration) -> list[DeviceInfo]:
     """The device, and those beneath it."""
     try:
         detail = str(accelerator(name).get_metric("FULL_DEVICE_NAME"))
@@ -162,7 +149,7 @@ def _infos(name: str, entry: _Entry) -> list[DeviceInfo]:
     return [DeviceInfo(name, True, detail, entry.source), *others]
 
 
-def _instance_of(name: str, entry: _Entry) -> Accelerator:
+def _instance_of(name: str, entry: _Registration) -> Accelerator:
     """An instance; any exception of a plugin becomes a BrokenPackage."""
     where = f"device {name!r} of {entry.source}"
     try:
@@ -186,26 +173,32 @@ def _shipped(module: str, cls: str) -> Factory:
 
 
 _SHIPPED = {
-    "cpu": _Entry(_shipped("partita.accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
-    "cuda": _Entry(_shipped("partita.accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
-    "onnxruntime": _Entry(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita"),
-    "opencl": _Entry(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
-    "openvino": _Entry(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita"),
-    "reference": _Entry(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
+    "cpu": _Registration(_shipped("partita.accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
+    "cuda": _Registration(_shipped("partita.accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
+    "onnxruntime": _Registration(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita", True),
+    "opencl": _Registration(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
+    "openvino": _Registration(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita", True),
+    "reference": _Registration(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
 }
-"""The devices that come with Partita, the last resort last."""
+"""The devices that come with Partita, the last resort last; of the engines, the one that compiles faster first."""
 
-_WHOLE = _Entry(_shipped("partita.accelerators.hetero", "HeteroAccelerator"), "partita")
+
+def engines() -> list[str]:
+    """The shipped devices that are packages of their names, those first that compile faster."""
+    return [name for name, entry in _SHIPPED.items() if entry.is_engine]
+
+
+_WHOLE = _Registration(_shipped("partita.accelerators.hetero", "HeteroAccelerator"), "partita")
 """HETERO, which has metrics and a configuration like a device, and runs nothing itself."""
 
 
-def _entries() -> dict[str, _Entry]:
+def _entries() -> dict[str, _Registration]:
     """All devices by name; those registered by call take precedence, then the shipped ones."""
-    offered = {point.name: _Entry(point.load, _package(point)) for point in _points()}
+    offered = {point.name: _Registration(point.load, _package(point)) for point in _points()}
     return {**offered, **_SHIPPED, **_registered}
 
 
-def _entry(name: str) -> _Entry | None:
+def _entry(name: str) -> _Registration | None:
     """The device of that name. Installed packages are searched only for a name that is not found otherwise."""
     return _registered.get(name) or _SHIPPED.get(name) or _entries().get(name)
 

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from partita.accelerators.errors import BadConfig, UnknownDevice, UnknownKey
-from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.device_list import Device, asked_devices
 from partita.accelerators.interface.keys import (
     Key,
     flag,
@@ -83,12 +83,12 @@ class Config:
 
 def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> Config:
     """Checks and completes the configuration: a dictionary by device, flat if there is only one device."""
-    given = dict(_mapping(config or {}, "config"))
+    given = dict(check_config(config or {}, "config"))
     labels = {device.label for device in devices} | {device.accelerator.name for device in devices}
-    hetero = dict(_mapping(given.pop(HETERO, {}), f"config of {HETERO}"))
+    hetero = dict(check_config(given.pop(HETERO, {}), f"config of {HETERO}"))
     for key in [key for key in given if key.removeprefix("KEY_") in HETERO_KEYS]:
         hetero[key] = given.pop(key)
-    nested = {key: _mapping(value, f"config of device {key!r}") for key, value in given.items() if key in labels}
+    nested = {key: check_config(value, f"config of device {key!r}") for key, value in given.items() if key in labels}
     flat = {key: value for key, value in given.items() if key not in nested}
     everywhere = {key: flat.pop(key) for key in list(flat) if len(devices) > 1 and key.removeprefix("KEY_") == MEASURED}
     if flat and len(devices) > 1:
@@ -118,7 +118,8 @@ def _given(
     return {**own, "DEVICE_ID": device.device_id}
 
 
-def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+def check_config(value: Any, where: str) -> Mapping[str, Any]:
+    """The value, if it is a dictionary by key; else an error."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise BadConfig(f"it is a dictionary by key, not {value!r}", where=where, remedy='Write config={"NUM_THREADS": 2}')
     return value
@@ -177,3 +178,13 @@ def settings_of_file(fields: Mapping[str, Any], where: str) -> HeteroSettings:
     names = {field: name for name, field in _FIELDS.items()}
     values = {field: value for field, value in fields.items() if not HETERO_KEYS[names[field]].names_files}
     return HeteroSettings(**{field: HETERO_KEYS[names[field]].read(names[field], values[field], where) for field in values})
+
+
+def with_key(config: Mapping[str, Any], devices: str | Sequence[str] | None, key: str, value: Any) -> dict[str, Any]:
+    """The configuration with the key set for each device that has it and has no other value for it."""
+    extended = dict(config)
+    asked = asked_devices(devices)
+    for device in asked:
+        if key in device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS") and not (len(asked) == 1 and key in config):
+            extended[device.label] = {key: value, **extended.get(device.label, {})}
+    return extended

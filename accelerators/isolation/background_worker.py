@@ -16,9 +16,9 @@ from partita.accelerators.errors import AcceleratorError, CompileError, NotSuppo
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from partita.accelerators.isolation.isolated_device import Isolated, IsolatedSubgraph, Order
 from partita.accelerators.isolation.messages import config_told
-from partita.accelerators.isolation.process import Child, DeviceProcess, Limit, Origin, origin_of
+from partita.accelerators.isolation.process import Child, ClassOrigin, DeviceProcess, Limit, origin_of
 from partita.accelerators.process.background import behind, lowered
-from partita.accelerators.process.compile_slots import GivenUp, Worker, places
+from partita.accelerators.process.compile_slots import GivenUp, SlotSeeker, places
 from partita.accelerators.process.cores import all_but_one_core, default_threads
 from partita.graph.graph import Graph
 from partita.graph.text.digests import arrays_in
@@ -33,7 +33,7 @@ COPIES = 4
 class Workshop(DeviceProcess):
     """The background compile process of one model. It prints nothing and has low priority."""
 
-    def __init__(self, origin: Origin, limit: Limit) -> None:
+    def __init__(self, origin: ClassOrigin, limit: Limit) -> None:
         """`limit` is the time limit of each task: one that hangs would keep its compile slot from all who wait."""
         super().__init__(origin)
         self.limit = limit
@@ -41,7 +41,7 @@ class Workshop(DeviceProcess):
         """True once it has done its work. From then on the device compiles in this process."""
         self.has_place = False
         """True if its owner has already reserved a compile slot for it."""
-        self._workers = set[Worker]()
+        self._workers = set[SlotSeeker]()
         """Its tasks that may be waiting for a compile slot."""
         self._is_given_up = False
 
@@ -51,7 +51,7 @@ class Workshop(DeviceProcess):
         if self.has_place:
             yield
             return
-        worker = Worker()
+        worker = SlotSeeker()
         self._workers.add(worker)
         try:
             if self._is_given_up:

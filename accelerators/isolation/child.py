@@ -19,8 +19,7 @@ import attrs
 from partita.accelerators.arrays.layout import HOST, array_layout
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from partita.accelerators.interface.aligned_copies import run_laid_out
-from partita.accelerators.interface.compile_now import compile_now
+from partita.accelerators.interface.compile_now import compile_now, run_laid_out
 from partita.accelerators.isolation import messages
 from partita.accelerators.isolation.memory import (
     Description,
@@ -29,7 +28,7 @@ from partita.accelerators.isolation.memory import (
     described,
     described_graph,
 )
-from partita.accelerators.process.parents import end_with
+from partita.accelerators.process.descriptors import end_with
 from partita.graph.graph import Graph
 from partita.graph.types import Array
 from partita.passes.python_child import own_folder_last

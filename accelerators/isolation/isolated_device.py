@@ -14,7 +14,7 @@ from partita.accelerators.errors import AcceleratorError, CompileError, RunError
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
 from partita.accelerators.isolation.memory import Packing, describe_graph, described
 from partita.accelerators.isolation.messages import config_told
-from partita.accelerators.isolation.process import Child, DeviceProcess, Limit, Task, process_of
+from partita.accelerators.isolation.process import Child, ChildTask, DeviceProcess, Limit, process_of
 from partita.graph.graph import Graph
 
 
@@ -55,7 +55,7 @@ class Isolated(Accelerator):
         packing, values = Packing(), config_told(self._config, self._where)
         question = {"do": "query", "graph": describe_graph(graph, packing), "config": values}
         with self.process.child() as child:
-            task = Task("in query", self._limit(self._config), AcceleratorError)
+            task = ChildTask("in query", self._limit(self._config), AcceleratorError)
             answers: dict[str, bool | str] = child.ask(question, packing, task)
         return answers
 
@@ -153,13 +153,13 @@ class IsolatedSubgraph(CompiledSubgraph):
         self, child: Child, question: Mapping[str, Any], packing: Packing, doing: str, error: type[AcceleratorError]
     ) -> Any:
         number = self._numbered(child)
-        return child.ask({**question, "subgraph": number}, packing, Task(doing, self._limit, error))
+        return child.ask({**question, "subgraph": number}, packing, ChildTask(doing, self._limit, error))
 
     def _numbered(self, child: Child) -> int:
         """The child's number of the subgraph, which is sent to the child first if needed."""
         if self._child is None or self._child() is not child:
             packing = Packing()
-            task = Task("while it compiled", self._limit, CompileError)
+            task = ChildTask("while it compiled", self._limit, CompileError)
             self._number = child.ask({**self._order.question(packing), "names": self._names}, packing, task)
             self._child = weakref.ref(child)
             weakref.finalize(self, child.dropped.append, self._number).atexit = False

@@ -118,7 +118,7 @@ def described(value: Description, memory: SharedMemory) -> Any:
 
 
 class Weights:
-    """Collects the large constants of a graph that is written as a model: see `partita.graph.writers.onnx.tensors.Aside`."""
+    """Collects the large constants of a graph that is written as a model; an ExternalFile."""
 
     location = "weights"
 
@@ -135,9 +135,9 @@ class Weights:
 
 def describe_graph(graph: Any, packing: Packing) -> Mapping[str, Description]:
     """Describes a graph as a model, with its large constants separate."""
-    from partita.graph.writers.onnx.model import Writing
+    from partita.graph.writers.onnx.model import ModelWriter
 
-    model = Writing(graph, drop_control=True, aside=Weights(packing)).model
+    model = ModelWriter(graph, drop_control=True, aside=Weights(packing)).model
     end = packing.end
     return {"model": packing.describe(model.SerializeToString()), "weights": end}
 

@@ -30,7 +30,7 @@ COMMAND = module_command("partita.accelerators.isolation.child")
 
 
 @attrs.frozen(slots=True)
-class Origin:
+class ClassOrigin:
     """The module and name by which a child finds the class of a device."""
 
     device: str
@@ -43,7 +43,7 @@ class Origin:
     """The class's name in it."""
 
 
-def origin_of(device: str, kind: type) -> Origin:
+def origin_of(device: str, kind: type) -> ClassOrigin:
     """The location of the class for a child; AcceleratorError for one that exists only in this process."""
     module, path = kind.__module__, ""
     if module == "__main__":
@@ -56,7 +56,7 @@ def origin_of(device: str, kind: type) -> Origin:
             where=f"ISOLATE of device {device!r}",
             remedy="Define the class at the top level of a module that can be imported, or leave ISOLATE out",
         )
-    return Origin(device, module, path, kind.__qualname__)
+    return ClassOrigin(device, module, path, kind.__qualname__)
 
 
 @attrs.frozen(slots=True)
@@ -70,7 +70,7 @@ class Limit:
 
 
 @attrs.frozen(slots=True)
-class Task:
+class ChildTask:
     """The task of a child, for errors if the child fails."""
 
     doing: str
@@ -84,7 +84,7 @@ class Task:
 class Child:
     """One child process. A thread that talks to it holds the lock of its DeviceProcess."""
 
-    def __init__(self, origin: Origin, *, quiet: bool = False, variables: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, origin: ClassOrigin, *, quiet: bool = False, variables: Mapping[str, str] = MappingProxyType({})) -> None:
         """A `quiet` one writes nothing to the parent's stderr, and stays in its session: systems that schedule by session would
         ignore its priority in a session of its own. `variables` are added to the parent's
         environment."""
@@ -129,9 +129,9 @@ class Child:
     def start(self, limit: Limit) -> None:
         """Creates the device within this time."""
         question = {**attrs.asdict(self.origin), "folders": [os.path.abspath(path) for path in self._last]}
-        self.ask(question, Packing(), Task("while it was started", limit, AcceleratorError))
+        self.ask(question, Packing(), ChildTask("while it was started", limit, AcceleratorError))
 
-    def ask(self, question: Mapping[str, Any], packing: Packing, task: Task) -> Any:
+    def ask(self, question: Mapping[str, Any], packing: Packing, task: ChildTask) -> Any:
         """The answer to a request whose arrays are in the packing. A failure of the child is raised as an error."""
         message = {**question, "drop": [self.dropped.popleft() for _ in range(len(self.dropped))]}
         try:
@@ -160,7 +160,7 @@ class Child:
             raise messages.error_of(answer["error"], self._where)
         return answer["answer"]
 
-    def _failed(self, cause: str, remedy: str, task: Task) -> AcceleratorError:
+    def _failed(self, cause: str, remedy: str, task: ChildTask) -> AcceleratorError:
         return task.error(cause, where=self._where, remedy=remedy)
 
     @property
@@ -212,7 +212,7 @@ class Child:
 class DeviceProcess:
     """The child process of a device: started for the first request, and again for the next one after it has ended."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: ClassOrigin) -> None:
         self.origin = origin
         self._guard = Guard()
         self._child: Child | None = None
@@ -260,7 +260,7 @@ class DeviceProcess:
 
 
 _guard = Guard()
-_processes: dict[Origin, DeviceProcess] = {}
+_processes: dict[ClassOrigin, DeviceProcess] = {}
 
 
 def process_of(device: str, kind: type) -> DeviceProcess:

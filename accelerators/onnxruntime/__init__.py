@@ -9,4 +9,4 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxRuntimeAccelerator"]
 
-__getattr__ = lazily(__name__, {"OnnxRuntimeAccelerator": "partita.accelerators.onnxruntime.device"})
+__getattr__ = lazily(__name__, {"partita.accelerators.onnxruntime.device": "OnnxRuntimeAccelerator"})

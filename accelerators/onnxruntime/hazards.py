@@ -21,7 +21,6 @@ from partita.accelerators.interface.empty_reductions import may_be_empty, sums_n
 from partita.accelerators.onnxruntime import windows
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.shape_constraints import shape_of
 from partita.graph.types import Dim, TensorType
 
 Hazard = Callable[[Node], "str | None"]
@@ -182,7 +181,7 @@ def _loss(node: Node) -> str | None:
 
 
 def _gather_rows(node: Node) -> str | None:
-    data, indices = map(shape_of, node.inputs[:2])
+    data, indices = [getattr(entry and entry.type, "shape", None) for entry in node.inputs[:2]]
     count = int(node.attrs.get("batch_dims", 0))
     known = data is not None and indices is not None and tuple(data[:count]) == tuple(indices[:count])
     if not count or (known and None not in (data or ())[:count]):

@@ -17,11 +17,14 @@ import numpy as np
 
 from partita.accelerators.errors import RunError
 from partita.accelerators.openvino.small_integers import WIDE, is_index
+from partita.graph.errors import TypeMismatch
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.shape_constraints import has_fits, misfit
 from partita.graph.ops.traits import ops
+from partita.graph.symbols import Sizes
 from partita.graph.types import TensorType
+from partita.passes.infer.contract import is_unchecked, require_fit
+from partita.passes.infer.reading import symbolic
 
 _UNSEEN = "openvino reads or writes outside where {op}'s indices are wrong, and {what} are computed"
 
@@ -84,7 +87,8 @@ class GivenIndices:
             if entry is not None and node.inputs[0] is not None
             if entry in self._slots or (entry.node.value is not None and node.inputs[0] in self._slots)
         ]
-        self._fitting = [node for node in graph.nodes if has_fits(node) and any(entry in self._slots for entry in node.reads)]
+        self._unchecked = [node for node in graph.nodes if is_unchecked(node) and any(e in self._slots for e in node.reads)]
+        self._opsets = graph.opsets
         self._wide = {self._slots[entry]: node for node in graph.nodes for entry in _wide(node) if entry in self._slots}
         others = {entry for node in graph.nodes if node.op != "Slice" for entry in node.reads} | set(graph.outputs)
         self._bounds = [slot for slot, node in self._wide.items() if node.op == "Slice" and graph.inputs[slot][0] not in others]
@@ -99,16 +103,23 @@ class GivenIndices:
             wrong = _wrong(given.node, self._shape(given.data, inputs), values)
             if wrong is not None:
                 raise RunError(wrong, where=f"device 'openvino', {given.node.name!r} ({given.node.op})")
-        for node in self._fitting:
-            wrong = misfit(node, [None if entry is None else self._shape(entry, inputs) for entry in node.inputs])
-            if wrong is not None:
-                raise RunError(wrong, where=f"device 'openvino', {node.name!r} ({node.op})")
+        for node in self._unchecked:
+            try:
+                require_fit(node, [self._sizes(entry, inputs) for entry in node.inputs], self._opsets)
+            except TypeMismatch as error:
+                raise RunError(error.cause, where=f"device 'openvino', {node.name!r} ({node.op})") from error
         for slot, node in self._wide.items():
             long = _longer_than_32_bits(np.asarray(inputs[slot]))
             if long is not None:
                 cause = f"{long} is no size, axis or index that openvino computes with: it has 32 bits for it"
                 raise RunError(cause, where=f"device 'openvino', {node.name!r} ({node.op})")
         return inputs
+
+    def _sizes(self, entry: NodeEntry | None, inputs: Sequence[Any]) -> Sizes | None:
+        """The value's shape in this call, with symbols for sizes that are not known before it runs."""
+        if entry is None:
+            return None
+        return np.shape(inputs[self._slots[entry]]) if entry in self._slots else symbolic(entry)
 
     def _shape(self, data: NodeEntry, inputs: Sequence[Any]) -> Sequence[Any] | None:
         if data in self._slots:

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from partita.accelerators.errors import AcceleratorError
-from partita.accelerators.process.atomic import replacing
-from partita.accelerators.process.regular import open_regular, others_may_write
+from partita.accelerators.process.atomic import open_regular, others_may_write, replacing
 
 FORMAT = 1
 """The version of the format; a reader supports only its own."""

@@ -15,10 +15,9 @@ from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import NotSupported
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from partita.accelerators.interface.stub_body import skeleton
-from partita.accelerators.package.arrays import WEIGHTS, ArrayWriter
 from partita.accelerators.package.container import checked_key, writing
 from partita.accelerators.package.imported_report import MEMBER
-from partita.accelerators.package.plan import plan_of
+from partita.accelerators.package.plan import WEIGHTS, ArrayWriter, plan_of
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.errors import WriteError
 from partita.graph.formatting import counted
@@ -127,9 +126,9 @@ class _Exporting:
         return name
 
     def onnx(self, graph: Graph) -> bytes:
-        from partita.graph.writers.onnx.model import Writing
+        from partita.graph.writers.onnx.model import ModelWriter
 
-        model = Writing(graph, drop_control=True, aside=self.arrays).model
+        model = ModelWriter(graph, drop_control=True, aside=self.arrays).model
         return bytes(model.SerializeToString())
 
 

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.device_list import Device, find_device
 from partita.accelerators.interface.inlining import without_calls
-from partita.accelerators.placement.priority import choose, unsupported
 from partita.accelerators.placement.rules import Rules
-from partita.accelerators.placement.support_table import SupportTable
+from partita.accelerators.placement.support_table import SupportTable, choose, unsupported
 from partita.graph.build import is_made_call
 from partita.graph.errors import GraphError, did_you_mean
 from partita.graph.formatting import counted, first_of
 from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of, graphs_in
 from partita.graph.node import Node
-from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.rewrite import with_affinities
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -166,14 +165,7 @@ class Placement(MutableMapping[str, str]):
                 remedy="Apply it to the graph that query was given, or query again",
             )
 
-        def visit(node: Node, rewriter: Rewriter) -> None:
-            label = self._where.get(node.name) if node.is_op else None
-            if label is not None:
-                rewriter.keep(node, rewriter.rebuilt(node, affinity=label))
-            else:
-                rewriter.keep(node)
-
-        return rewrite(graph, visit)
+        return with_affinities(graph, self._where)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data, including refusals of nodes that are not on the first device."""

@@ -19,7 +19,7 @@ from partita.graph.errors import did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.traits import ops
-from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.rewrite import with_affinities, with_changes
 from partita.passes.infer import infer
 
 Times = Mapping[str, Mapping[str, float]]
@@ -121,11 +121,7 @@ def with_devices(graph: Graph, placement: Mapping[str, str]) -> Graph:
             remedy="Apply the plan to the graph that choose_precision was given, or choose again",
         )
 
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        label = placement.get(node.name) if node.is_op else None
-        rewriter.keep(node, None if label is None else rewriter.rebuilt(node, affinity=label))
-
-    return rewrite(graph, visit)
+    return with_affinities(graph, placement)
 
 
 def lowered_on(
@@ -151,13 +147,7 @@ def on_devices(graph: Graph, labels: Sequence[str], config: Mapping[str, Any] | 
     devices = present(devices, settings.by_device, strict=False)
     table = SupportTable(graph, devices, settings.by_device)
 
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        if node.is_op:
-            rewriter.keep(node, rewriter.rebuilt(node, affinity=_label(node, devices, table)))
-        else:
-            rewriter.keep(node)
-
-    return rewrite(graph, visit)
+    return with_changes(graph, lambda node: {"affinity": _label(node, devices, table)} if node.is_op else {})
 
 
 def _label(node: Node, devices: Sequence[Device], table: SupportTable) -> str:

@@ -22,7 +22,7 @@ class GivenUp(Exception):
     """The work that waited for a slot is not needed any more."""
 
 
-class Worker:
+class SlotSeeker:
     """A worker that wants a slot. It is given up when the last reference to its result is dropped, at any time
     and in any thread, so `give_up` waits for no lock."""
 
@@ -52,12 +52,12 @@ class Places:
         """`most` returns the number of slots, `free` the available bytes."""
         self._most, self._free = most, free
         self._guard = Guard()
-        self._waiting = deque[Worker]()
-        self._inside = list[Worker]()
+        self._waiting = deque[SlotSeeker]()
+        self._inside = list[SlotSeeker]()
         renewed_in_children(self)
 
     @contextmanager
-    def place(self, worker: Worker, needed: int) -> Iterator[None]:
+    def place(self, worker: SlotSeeker, needed: int) -> Iterator[None]:
         """Inside, the worker has a slot, for work that needs `needed` bytes. Raises GivenUp if it was given up before."""
         try:
             with self._guard.lock:
@@ -75,7 +75,7 @@ class Places:
         """True if some worker is waiting."""
         return bool(self._waiting)
 
-    def _enters(self, worker: Worker, needed: int) -> bool:
+    def _enters(self, worker: SlotSeeker, needed: int) -> bool:
         with self._guard.lock:
             is_next = bool(self._waiting) and self._waiting[0] is worker
             if not is_next or (self._inside and not self._has_room(needed)):
@@ -92,7 +92,7 @@ class Places:
         free = self._free()
         return free is None or free >= needed
 
-    def _leave(self, worker: Worker) -> None:
+    def _leave(self, worker: SlotSeeker) -> None:
         with self._guard.lock:
             with suppress(ValueError):  # a forked process has no running or waiting workers
                 (self._inside if worker in self._inside else self._waiting).remove(worker)

@@ -11,7 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from partita.accelerators.process.forking import renewed_in_children
 
@@ -96,3 +98,26 @@ atexit.register(door.close)
 def before_the_door_closes(action: Callable[[], None]) -> None:
     """Registers an action for interpreter exit, while all threads may still use devices."""
     atexit.register(action)
+
+
+T = TypeVar("T")
+
+
+class Pool(ThreadPoolExecutor):
+    """A pool for work that somebody waits for. Once the main thread has ended, Python starts no more pool threads, while
+    non-daemon threads and exit handlers still run: `submit` then runs the work itself."""
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
+        """The future of the work."""
+        if not main_has_ended():
+            try:
+                return super().submit(work, *args, **named)
+            except RuntimeError:
+                if not main_has_ended():
+                    raise
+        future = Future[T]()
+        try:
+            future.set_result(work(*args, **named))
+        except BaseException as error:  # noqa: BLE001  any exception belongs to the waiting caller
+            future.set_exception(error)
+        return future

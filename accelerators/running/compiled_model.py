@@ -18,13 +18,14 @@ from partita.accelerators.building.report import CompileReport
 from partita.accelerators.building.specialized import is_static
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError, RunError
+from partita.accelerators.interface.habits import METHODS
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.accelerators.interface.settings import HeteroSettings
 from partita.accelerators.interface.stub_body import is_skeleton
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import renewed_in_children
 from partita.accelerators.running.executor import Executor, Observer, Runs, root
-from partita.accelerators.running.inputs import InputChecker, Stays
+from partita.accelerators.running.inputs import InputChecker, Stays, out_arrays
 from partita.accelerators.running.outputs import Outputs
 from partita.accelerators.running.pipeline import Pipeline
 from partita.accelerators.running.profile import (
@@ -42,8 +43,7 @@ from partita.accelerators.running.recording import Recorder
 from partita.accelerators.running.requests import RequestQueue
 from partita.accelerators.running.steps import plan_run
 from partita.accelerators.running.symbol_checks import SizeClaims, is_of_a_claim
-from partita.accelerators.running.targets import out_arrays
-from partita.graph.errors import PartitaError
+from partita.graph.errors import PartitaError, check_path
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
@@ -174,6 +174,13 @@ class CompiledModel:
         """The object that runs the model on checked arrays."""
         return self._executor
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in METHODS:
+                raise AttributeError(f"a compiled model has no {name!r}. {METHODS[name]}")
+            return object.__getattribute__(self, name)
+
     # -- running -----------------------------------------------------------------------------------------
 
     def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
@@ -266,12 +273,8 @@ class CompiledModel:
         if due:
             assert self._recorder is not None
             outputs = self._recorder.run(self._executor, arrays, targets, observer, due)
-        elif observer is None:
-            outputs = self._executor.run(arrays, targets)
-        elif inner is None:
-            outputs = self._executor.traced(arrays, observer, targets)
         else:
-            outputs = self._executor.observed(arrays, observer, targets)
+            outputs = self._executor.run(arrays, targets, observer, in_turn=inner is not None)
         self._last = self._last if measurement is None else measurement
         self._claims.check(outputs, sizes)
         if targets is not None:
@@ -366,7 +369,7 @@ class CompiledModel:
                 raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
             if self._measuring is None:
                 self._measuring = Executor(plan_run(self.graph, self._measuring_units()), self._constants, False)
-                self._measuring.observed(list(arrays), Measurement())
+                self._measuring.run(list(arrays), observer=Measurement(), in_turn=True)
             measurements = _measured(self._measuring, arrays)
         return profile_of(measurements, self.graph.name, inputs, self.dead)
 
@@ -429,7 +432,7 @@ class CompiledModel:
         `bodies=False` leaves out the ONNX bodies that the devices do not need; a `key` signs the file."""
         from partita.accelerators.package.exporting import export_model  # upward: users call a method
 
-        export_model(self, path, bodies=bodies, key=key)
+        export_model(self, check_path("export", path, AcceleratorError), bodies=bodies, key=key)
 
     def close(self) -> None:
         """Finish running calls, drop waiting ones, and free threads and buffers. Later calls are errors."""
@@ -480,7 +483,7 @@ def _measured(runs: Runs, arrays: Sequence[Any]) -> list[Measurement]:
         if len(measurements) == CALLS:
             break
         measurements.append(Measurement())
-        runs.observed(list(arrays), measurements[-1])
+        runs.run(list(arrays), observer=measurements[-1], in_turn=True)
     return measurements
 
 

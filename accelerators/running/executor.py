@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +20,6 @@ from partita.accelerators.arrays.on_device import Destination, DeviceArray, Targ
 from partita.accelerators.errors import InputError, RunError, asking
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import Guard, renewed_in_children
-from partita.accelerators.running.memory_overlap import Spans
 from partita.accelerators.running.overlapping import Overlap
 from partita.accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
 from partita.graph.types import Array
@@ -37,19 +38,16 @@ Watcher = Callable[[Step, Values], None]
 class Runs(Protocol):
     """An object that runs a model."""
 
-    def run(self, arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs for these inputs."""
-
-    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs as `run` does; the observer is called around each step."""
-
-    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs as `run` does, also concurrently; the observer is called around each step, on its thread."""
-
-    def watched(
-        self, arrays: list[Any], watcher: Watcher, out: Sequence[Wanted | None] | None = None, observer: Observer | None = None
+    def run(
+        self,
+        arrays: list[Any],
+        out: Sequence[Wanted | None] | None = None,
+        observer: Observer | None = None,
+        watcher: Watcher | None = None,
+        in_turn: bool = False,
     ) -> list[Any]:
-        """Compute the outputs as `observed` does; the watcher gets the values after each step."""
+        """Compute the outputs for these inputs. The observer is called around each step, on its thread; the watcher gets the
+        values after each step. A watched run, and an observed one with `in_turn`, runs one step after the other."""
 
     def close(self) -> None:
         """Free buffers and threads."""
@@ -86,7 +84,7 @@ class Executor:
         self._pool: deque[Workspace] = deque()
         self._levels = plan.levels
         wide = any(sum(isinstance(plan.steps[i], RunStep) for i in level) > 1 for level in self._levels)
-        self._trial = Trial(parallel if wide else False)
+        self._trial = ConcurrencyTrial(parallel if wide else False)
         self._threads: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         self._direct = self._only_step()
@@ -96,16 +94,23 @@ class Executor:
         self._maker = {slot: (i, k) for i, step in enumerate(plan.steps) for k, slot in enumerate(step.makes)}
         renewed_in_children(self)
 
-    def run(self, arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
+    def run(
+        self,
+        arrays: list[Any],
+        out: Sequence[Wanted | None] | None = None,
+        observer: Observer | None = None,
+        watcher: Watcher | None = None,
+        in_turn: bool = False,
+    ) -> list[Any]:
         """The outputs for these inputs, owned by the caller; `out` holds for each output an array to fill, or None."""
-        if self._direct is not None and out is None:
-            return self._owned(list(self._direct(arrays, None)), arrays)
-        return self._side_by_side_or_not(arrays, out)
-
-    @at_a_device()
-    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs as `run` does; the observer is called around each step, on whichever thread runs it."""
-        return self._side_by_side_or_not(arrays, out, observer)
+        if observer is None and watcher is None:
+            if self._direct is not None and out is None:
+                return self._owned(list(self._direct(arrays, None)), arrays)
+            return self._side_by_side_or_not(arrays, out)
+        with at_a_device():
+            if in_turn or watcher is not None:
+                return self._in_turn(arrays, out, observer, watcher)
+            return self._side_by_side_or_not(arrays, out, observer)
 
     def _side_by_side_or_not(
         self, arrays: list[Any], out: Sequence[Wanted | None] | None, observer: Observer | None = None
@@ -117,22 +122,6 @@ class Executor:
         outputs = self._by_levels(arrays, observer) if side_by_side else self._in_turn(arrays, None, observer)
         self._trial.note(side_by_side, time.perf_counter() - start)
         return outputs
-
-    @at_a_device()
-    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
-        """Compute the outputs one step after the other; the observer is called around each."""
-        return self._in_turn(arrays, out, observer)
-
-    @at_a_device()
-    def watched(
-        self,
-        arrays: list[Any],
-        watcher: Watcher,
-        out: Sequence[Wanted | None] | None = None,
-        observer: Observer | None = None,
-    ) -> list[Any]:
-        """Compute the outputs as `observed` does; the watcher gets the values after each step."""
-        return self._in_turn(arrays, out, observer, watcher)
 
     def stays(self, number: int, array: DeviceArray) -> bool:
         """True if all readers of the input of this number can read the array on its device."""
@@ -364,7 +353,7 @@ _GAIN = 0.9
 """Concurrent runs are kept if they take less than this fraction of the time."""
 
 
-class Trial:
+class ConcurrencyTrial:
     """Decides if independent subgraphs run concurrently: the first calls alternate between both ways; then the faster one
     stays."""
 
@@ -394,3 +383,36 @@ class Trial:
                 self.decided = False
             elif min(len(turns), len(levels)) > _TRIES:
                 self.decided = min(levels[1:]) < _GAIN * min(turns[1:])
+
+
+class Spans:
+    """The byte ranges of arrays, including gaps between their elements. A query takes logarithmic time."""
+
+    def __init__(self, arrays: Iterable[Any]) -> None:
+        listed = [array for array in arrays if isinstance(array, np.ndarray) and array.size]
+        spans = sorted(map(_span, listed))
+        self._starts = [start for start, _ in spans]
+        self._ends = list(accumulate([end for _, end in spans], max))
+        """For each span, the largest end of it and of all that begin before it."""
+
+    @property
+    def overlap(self) -> bool:
+        """True if two of the arrays may share memory."""
+        return any(start < end for start, end in zip(self._starts[1:], self._ends))
+
+    def may_share(self, array: Array) -> bool:
+        """True if the array may share memory with one of them, by the criterion of numpy's `may_share_memory`."""
+        if not array.size:
+            return False
+        start, end = _span(array)
+        before = bisect_left(self._starts, end)
+        return before > 0 and self._ends[before - 1] > start
+
+
+def _span(array: Array) -> tuple[int, int]:
+    """The address of an array's first byte, and of the byte after its last one."""
+    start: int = array.__array_interface__["data"][0]
+    if array.flags.forc:
+        return start, start + array.nbytes
+    reaches = [(size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)]
+    return start + sum(min(reach, 0) for reach in reaches), start + sum(max(reach, 0) for reach in reaches) + array.itemsize

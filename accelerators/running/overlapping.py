@@ -5,15 +5,17 @@ An input that is available earlier, before a subgraph of the processor has run, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
 import attrs
 import numpy as np
 
-from partita.accelerators.building.async_run import UnitTurn, turn_of
 from partita.accelerators.building.units import Unit
+from partita.accelerators.interface.async_steps import Turn
+from partita.accelerators.process.exit_barrier import door
 from partita.accelerators.running.steps import RunPlan, RunStep, Step, Values
 
 
@@ -55,7 +57,7 @@ class Overlap:
 
     def run(self, values: Values, buffers: Sequence[Any], block: np.ndarray[Any, Any] | None) -> None:
         """Run all steps."""
-        call = _Call(self._steps, values, buffers, block)
+        call = _OverlappedCall(self._steps, values, buffers, block)
         try:
             for act in self.acts:
                 call.do(act)
@@ -64,7 +66,7 @@ class Overlap:
 
 
 @attrs.define(slots=True, eq=False)
-class _Call:
+class _OverlappedCall:
     """One call: its values so far, and the turns that it holds."""
 
     steps: Sequence[Step]
@@ -155,3 +157,61 @@ def _with_sends(plan: RunPlan, acts: Sequence[Act]) -> list[Act]:
             there.update(dict.fromkeys(step.makes, position + 1))
         runs.append(runs[-1] + (act.does is Does.RUN))
     return [one for position, act in enumerate(acts) for one in (*sends.get(position, ()), act)]
+
+
+class UnitTurn:
+    """A turn whose errors name its subgraph. The interpreter's exit waits until it is over."""
+
+    def __init__(self, unit: Unit, turn: Turn) -> None:
+        self._unit, self._turn = unit, turn
+        self._inputs: Sequence[Any] = ()
+        self._is_over = False
+        self.has_begun = False
+        """True if its device has begun."""
+        door.enter()
+
+    def send(self, number: int, array: Any) -> None:
+        """Sends one input to the device."""
+        with self._failures():
+            self._turn.send(number, array)
+
+    def begin(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> None:
+        """Starts the device."""
+        self._inputs = inputs
+        with self._failures():
+            self._turn.begin(inputs, out)
+        self.has_begun = True
+
+    def finish(self) -> Sequence[Any]:
+        """Waits for the device, and returns the checked outputs."""
+        with self._failures():
+            outputs = self._turn.finish()
+        self._end()
+        return self._unit.looked_at(outputs, self._inputs)
+
+    def give_up(self) -> None:
+        """Ends the turn without a result."""
+        self._turn.give_up()
+        self._end()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._end()
+            raise self._unit.kept(self._unit.failure(error), self._inputs) from error
+        except BaseException:
+            self.give_up()
+            raise
+
+    def _end(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            door.leave()
+
+
+def turn_of(unit: Unit, waits: bool = True) -> UnitTurn | None:
+    """The next turn to run the unit's subgraph; None if another call has the turn and `waits` is False."""
+    turn = unit.compiled.turn(waits)
+    return None if turn is None else UnitTurn(unit, turn)

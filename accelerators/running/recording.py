@@ -84,10 +84,10 @@ class Recorder:
             looks = self.every > 0 or number == 1 or self._can_afford()
         if looks:
             look = _Look(self, number)
-            outputs = executor.watched(arrays, look, out, observer)
+            outputs = executor.run(arrays, out, observer, look)
             looking = look.finish()
         else:
-            outputs = executor.run(arrays, out) if observer is None else executor.observed(arrays, observer, out)
+            outputs = executor.run(arrays, out, observer, in_turn=True)
         with self._lock:
             self._timed(number, perf_counter() - start, looking)
         return outputs

@@ -20,7 +20,7 @@ LINGER = 1.0
 """Seconds that an idle thread waits for the next call before it ends."""
 
 
-class Request(Future[Any]):
+class QueuedRequest(Future[Any]):
     """A started call: `result(timeout)` waits for its outputs, `cancel()` withdraws it while it waits in the queue."""
 
     def __init__(self, queue: RequestQueue, call: Callable[[], Any], deadline: float) -> None:
@@ -75,8 +75,8 @@ class RequestQueue:
 
     def _forget_all(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: deque[Request] = deque()
-        self._running: set[Request] = set()
+        self._waiting: deque[QueuedRequest] = deque()
+        self._running: set[QueuedRequest] = set()
         self._threads = self._idle = 0
 
     def submit(self, call: Callable[[], Any], placed: Callable[[], None] | None = None) -> Future[Any]:
@@ -94,7 +94,7 @@ class RequestQueue:
             if self._closed:
                 raise RunError("the model is closed", where="start", remedy="Compile it again")
             self._start_threads()
-            request = Request(self, call, deadline)
+            request = QueuedRequest(self, call, deadline)
             self._waiting.append(request)
             if placed is not None:
                 placed()
@@ -116,7 +116,7 @@ class RequestQueue:
         except RuntimeError as error:
             raise RunError(f"no thread can be started for it: {error}", where="start") from error
 
-    def withdrawn(self, request: Request) -> bool:
+    def withdrawn(self, request: QueuedRequest) -> bool:
         """Removes the request from the queue; True if it was still waiting."""
         with self._changed:
             waited = request in self._waiting
@@ -134,7 +134,7 @@ class RequestQueue:
                 self._changed.notify_all()
             del request
 
-    def _next(self) -> Request | None:
+    def _next(self) -> QueuedRequest | None:
         with self._changed:
             while True:
                 self._idle += 1
@@ -164,7 +164,7 @@ class RequestQueue:
             for request, ran in late:
                 self._end(request, ran)
 
-    def _end(self, request: Request, ran: bool) -> None:
+    def _end(self, request: QueuedRequest, ran: bool) -> None:
         """Ends a request past its time limit; a waiting one leaves the queue."""
         doing = "ran" if ran else "waited"
         error = RequestTimeout(f"it still {doing} after {self._limit:g} s", where="start", remedy=_LATER)

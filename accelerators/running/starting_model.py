@@ -13,9 +13,8 @@ from typing import Any
 import attrs
 
 from partita.accelerators.building.report import CompileReport
-from partita.accelerators.errors import RunError
+from partita.accelerators.errors import RunError, forget_frames
 from partita.accelerators.process.exit_barrier import at_a_device, before_the_door_closes
-from partita.accelerators.process.traceback_frames import forget_frames
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.outputs import Outputs
 from partita.graph.errors import PartitaError

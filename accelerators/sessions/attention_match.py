@@ -16,9 +16,8 @@ import attrs
 import numpy as np
 
 from partita.accelerators.interface.cached_attention import cached_attention
-from partita.accelerators.sessions.errors import TooLong, Unfit
 from partita.accelerators.sessions.kv_pairs import Cache
-from partita.accelerators.sessions.readers import Readers
+from partita.accelerators.sessions.readers import Readers, TooLong, Unfit
 from partita.accelerators.sessions.values_at_length import Known
 from partita.graph.build import constant, variable
 from partita.graph.errors import GraphError

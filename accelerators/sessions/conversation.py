@@ -15,7 +15,7 @@ from partita.accelerators.running.compiled_model import CompiledModel, Origin
 from partita.accelerators.running.outputs import Outputs
 from partita.accelerators.sessions.decoder import Decoder
 from partita.accelerators.sessions.input_roles import Count
-from partita.accelerators.sessions.kv_state import State, read_state, write_state
+from partita.accelerators.sessions.kv_pairs import State, read_state, write_state
 from partita.accelerators.sessions.step import StepSizes
 from partita.graph.errors import did_you_mean
 from partita.graph.inline import inline_calls
@@ -29,7 +29,7 @@ ROOM = 1024
 
 
 @attrs.frozen(slots=True)
-class Piece:
+class TokenPiece:
     """Some tokens of a call, which are read together."""
 
     start: int
@@ -242,13 +242,13 @@ class Session:
             room *= 2
         return room if most is None else min(room, most)
 
-    def _pieces(self, batch: int, rows: int) -> Iterator[Piece]:
+    def _pieces(self, batch: int, rows: int) -> Iterator[TokenPiece]:
         """The pieces in which new tokens are read. A number of tokens without a step of its own is read by the model itself, if
         that accepts any number. Else a short remainder, which would be read one by one, is read together with preceding tokens,
         whose keys and values do not change."""
         decoder, start = self._decoder, 0
         if self._is_read_whole(batch, rows):
-            yield Piece(0, rows, 0, is_whole=True)
+            yield TokenPiece(0, rows, 0, is_whole=True)
             return
         while start < rows:
             left = rows - start
@@ -259,7 +259,7 @@ class Session:
                 count = next((chunk for chunk in self._chunks if chunk <= left), left)
             again = self._again(batch, start, left) if count == 1 else 0
             count = left if again else count
-            yield Piece(start - again, count + again, again)
+            yield TokenPiece(start - again, count + again, again)
             start += count
 
     def _is_read_whole(self, batch: int, rows: int) -> bool:
@@ -279,7 +279,7 @@ class Session:
         is_there = self._decoder.has_step(StepSizes(batch, count, self._room(left)))
         return count - left if is_there or 2 * left >= count else 0
 
-    def _run(self, arrays: Mapping[Node, Array], piece: Piece) -> tuple[list[Any], Piece]:
+    def _run(self, arrays: Mapping[Node, Array], piece: TokenPiece) -> tuple[list[Any], TokenPiece]:
         """The outputs for some of the new tokens, and the piece."""
         decoder, state = self._decoder, self._state
         assert state.batch is not None
@@ -301,7 +301,7 @@ class Session:
                 return step, room
         return None, None
 
-    def _joined(self, pieces: Sequence[tuple[list[Any], Piece]]) -> list[Any]:
+    def _joined(self, pieces: Sequence[tuple[list[Any], TokenPiece]]) -> list[Any]:
         """The outputs of all pieces: those with a row per token are concatenated, others are those of the last piece."""
         if len(pieces) == 1:
             return pieces[0][0]

@@ -133,9 +133,7 @@ def _rows(others: Sequence[Node], known: Mapping[Dim, Count]) -> Dim:
     return None
 
 
-def _role(
-    readers: Readers, node: Node, symbols: Mapping[str, Count], rows: Dim, others: Sequence[Node]
-) -> Role | None:
+def _role(readers: Readers, node: Node, symbols: Mapping[str, Count], rows: Dim, others: Sequence[Node]) -> Role | None:
     """The role of this input; None if the caller has to give it."""
     kind, shape = node.output_types[0], _shape(node)
     if not isinstance(kind, TensorType):

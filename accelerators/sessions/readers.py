@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 
@@ -19,3 +20,11 @@ def readers_of(graph: Graph) -> Readers:
             if entry is not None:
                 readers.setdefault(entry, []).append((node, slot))
     return readers
+
+
+class Unfit(PartitaError):
+    """The decoder has a form that is not recognised; its session copies caches."""
+
+
+class TooLong(Unfit):
+    """The decoder's attention cannot be computed for this many positions: a table in it has fewer."""

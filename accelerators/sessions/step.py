@@ -21,9 +21,8 @@ from partita.accelerators.sessions.attention_match import (
     scale_of,
     window_of,
 )
-from partita.accelerators.sessions.errors import TooLong, Unfit
 from partita.accelerators.sessions.input_roles import Roles
-from partita.accelerators.sessions.readers import readers_of
+from partita.accelerators.sessions.readers import TooLong, Unfit, readers_of
 from partita.accelerators.sessions.values_at_length import (
     Known,
     known_at,
@@ -84,7 +83,7 @@ def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
     looked_at = [entry for region in regions for entry in (region.query, region.key.new, region.value.new)]
     known = _known(roles, sizes, follow, looked_at)
     scales = _scales(regions, known, roles)
-    return _Step(roles, sizes, follow, known, scales).graph()
+    return _StepBuilder(roles, sizes, follow, known, scales).graph()
 
 
 def prompt_graph(roles: Roles, batch: int) -> Graph:
@@ -192,7 +191,7 @@ def _shapes(region: Region, known: Known) -> Shapes:
     return Shapes(query, key[1])
 
 
-class _Step:
+class _StepBuilder:
     def __init__(
         self,
         roles: Roles,

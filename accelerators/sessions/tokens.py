@@ -13,10 +13,9 @@ import attrs
 import numpy as np
 
 from partita.accelerators.sessions.attention_match import find_regions
-from partita.accelerators.sessions.errors import Unfit
 from partita.accelerators.sessions.input_roles import Roles
 from partita.accelerators.sessions.kv_pairs import TO_THE_END
-from partita.accelerators.sessions.readers import readers_of
+from partita.accelerators.sessions.readers import Unfit, readers_of
 from partita.accelerators.sessions.values_at_length import Known, known_at, of_sizes
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
@@ -62,7 +61,7 @@ def token_axes(roles: Roles) -> tuple[int | None, ...] | None:
     looked_at = [entry for node in roles.graph.nodes if not node.is_constant for entry in node.outputs if entry not in follow]
     batch = roles.fixed.get("batch", 2)
     few, more = (known_at(roles, follow, looked_at, batch, rows, 1, others=max(batch, 2)) for rows in (FEW, MORE))
-    walk = _Walk(roles, follow, few, more)
+    walk = _TokenWalk(roles, follow, few, more)
     for region in regions:
         walk.inside.update(region.nodes)
         walk.results[region.result.node] = region.result
@@ -80,7 +79,7 @@ def _may_count(node: Node, roles: Roles) -> bool:
     return all(dim == 1 or (isinstance(dim, str) and roles.symbols.get(dim) == "batch") for dim in kind.shape)
 
 
-class _Walk:
+class _TokenWalk:
     """Follows tokens from the inputs to the outputs."""
 
     def __init__(self, roles: Roles, follow: Collection[NodeEntry], few: Known, more: Known) -> None:
@@ -245,7 +244,7 @@ def _constant_shape(entry: NodeEntry) -> tuple[int, ...] | None:
     return None if entry.node.value is None else entry.node.value.shape
 
 
-def _touched(walk: _Walk, node: Node) -> set[int]:
+def _touched(walk: _TokenWalk, node: Node) -> set[int]:
     """The axes along which an op computes."""
     op, rank = str(node.op), len(walk.shape(node.inputs[0]))
     if op in ops("softmax"):

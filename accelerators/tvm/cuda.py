@@ -3,7 +3,7 @@ GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -12,30 +12,16 @@ import numpy as np
 from partita.accelerators.errors import AcceleratorUnavailable, BadConfig
 from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.interface.keys import Key, flag
-from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.bodies.lifting import Lifted
-from partita.accelerators.tvm.code.building import Built
 from partita.accelerators.tvm.code.nvcc import compiler
-from partita.accelerators.tvm.compiled.assembling import Assembled
 from partita.accelerators.tvm.compiled.cuda_launched import CompiledCuda
-from partita.accelerators.tvm.compiled.step_list import assemble_steps
-from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
-from partita.accelerators.tvm.device import (
-    DTYPES,
-    FAST,
-    GPU_KEYS,
-    GPU_PASSES,
-    PRECISION_OR_TF32,
-    TF32,
-    TvmAccelerator,
-)
+from partita.accelerators.tvm.compiled.subgraph import RunsOn
+from partita.accelerators.tvm.device import DTYPES, FAST, PRECISION_OR_TF32, TF32, GpuAccelerator
 from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, gpu_machine
 from partita.accelerators.tvm.run.cuda_arrays import CudaArray, put
 from partita.accelerators.tvm.run.cuda_driver import arch_of, driver_of, gpus
 from partita.accelerators.tvm.run.runtime import function, version
 from partita.graph.graph import Graph
-from partita.graph.node import Node
 from partita.graph.types import Array
 
 TENSOR_PRODUCT = "mma.sync"
@@ -53,17 +39,18 @@ def _architecture(value: Any) -> str:
     return str(value)
 
 
-class CudaAccelerator(TvmAccelerator):
+class CudaAccelerator(GpuAccelerator):
     """An NVIDIA GPU; ARCH is "sm_90" or the like, by default the GPU's own, else sm_80.
 
     PRECISION is the type of products and of stored values: "fast" means bf16 if the GPU has tensor cores, and "tf32" stores
     float32, rounded when tensor cores multiply it. With CUDA_GRAPHS the launches of a run are recorded and replayed as one."""
 
     name = "cuda"
-    passes = GPU_PASSES
-    keeps_arrays = True
     config_keys = {
-        **GPU_KEYS, "ARCH": Key("", _architecture), "PRECISION": PRECISION_OR_TF32, "CUDA_GRAPHS": Key(True, flag),
+        **GpuAccelerator.config_keys,
+        "ARCH": Key("", _architecture),
+        "PRECISION": PRECISION_OR_TF32,
+        "CUDA_GRAPHS": Key(True, flag),
     }
 
     def __init__(self) -> None:
@@ -113,13 +100,9 @@ class CudaAccelerator(TvmAccelerator):
         precision = TF32 if machine.rounds_products else self.configured(config).precision(machine)
         return {**{key: value for key, value in config.items() if key != "ARCH"}, "PRECISION": precision}
 
-    def compiled_class(self) -> type[CompiledTvm]:
+    def compiled_class(self) -> type[CompiledCuda]:
         """Machine code that the driver launches."""
         return CompiledCuda
-
-    def put_together(self, lifted: Lifted, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
-        """The kernels as a list of launches."""
-        return assemble_steps(lifted, built, machine)
 
     def runs_on(self, config: Mapping[str, Any]) -> RunsOn:
         """The GPU, and whether runs are recorded."""
@@ -133,10 +116,6 @@ class CudaAccelerator(TvmAccelerator):
             raise AcceleratorUnavailable(f"there is no GPU {ordinal} here", remedy="Give the model the array itself")
         return put(driver, np.asarray(array, order="C"))
 
-    def why_no_export(self) -> str | None:
-        """None: export always works, with machine code."""
-        return None
-
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
         """TVM's version, and the architecture."""
         return {"library": f"apache-tvm {version()}".rstrip(), "gpu": self.machine(config).arch}
@@ -147,11 +126,8 @@ class CudaAccelerator(TvmAccelerator):
         return None if here == there else f"it was compiled for a GPU {there}, and here is {here}"
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
-        """The list of launches; the driver loads the machine code at the first run."""
-        from partita.accelerators.tvm.compiled.gpu_serialization import read
-
-        again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
-        compiled = read(CompiledCuda, data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)
+        """The list of launches; an error in a process that cannot use the driver any more."""
+        compiled = super().import_(data, graph, config, weights)
         assert isinstance(compiled, CompiledCuda)
         compiled.driver.check_process()
         return compiled

@@ -5,6 +5,7 @@ A device may be created long before it compiles, so its import is light: methods
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from itertools import chain
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from partita.accelerators.tvm.bodies.lifting import Lifted
     from partita.accelerators.tvm.code.building import Built
     from partita.accelerators.tvm.compiled.assembling import Assembled
+    from partita.accelerators.tvm.compiled.stepwise import CompiledSteps
     from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
 
 FAST = "fast"
@@ -134,13 +136,11 @@ class TvmAccelerator(Accelerator):
         """One set of kernels for all sizes, if every kernel of the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
-        from partita.accelerators.tvm.layouts.accumulator_bounds import whole_sums
+        from partita.accelerators.tvm.layouts.scales import whole_sums
         from partita.accelerators.tvm.prepare.inferred_operands import has_implied
         from partita.accelerators.tvm.run.kept_memory import kept_memory
         from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
-        from partita.accelerators.tvm.sizes.part_conditions import fits_apart
-        from partita.accelerators.tvm.sizes.row_conditions import enough_rows
-        from partita.accelerators.tvm.sizes.sizing import forms_for_any_size
+        from partita.accelerators.tvm.sizes.sizing import enough_rows, forms_for_any_size
 
         reason = ""
         try:
@@ -148,9 +148,8 @@ class TvmAccelerator(Accelerator):
             if has_implied(transformed):
                 return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
             for ready in forms_for_any_size(transformed):
-                apart = fits_apart(graph, transformed, ready.inputs)
                 is_gpu = self.machine(config).is_gpu
-                ready = attrs.evolve(ready, conditions=(*ready.conditions, *whole_sums(ready.graph, is_gpu), *apart))
+                ready = attrs.evolve(ready, conditions=(*ready.conditions, *whole_sums(ready.graph, is_gpu)))
                 if is_gpu:
                     ready = attrs.evolve(ready, conditions=(*ready.conditions, *ready.filled, *enough_rows(ready.graph)))
                 try:
@@ -357,9 +356,34 @@ def skipping(passes: Sequence[str]) -> Callable[[Any], tuple[str, ...]]:
     return check
 
 
-GPU_KEYS = {
-    **TvmAccelerator.config_keys,
-    "ISOLATE": Key(None, flag_or_auto, names_files=True),
-    "SKIP_PASSES": Key((), skipping(GPU_PASSES)),
-}
-"""Configuration keys of a GPU. ISOLATE is "AUTO", since some versions of TVM have crashed in their schedules for GPUs."""
+class GpuAccelerator(TvmAccelerator):
+    """A GPU, or a processor with a driver like one, that runs lists of launches."""
+
+    passes = GPU_PASSES
+    keeps_arrays = True
+    config_keys = {
+        **TvmAccelerator.config_keys,
+        "ISOLATE": Key(None, flag_or_auto, names_files=True),  # "AUTO": some versions of TVM crashed in their schedules for GPUs.
+        "SKIP_PASSES": Key((), skipping(GPU_PASSES)),
+    }
+
+    def put_together(self, lifted: Lifted, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
+        """The kernels as a list of launches."""
+        from partita.accelerators.tvm.compiled.step_list import assemble_steps
+
+        return assemble_steps(lifted, built, machine)
+
+    def why_no_export(self) -> str | None:
+        """None: export always works, with source or machine code."""
+        return None
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
+        """The list of launches; the driver builds or loads their code at the first run."""
+        from partita.accelerators.tvm.compiled.gpu_serialization import read
+
+        again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
+        return read(self.compiled_class(), data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)
+
+    @abstractmethod
+    def compiled_class(self) -> type[CompiledSteps]:
+        """The class of its subgraphs."""

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from partita.accelerators.interface.accelerator import CompiledSubgraph
-from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.bodies.lifting import Lifted
-from partita.accelerators.tvm.code.building import Built
-from partita.accelerators.tvm.compiled.assembling import Assembled
 from partita.accelerators.tvm.compiled.launched import CompiledOpenCl
-from partita.accelerators.tvm.compiled.step_list import assemble_steps
-from partita.accelerators.tvm.compiled.subgraph import CompiledTvm
-from partita.accelerators.tvm.device import GPU_KEYS, GPU_PASSES, TvmAccelerator
+from partita.accelerators.tvm.device import GpuAccelerator
 from partita.accelerators.tvm.machine.machine import Machine, opencl_machine
 from partita.accelerators.tvm.run.opencl_arrays import OpenClArray, put
 from partita.accelerators.tvm.run.opencl_driver import EXTENSIONS, Driver, drivers
@@ -25,13 +18,10 @@ from partita.graph.node import Node
 from partita.graph.types import Array, TensorType
 
 
-class OpenClAccelerator(TvmAccelerator):
+class OpenClAccelerator(GpuAccelerator):
     """An OpenCL device; DEVICE_ID is its index, GPUs first."""
 
     name = "opencl"
-    passes = GPU_PASSES
-    keeps_arrays = True
-    config_keys = GPU_KEYS
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,17 +56,9 @@ class OpenClAccelerator(TvmAccelerator):
                 return f"{entry.name!r} is {dtype}, and {self.driver.name} lacks {extension}"
         return None
 
-    def compiled_class(self) -> type[CompiledTvm]:
+    def compiled_class(self) -> type[CompiledOpenCl]:
         """Kernels that the driver launches."""
         return CompiledOpenCl
-
-    def put_together(self, lifted: Lifted, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
-        """The kernels as a list of launches."""
-        return assemble_steps(lifted, built, machine)
-
-    def why_no_export(self) -> str | None:
-        """None: export always works, with the source."""
-        return None
 
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
         """TVM's version, and the limits that kernels rely on. Any driver builds the source, so no driver is named."""
@@ -92,13 +74,6 @@ class OpenClAccelerator(TvmAccelerator):
             return f"it was compiled for work-groups of {wanted}, and here are {threads} and {memory}"
         missing = sorted(needed[2] - extensions)
         return f"it was compiled for a device with {', '.join(missing)}" if missing else None
-
-    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
-        """The list of launches; the program is built at the first run."""
-        from partita.accelerators.tvm.compiled.gpu_serialization import read
-
-        again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
-        return read(CompiledOpenCl, data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)
 
     def metrics(self) -> dict[str, Any]:
         """Name and element types of the device."""

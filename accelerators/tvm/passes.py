@@ -1,28 +1,21 @@
 """Every pass of the TVM devices: importing it registers them under the family "tvm"."""
 
 from partita.accelerators.tvm.bodies import indices  # noqa: F401
-from partita.accelerators.tvm.kernels import fusion  # noqa: F401
+from partita.accelerators.tvm.kernels import catalogue  # noqa: F401
 from partita.accelerators.tvm.kernels.attention import merging  # noqa: F401
 from partita.accelerators.tvm.kernels.matmul import spread_gemms  # noqa: F401
 from partita.accelerators.tvm.layouts import (  # noqa: F401
     blocking,
     conv1d,
     folding,
-    global_pool,
     kept_weights,
     narrowing,
-    outer_taps,
     quantized_notes,
     quantizing,
     recurrent_projections,
     shared_tables,
     tables,
+    windows,
 )
-from partita.accelerators.tvm.prepare import (  # noqa: F401
-    inferred_operands,
-    newer_opset,
-    plain_quantizing,
-    preparing,
-    quantized_weights,
-)
+from partita.accelerators.tvm.prepare import inferred_operands, opsets, preparing, quantized_weights  # noqa: F401
 from partita.accelerators.tvm.sizes import sizing  # noqa: F401

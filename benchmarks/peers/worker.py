@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import clocked
-from partita.accelerators.process.idle_wait import settle
+from partita.measuring.rounds import settle
 
 
 def main() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-import attrs
 import numpy as np
 
 from partita.graph.body_builder import BodyBuilder, NoBody, NotYet
 from partita.graph.graph import Graph
+from partita.graph.microsoft.table import meaning
 from partita.graph.node import NodeEntry
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -17,80 +17,72 @@ LOWEST = float(np.finfo(np.float32).min)
 HEADS_FIRST = [0, 2, 1, 3]
 """From [batch, rows, heads, size] to [batch, heads, rows, size], and back."""
 
+ONE_PRODUCT = "do_rotary mask_filter_value num_heads past_present_share_buffer scale unidirectional"
+"""The attributes of attentions whose queries, keys and values come from one product."""
+
 Past = tuple[NodeEntry, NodeEntry]
 """The keys and the values of earlier calls."""
 
 
+@meaning("Attention", 14, f"{ONE_PRODUCT} qkv_hidden_sizes rotary_embedding_dim")
 def attention(b: BodyBuilder) -> Graph:
     """Attention: queries, keys and values come from one product."""
     product = b.MatMul(b.input(0), b.input(1))
     return _by_one_product(b, b.Add(product, b.input(2)) if b.has(2) else product, mask=3, past=4, bias=5)
 
 
+@meaning("QAttention", 14, ONE_PRODUCT)
 def quantized(b: BodyBuilder) -> Graph:
     """QAttention: the same with a product of quantized values."""
     product = b.MatMul(b.dequantized(0, 3, 6), b.dequantized(1, 4, 7, axis=1))
     return _by_one_product(b, b.Add(product, b.input(2)), mask=5, past=8, bias=None)
 
 
+@meaning("MultiHeadAttention", 14, "mask_filter_value num_heads scale unidirectional")
 def of_heads(b: BodyBuilder) -> Graph:
     """MultiHeadAttention: queries, keys and values are separate inputs."""
     if b.has(6) and b.has(8):
-        return _with_buffer(b, _Slots(bias=3, mask=4, added=5, past=6, length=8, beams=9))
+        return _with_buffer(b, bias=3, mask=4, added=5, past=6, length=8, beams=9)
     past = (b.input(6), b.input(7)) if b.has(6) else None
     return b.done(*_attended(b, _parts(b, 3), (4, 5), past, _width(b, 2)))
 
 
+@meaning("DecoderMaskedMultiHeadAttention", 14, "mask_filter_value num_heads scale output_qk past_present_share_buffer")
 def of_one_token(b: BodyBuilder) -> Graph:
     """DecoderMaskedMultiHeadAttention: the queries of one token attend to another sequence, or to a cache in one buffer."""
-    slots = _Slots(bias=10, mask=3, added=4, past=5, length=7, beams=9)
-    if b.has(slots.past):
+    if b.has(5):
         if not b.attr("past_present_share_buffer", 0):
             raise NoBody("a cache that grows is not known", where=b.where)
-        return _with_buffer(b, slots)
-    result, keys, values, scores = _attended(b, _parts(b, slots.bias), (slots.mask, None), None, _width(b, 2))
+        return _with_buffer(b, bias=10, mask=3, added=4, past=5, length=7, beams=9)
+    result, keys, values, scores = _attended(b, _parts(b, 10), (3, None), None, _width(b, 2))
     return b.done(result, *(b.Identity(part) for part in (keys, values)), scores)
 
 
-@attrs.frozen(slots=True)
-class _Slots:
-    """The inputs of an attention whose cache is one buffer: past and present have the same size."""
-
-    bias: int
-    mask: int
-    added: int
-    past: int
-    """The keys; the values follow."""
-    length: int
-    """The number of valid positions of the buffer."""
-    beams: int
-    """The beam of each position."""
-
-
-def _with_buffer(b: BodyBuilder, slots: _Slots) -> Graph:
-    """Attention of new tokens, whose keys and values are written after the valid positions of a buffer."""
+def _with_buffer(b: BodyBuilder, bias: int, mask: int, added: int, past: int, length: int, beams: int) -> Graph:
+    """Attention whose cache is one buffer: keys and values of new tokens are written after its valid positions, so that past and
+    present have the same size. The inputs are given by index; `past` are the keys, which the values follow."""
     if b.rank(1) != 3:
         raise NoBody("a cache in one buffer is not known beside keys of another sequence", where=b.where)
-    if b.has(slots.beams) and b.has(slots.added) and (b.type(slots.added).shape or ())[:1] != (1,):
+    if b.has(beams) and b.has(added) and (b.type(added).shape or ())[:1] != (1,):
         raise NoBody("a bias for each row of the batch is not known beside beams", where=b.where)
-    queries, *new = _parts(b, slots.bias)
-    length = b.Reshape(b.Cast(b.input(slots.length), to=7), [1])
-    old = [b.input(slots.past), b.input(slots.past + 1)]
-    places = b.Reshape(b.Add(_counted(b, new[0]), length), [1, 1, -1, 1])
+    queries, *new = _parts(b, bias)
+    count = b.Reshape(b.Cast(b.input(length), to="int64"), [1])
+    old = [b.input(past), b.input(past + 1)]
+    places = b.Reshape(b.Add(_counted(b, new[0]), count), [1, 1, -1, 1])
     present = [
         b.ScatterElements(buffer, b.Expand(places, b.Shape(part)), part, axis=2)
         for buffer, part in zip(old, new, strict=True)
     ]
-    seen = [b.Slice(buffer, [0], length, [2]) for buffer in old]
-    if b.has(slots.beams):
-        seen = [_of_beams(b, b.input(slots.beams), length, part) for part in seen]
-    result, _, _, scores = _attended(b, [queries, *new], (slots.mask, slots.added), (seen[0], seen[1]), _width(b, 2))
+    seen = [b.Slice(buffer, [0], count, [2]) for buffer in old]
+    if b.has(beams):
+        seen = [_of_beams(b, b.input(beams), count, part) for part in seen]
+    result, _, _, scores = _attended(b, [queries, *new], (mask, added), (seen[0], seen[1]), _width(b, 2))
     return b.done(result, *present, scores)
 
 
 def _of_beams(b: BodyBuilder, beams: NodeEntry, length: NodeEntry, past: NodeEntry) -> NodeEntry:
     """The keys or values of each beam, gathered from the beams that its positions belong to."""
-    used = b.Slice(b.Cast(beams, to=7), [0], length, [2])
+    used = b.Slice(b.Cast(beams, to="int64"), [0], length, [2])
     whole = b.Shape(past)
     rest = b.Slice(whole, [1], [4])
     apart = b.Concat(b.Slice(b.Shape(beams), [0], [2]), rest, axis=0)
@@ -222,7 +214,7 @@ def _within(b: BodyBuilder, i: int, keys: NodeEntry) -> NodeEntry:
     batch, sizes = b.type(0).shape, b.type(i).shape
     if batch is None or sizes is None or not isinstance(batch[0], int) or sizes[0] not in (batch[0], 2 * batch[0]):
         raise NotYet("how long its mask is, is unknown, or is neither one nor two numbers for each row", where=b.where)
-    positions = b.Cast(_counted(b, keys), to=6)
+    positions = b.Cast(_counted(b, keys), to="int32")
     ends = b.Slice(b.input(i), [0], [batch[0]], [0])
     seen = b.Less(positions, b.Reshape(ends, [-1, 1, 1, 1]))
     if sizes[0] == batch[0]:

@@ -8,16 +8,15 @@ import numpy as np
 
 from partita.graph.body_builder import BodyBuilder, NoBody
 from partita.graph.graph import Graph
+from partita.graph.microsoft.table import meaning
 from partita.graph.node import NodeEntry
-from partita.graph.protos import DTYPE_NUMBERS
+from partita.graph.types import HALVES
 
-HALVES = ("float16", "bfloat16")
-"""The 16-bit float types."""
-
-CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+CONV = "auto_pad dilations group kernel_shape pads strides"
 """The attributes that a convolution shares with its fused form."""
 
 
+@meaning("FusedMatMul TransposeMatMul", 13, "alpha transA transB transBatchA transBatchB")
 def matmul(b: BodyBuilder) -> Graph:
     """FusedMatMul and its older name TransposeMatMul: either matrix may have its last two dimensions, or those of the batch,
     transposed, and the product is scaled."""
@@ -38,6 +37,7 @@ def _turned(b: BodyBuilder, i: int, flag: str, batch_flag: str) -> NodeEntry:
     return b.transposed(b.input(i), perm)
 
 
+@meaning("FusedGemm", 13, "activation activation_alpha activation_beta activation_gamma alpha beta transA transB")
 def gemm(b: BodyBuilder) -> Graph:
     """FusedGemm: a Gemm and its activation."""
     result = b.Gemm(*[b.input(i) for i in range(3) if b.has(i)], **b.attrs("alpha", "beta", "transA", "transB"))
@@ -45,9 +45,10 @@ def gemm(b: BodyBuilder) -> Graph:
     return b.done(_activated(b, result, [float(b.node.attrs[name]) for name in names if name in b.node.attrs]))
 
 
+@meaning("FusedConv", 13, f"activation activation_params {CONV}")
 def conv(b: BodyBuilder) -> Graph:
     """FusedConv: a Conv, a summand, and an activation."""
-    result = b.Conv(*[b.input(i) for i in range(3) if b.has(i)], **b.attrs(*CONV))
+    result = b.Conv(*[b.input(i) for i in range(3) if b.has(i)], **b.attrs(*CONV.split()))
     summed = b.Add(result, b.input(3)) if b.has(3) else result
     return b.done(_activated(b, summed, [float(value) for value in b.attr("activation_params", ())]))
 
@@ -67,6 +68,7 @@ def _activated(b: BodyBuilder, x: NodeEntry, given: list[float]) -> NodeEntry:
     raise NoBody(f"the activation {name!r} is not known", where=b.where)
 
 
+@meaning("Gelu BiasGelu", 13)
 def gelu(b: BodyBuilder) -> Graph:
     """Gelu and BiasGelu, with the error function."""
     x = b.Add(b.input(0), b.input(1)) if b.has(1) else b.input(0)
@@ -74,6 +76,7 @@ def gelu(b: BodyBuilder) -> Graph:
     return b.done(b.Mul(half, b.Add(b.Erf(b.Mul(x, b.like(0, math.sqrt(0.5)))), b.like(0, 1.0))))
 
 
+@meaning("FastGelu", 13)
 def fast_gelu(b: BodyBuilder) -> Graph:
     """FastGelu, with the hyperbolic tangent."""
     x = b.Add(b.input(0), b.input(1)) if b.has(1) else b.input(0)
@@ -83,12 +86,14 @@ def fast_gelu(b: BodyBuilder) -> Graph:
     return b.done(b.Mul(half, b.Add(b.Tanh(b.Mul(x, cubic)), b.like(0, 1.0))))
 
 
+@meaning("QuickGelu", 13, "alpha")
 def quick_gelu(b: BodyBuilder) -> Graph:
     """QuickGelu: x times the sigmoid of a multiple of x."""
     x, alpha = b.input(0), float(b.attr("alpha", 1.702))
     return b.done(b.Mul(x, b.Sigmoid(b.Mul(x, b.like(0, alpha)))))
 
 
+@meaning("SkipLayerNormalization", 17, "epsilon")
 def skip_layer_norm(b: BodyBuilder) -> Graph:
     """SkipLayerNormalization: the sum of two values and a bias, and its norm."""
     summed = _summed(b, 4)
@@ -97,6 +102,7 @@ def skip_layer_norm(b: BodyBuilder) -> Graph:
     return b.done(_narrow(b, result), *rest, _narrow(b, summed)) if len(b.node.output_names) > 1 else b.done(_narrow(b, result))
 
 
+@meaning("SkipSimplifiedLayerNormalization", 18, "epsilon")
 def simplified_skip_layer_norm(b: BodyBuilder) -> Graph:
     """SkipSimplifiedLayerNormalization: the sum of two values and a bias, divided by the root of its mean square."""
     summed = _summed(b, 3)
@@ -115,14 +121,15 @@ def _summed(b: BodyBuilder, bias: int) -> NodeEntry:
 
 def _wide(b: BodyBuilder, i: int) -> NodeEntry:
     """An input, cast to float32 if it is a 16-bit float."""
-    return b.Cast(b.input(i), to=1) if b.type(i).dtype in HALVES else b.input(i)
+    return b.Cast(b.input(i), to="float32") if b.type(i).dtype in HALVES else b.input(i)
 
 
 def _narrow(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
     """A result, cast to the first input's type if that is a 16-bit float."""
-    return b.Cast(x, to=DTYPE_NUMBERS[b.type(0).dtype]) if b.type(0).dtype in HALVES else x
+    return b.Cast(x, to=b.type(0).dtype) if b.type(0).dtype in HALVES else x
 
 
+@meaning("EmbedLayerNormalization", 17, "epsilon mask_index_type")
 def embed_layer_norm(b: BodyBuilder) -> Graph:
     """EmbedLayerNormalization: the layer norm of the sum of the embeddings of words, positions and segments.
 
@@ -141,7 +148,7 @@ def embed_layer_norm(b: BodyBuilder) -> Graph:
     if count == 1:
         return b.done(normed)
     if b.has(7):
-        mask = b.ReduceSum(b.Cast(b.input(7), to=6), [1], keepdims=0)
+        mask = b.ReduceSum(b.Cast(b.input(7), to="int32"), [1], keepdims=0)
     else:
         rows = b.Gather(b.Shape(b.input(0)), [0])
         mask = b.Expand(b.constant(0, np.int32), rows)

@@ -14,6 +14,7 @@ import numpy as np
 from partita.graph.body_builder import BodyBuilder, NoBody, NotYet, Operand
 from partita.graph.graph import Graph
 from partita.graph.microsoft.attention import HEADS_FIRST, head_size
+from partita.graph.microsoft.table import meaning
 from partita.graph.node import NodeEntry
 from partita.graph.types import TensorType, Type
 
@@ -40,6 +41,25 @@ class _Read:
     groups: int
 
 
+def attention_types(b: BodyBuilder) -> Sequence[Type]:
+    """The types of GroupQueryAttention's results."""
+    shape, size = b.type(0).shape, _size(b)
+    heads, groups = (int(b.attr(name, 0)) for name in ("num_heads", "kv_num_heads"))
+    if shape is None or len(shape) != 3:
+        raise NotYet("queries of other than three dimensions are not known", where=b.where)
+    past = (b.type(3).shape or (None,) * 3)[2] if b.has(3) else 0
+    total = past + shape[1] if isinstance(past, int) and isinstance(shape[1], int) else None
+    dtype = b.type(0).dtype
+    cache = TensorType(dtype, (shape[0], groups, shape[1] if past == 0 else total, size))
+    return [TensorType(dtype, (*shape[:2], heads * size)), cache, cache][: len(b.node.output_names)]
+
+
+@meaning(
+    "GroupQueryAttention", 13,
+    "causal do_rotary k_quant_type kv_cache_bit_width kv_num_heads local_window_size num_heads qk_norm_epsilon qk_output"
+    " rotary_interleaved scale sliding_window_cache smooth_softmax softcap v_quant_type",
+    attention_types,
+)
 def attention(b: BodyBuilder) -> Graph:
     """GroupQueryAttention on a cache in which unused positions follow the valid ones."""
     read = _read(b)
@@ -95,6 +115,7 @@ def _capped(b: BodyBuilder, scores: NodeEntry) -> NodeEntry:
     return b.Mul(b.Tanh(b.Div(scores, b.like(0, cap))), b.like(0, cap)) if cap else scores
 
 
+@meaning("RotaryEmbedding", 13, "interleaved is_packed_batching num_heads rotary_embedding_dim scale")
 def rotary(b: BodyBuilder) -> Graph:
     """RotaryEmbedding: queries or keys rotated by the angles of their positions, of which all or the first are an input."""
     if b.attr("is_packed_batching", 0) or float(b.attr("scale", 1.0)) != 1.0:
@@ -113,21 +134,8 @@ def rotary(b: BodyBuilder) -> Graph:
     if b.rank(1) == 1:
         counted = b.Range(0, b.Gather(b.Shape(x), 2), 1)
         positions = b.Unsqueeze(b.Add(counted, positions), [0])
-    turned = _turned(b, x, positions, (2, 3), size, bool(b.attr("interleaved", 0)))
+    turned = rotated(b, x, positions, (2, 3), 2 * _half(b, 2), size, bool(b.attr("interleaved", 0)))
     return b.done(_side_by_side(b, turned) if is_flat else turned)
-
-
-def attention_types(b: BodyBuilder) -> Sequence[Type]:
-    """The types of GroupQueryAttention's results."""
-    shape, size = b.type(0).shape, _size(b)
-    heads, groups = (int(b.attr(name, 0)) for name in ("num_heads", "kv_num_heads"))
-    if shape is None or len(shape) != 3:
-        raise NotYet("queries of other than three dimensions are not known", where=b.where)
-    past = (b.type(3).shape or (None,) * 3)[2] if b.has(3) else 0
-    total = past + shape[1] if isinstance(past, int) and isinstance(shape[1], int) else None
-    dtype = b.type(0).dtype
-    cache = TensorType(dtype, (shape[0], groups, shape[1] if past == 0 else total, size))
-    return [TensorType(dtype, (*shape[:2], heads * size)), cache, cache][: len(b.node.output_names)]
 
 
 # -- what is read ----------------------------------------------------------------------------------------
@@ -152,13 +160,13 @@ def _read(b: BodyBuilder) -> _Read:
         for part, count in zip(parts, counts, strict=True)
     ]
     rows = b.Gather(b.Shape(b.input(0)), [1])
-    ends = b.Add(b.Reshape(b.Cast(b.input(5), to=7), [-1]), 1)
+    ends = b.Add(b.Reshape(b.Cast(b.input(5), to="int64"), [-1]), 1)
     start = b.Max(b.Sub(ends, rows), 0)
     counted = _counted(b, rows)
     positions = b.Add(b.Unsqueeze(start, [1]), b.Unsqueeze(counted, [0]))
     if b.attr("do_rotary", 0):
         is_beside = bool(b.attr("rotary_interleaved", 0))
-        given[:2] = [_turned(b, part, positions, (7, 8), _size(b), is_beside) for part in given[:2]]
+        given[:2] = [rotated(b, part, positions, (7, 8), 2 * _half(b, 7), _size(b), is_beside) for part in given[:2]]
     return _Read(given[0], given[1], given[2], positions, heads, groups)
 
 
@@ -210,7 +218,7 @@ def _checked(b: BodyBuilder, positions: NodeEntry) -> NodeEntry:
     if not b.has(3):
         return positions
     past, rows = (b.Gather(b.Shape(b.input(i)), axis) for i, axis in ((3, 2), (0, 1)))
-    total = b.Reshape(b.Cast(b.input(6), to=7), [1])
+    total = b.Reshape(b.Cast(b.input(6), to="int64"), [1])
     length = b.Add(past, rows)
     return b.Where(b.Equal(total, length), positions, length)
 
@@ -264,23 +272,30 @@ def _half(b: BodyBuilder, table: int) -> int:
     return shape[-1]
 
 
-def _turned(
-    b: BodyBuilder, x: NodeEntry, positions: NodeEntry, tables: tuple[int, int], size: int, is_interleaved: bool
+def rotated(
+    b: BodyBuilder, x: NodeEntry, positions: NodeEntry | None, tables: tuple[int, int], turning: int, size: int,
+    is_interleaved: bool,
 ) -> NodeEntry:
-    """Each pair of elements of a head rotated by its angle; the elements after all pairs unchanged."""
-    half = _half(b, tables[0])
-    cosines, sines = (b.Unsqueeze(b.Gather(b.input(i), positions), [1]) for i in tables)
+    """The first `turning` elements of each head in pairs, each rotated by its angle; the others unchanged.
+
+    A pair is two neighbours if interleaved, else one element of each half. `tables` are the inputs with cosines and sines, of
+    which the rows at the positions are read, or all."""
+    half = turning // 2
+
+    def rows(i: int) -> NodeEntry:
+        return b.Unsqueeze(b.input(i) if positions is None else b.Gather(b.input(i), positions), [1])
 
     def part(first: int, last: Operand, step: int = 1) -> NodeEntry:
         return b.Slice(x, [first], last, [-1], [step])
 
-    both = b.constant([2 * half])
-    pair = (part(0, both, 2), part(1, both, 2)) if is_interleaved else (part(0, [half]), part(half, both))
+    cosines, sines = map(rows, tables)
+    end = b.constant([turning])
+    pair = (part(0, end, 2), part(1, end, 2)) if is_interleaved else (part(0, [half]), part(half, end))
     real = b.Sub(b.Mul(cosines, pair[0]), b.Mul(sines, pair[1]))
-    other = b.Add(b.Mul(sines, pair[0]), b.Mul(cosines, pair[1]))
+    imaginary = b.Add(b.Mul(sines, pair[0]), b.Mul(cosines, pair[1]))
     if is_interleaved:
-        beside = b.Concat(*(b.Unsqueeze(one, [-1]) for one in (real, other)), axis=-1)
+        beside = b.Concat(*(b.Unsqueeze(one, [-1]) for one in (real, imaginary)), axis=-1)
         turned = b.Reshape(beside, [0, 0, 0, -1])
     else:
-        turned = b.Concat(real, other, axis=-1)
-    return turned if 2 * half == size else b.Concat(turned, part(2 * half, [size]), axis=-1)
+        turned = b.Concat(real, imaginary, axis=-1)
+    return turned if turning == size else b.Concat(turned, part(turning, [size]), axis=-1)

@@ -1,4 +1,4 @@
-"""The supported ops of onnxruntime's domain: the body of each in ONNX's ops, and the opset that it needs."""
+"""The table of onnxruntime's own ops that are supported: the body of each in ONNX's ops, and the opset that it needs."""
 
 from __future__ import annotations
 
@@ -9,82 +9,43 @@ import attrs
 from partita.graph.body_builder import BodyBuilder, NoBody, NotYet, Values
 from partita.graph.errors import did_you_mean
 from partita.graph.graph import Graph
-from partita.graph.microsoft import attention, blocks, fused, grouped, linear, recurrent
 from partita.graph.node import Node
 from partita.graph.types import Type
 
 DOMAIN = "com.microsoft"
 """onnxruntime's own domain."""
 
+Body = Callable[[BodyBuilder], Graph]
+"""Writes the body of a node."""
 
-def _names(listed: str) -> frozenset[str]:
-    return frozenset(listed.split())
+TypeRule = Callable[[BodyBuilder], Sequence[Type]]
+"""Returns the types of a node's results."""
 
 
 @attrs.frozen(slots=True)
 class Meaning:
     """The decomposition of one op."""
 
-    body: Callable[[BodyBuilder], Graph]
-    """Writes the body."""
+    body: Body
     since: int
     """The lowest opset that has the ops of the body."""
-    attributes: frozenset[str] = attrs.field(converter=_names, default="")
+    attributes: frozenset[str]
     """The supported attributes."""
-    types: Callable[[BodyBuilder], Sequence[Type]] | None = None
+    types: TypeRule | None
     """Rule for the types of the results, if the body is too large to be written for them alone."""
 
 
-_POOL = "auto_pad ceil_mode channels_last count_include_pad kernel_shape pads strides"
-_CONV = "activation activation_params auto_pad dilations group kernel_shape pads strides"
-_GEMM = "activation activation_alpha activation_beta activation_gamma alpha beta transA transB"
-_TURNED = "alpha transA transB transBatchA transBatchB"
-_ATTENTION = "do_rotary mask_filter_value num_heads past_present_share_buffer scale unidirectional"
-_MASKED = "mask_filter_value num_heads scale"
-_GROUPED = (
-    "causal do_rotary k_quant_type kv_cache_bit_width kv_num_heads local_window_size num_heads qk_norm_epsilon qk_output"
-    " rotary_interleaved scale sliding_window_cache smooth_softmax softcap v_quant_type"
-)
-_LSTM = "activation_alpha activation_beta activations clip direction hidden_size input_forget"
-_NBITS = "K N bits block_size accuracy_level weight_prepacked"
+_MEANINGS: dict[str, Meaning] = {}
 
-_MEANINGS = {
-    "QuantizeLinear": Meaning(linear.quantize, 21, "axis"),
-    "DequantizeLinear": Meaning(linear.dequantize, 21, "axis"),
-    "QLinearAdd": Meaning(linear.binary, 13),
-    "QLinearMul": Meaning(linear.binary, 13),
-    "QLinearConcat": Meaning(linear.concat, 13, "axis"),
-    "QLinearSigmoid": Meaning(linear.sigmoid, 13),
-    "QLinearLeakyRelu": Meaning(linear.leaky_relu, 13, "alpha"),
-    "QLinearSoftmax": Meaning(linear.softmax, 13, "axis opset"),
-    "QLinearAveragePool": Meaning(linear.average_pool, 13, _POOL),
-    "QLinearGlobalAveragePool": Meaning(linear.global_average_pool, 13, "channels_last"),
-    "QLinearReduceMean": Meaning(linear.reduce_mean, 13, "axes keepdims"),
-    "QLinearWhere": Meaning(linear.where, 13),
-    "QGemm": Meaning(linear.gemm, 13, "alpha transA transB"),
-    "MatMulIntegerToFloat": Meaning(linear.matmul_to_float, 13),
-    "DynamicQuantizeMatMul": Meaning(linear.dynamic_matmul, 13),
-    "MatMulNBits": Meaning(blocks.matmul, 21, _NBITS, blocks.matmul_types),
-    "GatherBlockQuantized": Meaning(blocks.gather, 21, "bits block_size gather_axis quantize_axis"),
-    "FusedMatMul": Meaning(fused.matmul, 13, _TURNED),
-    "TransposeMatMul": Meaning(fused.matmul, 13, _TURNED),
-    "FusedGemm": Meaning(fused.gemm, 13, _GEMM),
-    "FusedConv": Meaning(fused.conv, 13, _CONV),
-    "Gelu": Meaning(fused.gelu, 13),
-    "BiasGelu": Meaning(fused.gelu, 13),
-    "FastGelu": Meaning(fused.fast_gelu, 13),
-    "QuickGelu": Meaning(fused.quick_gelu, 13, "alpha"),
-    "SkipLayerNormalization": Meaning(fused.skip_layer_norm, 17, "epsilon"),
-    "SkipSimplifiedLayerNormalization": Meaning(fused.simplified_skip_layer_norm, 18, "epsilon"),
-    "Attention": Meaning(attention.attention, 14, f"{_ATTENTION} qkv_hidden_sizes rotary_embedding_dim"),
-    "QAttention": Meaning(attention.quantized, 14, _ATTENTION),
-    "MultiHeadAttention": Meaning(attention.of_heads, 14, f"{_MASKED} unidirectional"),
-    "DecoderMaskedMultiHeadAttention": Meaning(attention.of_one_token, 14, f"{_MASKED} output_qk past_present_share_buffer"),
-    "GroupQueryAttention": Meaning(grouped.attention, 13, _GROUPED, grouped.attention_types),
-    "RotaryEmbedding": Meaning(grouped.rotary, 13, "interleaved is_packed_batching num_heads rotary_embedding_dim scale"),
-    "DynamicQuantizeLSTM": Meaning(recurrent.lstm, 14, _LSTM),
-    "EmbedLayerNormalization": Meaning(fused.embed_layer_norm, 17, "epsilon mask_index_type"),
-}
+
+def meaning(ops: str, since: int, attributes: str = "", types: TypeRule | None = None) -> Callable[[Body], Body]:
+    """Adds a row per op, of which the decorated function writes the body. Names are separated by blanks."""
+
+    def add(body: Body) -> Body:
+        _MEANINGS.update(dict.fromkeys(ops.split(), Meaning(body, since, frozenset(attributes.split()), types)))
+        return body
+
+    return add
 
 
 def is_known(node: Node) -> bool:
@@ -115,8 +76,8 @@ def body_of(node: Node, types: Sequence[Type | None], values: Values, opset: int
     reason = why_unknown(node)
     if reason is not None:
         raise NoBody(reason, where=f"node {node.name!r} ({node.op})")
-    meaning = _MEANINGS[str(node.op)]
-    return meaning.body(BodyBuilder(node, {"": max(opset, meaning.since)}, types, values))
+    row = _MEANINGS[str(node.op)]
+    return row.body(BodyBuilder(node, {"": max(opset, row.since)}, types, values))
 
 
 def why_none(node: Node) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .elementwise import error_function
+from partita.graph.numerics.arithmetic import error_function
+
 from .registry import EVERYWHERE, absent, differs, fails, numerics, slow
 
 

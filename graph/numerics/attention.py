@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from partita.graph.numerics.casts import is_half
+
 from . import fallback
 from .casts import cast
-from .control import Body
-from .halves import is_half
+from .control import LoopBody
 from .registry import BODIES, HALVES, differs, fails, numerics
 from .softmax import softmax
 
@@ -62,8 +63,8 @@ def flex_attention(
     v: np.ndarray,
     *,
     scale: float | None = None,
-    score_mod: Body | None = None,
-    prob_mod: Body | None = None,
+    score_mod: LoopBody | None = None,
+    prob_mod: LoopBody | None = None,
     softmax_precision: int | None = None,
 ) -> np.ndarray:
     """softmax(score_mod(Q Kᵀ scale)) modified by prob_mod, times V; each K and V head serves a group of Q heads."""

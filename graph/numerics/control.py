@@ -12,17 +12,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .registry import BODIES, fails, numerics
+from partita.graph.numerics.registry import BODIES, differs, fails, numerics
 
 
-class Body(Protocol):
+class LoopBody(Protocol):
     """The callable that `evaluate` takes in place of an attribute that is a graph."""
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]: ...
 
 
 @numerics("If", why=fails(BODIES))
-def choose(condition: np.ndarray, *, then_branch: Body, else_branch: Body) -> tuple[Any, ...]:
+def choose(condition: np.ndarray, *, then_branch: LoopBody, else_branch: LoopBody) -> tuple[Any, ...]:
     """Runs one branch."""
     return tuple((then_branch if condition.item() else else_branch)([]))
 
@@ -32,7 +32,7 @@ def loop(
     trips: np.ndarray | None = None,
     condition: np.ndarray | None = None,
     *carried: Any,
-    body: Body,
+    body: LoopBody,
     n_outputs: int,
 ) -> tuple[Any, ...]:
     """Iterates while the condition holds, at most ``trips`` times; outputs that are not carried are stacked along a new axis."""
@@ -56,7 +56,7 @@ def loop(
 @numerics("Scan", since=9, why=fails(BODIES))
 def scan(
     *inputs: np.ndarray,
-    body: Body,
+    body: LoopBody,
     num_scan_inputs: int,
     scan_input_axes: Sequence[int] | None = None,
     scan_input_directions: Sequence[int] | None = None,
@@ -67,9 +67,7 @@ def scan(
     n_states = len(inputs) - num_scan_inputs
     axes = scan_input_axes or [0] * num_scan_inputs
     rows = [np.moveaxis(x, axis, 0) for x, axis in zip(inputs[n_states:], axes)]
-    rows = [
-        x[::-1] if backwards else x for x, backwards in zip(rows, scan_input_directions or [0] * len(rows))
-    ]
+    rows = [x[::-1] if backwards else x for x, backwards in zip(rows, scan_input_directions or [0] * len(rows))]
     states, scanned = _scan_rows(list(inputs[:n_states]), rows, body)
     backwards = scan_output_directions or [0] * len(scanned)
     scanned = [y[::-1] if flip else y for y, flip in zip(scanned, backwards)]
@@ -81,7 +79,7 @@ def scan(
 def batched_scan(
     lengths: np.ndarray | None,
     *inputs: np.ndarray,
-    body: Body,
+    body: LoopBody,
     num_scan_inputs: int,
     directions: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, ...]:
@@ -99,7 +97,7 @@ def batched_scan(
 
 
 @numerics("SequenceMap", why=fails(BODIES))
-def sequence_map(sequence: list[Any], *others: Any, body: Body) -> tuple[list[Any], ...]:
+def sequence_map(sequence: list[Any], *others: Any, body: LoopBody) -> tuple[list[Any], ...]:
     """Runs the body on each element; other sequences are iterated along with it, tensors are passed unchanged."""
     rows = [
         body([element, *(other[i] if isinstance(other, list) else other for other in others)])
@@ -110,7 +108,7 @@ def sequence_map(sequence: list[Any], *others: Any, body: Body) -> tuple[list[An
     return tuple(list(values) for values in zip(*rows))
 
 
-def _scan_rows(states: list[Any], rows: list[np.ndarray], body: Body) -> tuple[list[Any], list[np.ndarray]]:
+def _scan_rows(states: list[Any], rows: list[np.ndarray], body: LoopBody) -> tuple[list[Any], list[np.ndarray]]:
     """The last states, and each of the body's further outputs stacked over the iterations."""
     results = []
     for slices in zip(*rows):
@@ -124,7 +122,7 @@ def _scan_rows(states: list[Any], rows: list[np.ndarray], body: Body) -> tuple[l
     return states, [_stacked([], body, i, formal) for i in range(len(states), n_outputs)]
 
 
-def _stacked(values: list[Any], body: Body, output: int, formal: Sequence[Any]) -> Any:
+def _stacked(values: list[Any], body: LoopBody, output: int, formal: Sequence[Any]) -> Any:
     """The values stacked along a new first axis. Without values, an empty array of the declared type, or one-dimensional
     without a declaration; sizes follow from the body's formal inputs, and are 0 otherwise."""
     if values:
@@ -138,3 +136,20 @@ def _stacked(values: list[Any], body: Body, output: int, formal: Sequence[Any]) 
 def _padded(rows: np.ndarray, length: int) -> np.ndarray:
     """Pads with zero rows up to ``length`` rows."""
     return np.pad(rows, [(0, length - len(rows))] + [(0, 0)] * (rows.ndim - 1))
+
+
+@numerics("SequenceInsert", why=differs("where an item goes to the end"))
+def sequence_insert(items: list[Any], item: np.ndarray, position: np.ndarray | None = None) -> list[Any]:
+    """Inserts the item before a position, which may be the end, and counts from there if negative. (ONNX's own reference inserts
+    at the front instead of the end, and nothing into an empty sequence.)"""
+    index = len(items) if position is None else int(np.asarray(position).reshape(()))
+    if not -len(items) <= index <= len(items):
+        raise ValueError(f"position {index} is outside of a sequence of {len(items)}")
+    index += len(items) if index < 0 else 0
+    return [*items[:index], item, *items[index:]]
+
+
+@numerics("Optional", why=differs("because it wraps the value in a list"))
+def optional(x: Any = None, *, type: Any = None) -> Any:
+    """The value itself; without an input, an empty optional."""
+    return x

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from partita.graph.numerics.casts import is_half
+
 from . import fallback
-from .halves import is_half
-from .registry import Meaning, NoNumerics, find
+from .registry import Implementation, NoNumerics, find
 
 _OBSOLETE = ("consumed_inputs",)  # opset 1 attributes that never meant anything
 
@@ -29,7 +30,7 @@ def evaluate(
 
     ``inputs`` are numpy arrays; a sequence is a list, an absent or empty optional value None. ``attrs`` are
     Python values (arrays for tensors); a body is a callable from a list of inputs to a list of outputs, closed
-    over its captures (see `partita.graph.numerics.control.Body`). Inputs are never written to, but an output may
+    over its captures (see `partita.graph.numerics.control.LoopBody`). Inputs are never written to, but an output may
     be a view of one.
     """
     domain = "" if domain == "ai.onnx" else domain
@@ -110,7 +111,7 @@ def _trim(inputs: Sequence[Any]) -> list[Any]:
     return kept
 
 
-def _apply(meaning: Meaning, op: str, inputs: list[Any], attrs: dict[str, Any], extra: Mapping[str, Any]) -> Any:
+def _apply(meaning: Implementation, op: str, inputs: list[Any], attrs: dict[str, Any], extra: Mapping[str, Any]) -> Any:
     keywords = attrs | {name: extra[name] for name in meaning.wants}
     if not meaning.widen or not any(map(is_half, inputs)):
         return meaning.function(*inputs, **keywords)

@@ -47,16 +47,12 @@ def scatter_elements(
 
 
 @numerics("ScatterND", widen=True, why=slow("because it sets one slice after the other in Python"))
-def scatter_nd(
-    x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str = "none"
-) -> np.ndarray:
+def scatter_nd(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str = "none") -> np.ndarray:
     """A copy of ``x`` with slices replaced or combined; the inverse of `gather_nd`."""
     return _written(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
 
 
-def _written(
-    x: np.ndarray, positions: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str
-) -> np.ndarray:
+def _written(x: np.ndarray, positions: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str) -> np.ndarray:
     y = x.copy()
     if reduction == "none":
         y[positions] = updates
@@ -106,9 +102,7 @@ def unique(
     x: np.ndarray, *, axis: int | None = None, sorted: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Distinct elements or slices, their first positions, the inverse mapping, and the number of occurrences."""
-    y, first, inverse, counts = np.unique(
-        x, return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
+    y, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     inverse = inverse.reshape(-1)
     if not sorted:
         order = np.argsort(first)

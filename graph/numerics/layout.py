@@ -135,9 +135,7 @@ def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
 
 
 @numerics("Pad", since=2, until=10, why=fails("where padding is negative"))
-def pad_attributes(
-    x: np.ndarray, *, pads: Sequence[int], mode: str, value: float
-) -> np.ndarray:
+def pad_attributes(x: np.ndarray, *, pads: Sequence[int], mode: str, value: float) -> np.ndarray:
     """Pad below opset 11, where everything is an attribute."""
     return pad(x, np.array(pads), np.asarray(value, x.dtype), mode=mode)
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from partita.graph.numerics.casts import is_half
+
 from .casts import cast
-from .halves import is_half
 from .registry import HALVES, absent, differs, fails, numerics, slow
 
 
@@ -99,9 +100,7 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 
 @numerics("InstanceNormalization", widen=True, why=differs(HALVES))
-def instance_normalization(
-    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float
-) -> np.ndarray:
+def instance_normalization(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float) -> np.ndarray:
     """Normalizes each channel of each sample to mean 0 and variance 1, then scales."""
     column = (1, x.shape[1], *(1,) * (x.ndim - 2))
     return standardized(x, tuple(range(2, x.ndim)), epsilon) * scale.reshape(column) + bias.reshape(column)
@@ -158,9 +157,7 @@ def layer_normalization(
 
 
 @numerics("RMSNormalization", why=differs(HALVES))
-def rms_normalization(
-    x: np.ndarray, scale: np.ndarray, *, axis: int, epsilon: float, stash_type: int
-) -> np.ndarray:
+def rms_normalization(x: np.ndarray, scale: np.ndarray, *, axis: int, epsilon: float, stash_type: int) -> np.ndarray:
     """x divided by its root mean square over the axes from ``axis`` on."""
     wide = _wide(x)
     axes = tuple(range(axis % x.ndim, x.ndim))
@@ -177,9 +174,7 @@ def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int]) -> np.nda
 
 
 @numerics("LRN", widen=True, why=differs("where the window is even, which it shifts the other way"))
-def local_response_normalization(
-    x: np.ndarray, *, alpha: float, beta: float, bias: float, size: int
-) -> np.ndarray:
+def local_response_normalization(x: np.ndarray, *, alpha: float, beta: float, bias: float, size: int) -> np.ndarray:
     """Divides by a power of the mean square over the neighbouring channels."""
     before = (size - 1) // 2
     around = [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)]

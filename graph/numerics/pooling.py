@@ -49,9 +49,7 @@ def _max_with_indices(
     positions = np.arange(int(np.prod(sizes))).reshape(sizes, order="F" if storage_order else "C")
     inside = geometry.pad(np.ones((1, 1, *sizes), bool), False)
     marked = geometry.pad(positions[None, None], 0)
-    for (_, seen), (_, indices), (_, real) in zip(
-        geometry.taps(padded), geometry.taps(marked), geometry.taps(inside)
-    ):
+    for (_, seen), (_, indices), (_, real) in zip(geometry.taps(padded), geometry.taps(marked), geometry.taps(inside)):
         better = ((seen > best) | unset) & real
         np.copyto(best, seen, where=better)
         np.copyto(where, indices, where=better)
@@ -150,9 +148,7 @@ def global_lp_pool(x: np.ndarray, *, p: float) -> np.ndarray:
 
 
 @numerics("MaxRoiPool", widen=True, why=absent())
-def max_roi_pool(
-    x: np.ndarray, rois: np.ndarray, *, pooled_shape: Sequence[int], spatial_scale: float
-) -> np.ndarray:
+def max_roi_pool(x: np.ndarray, rois: np.ndarray, *, pooled_shape: Sequence[int], spatial_scale: float) -> np.ndarray:
     """The maximum in each bin of each region [image, x1, y1, x2, y2]; an empty bin is 0."""
     y = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
     for region, (image, *corners) in enumerate(rois):

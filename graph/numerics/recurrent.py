@@ -54,9 +54,7 @@ def with_parameters(
     return named
 
 
-def _activations(
-    names: Sequence[str], alpha: Sequence[float] | None, beta: Sequence[float] | None
-) -> list[Activation]:
+def _activations(names: Sequence[str], alpha: Sequence[float] | None, beta: Sequence[float] | None) -> list[Activation]:
     """The named functions with their parameters."""
     return [partial(_ACTIVATIONS[name], **parameters) for name, parameters in with_parameters(names, alpha, beta)]
 
@@ -137,9 +135,7 @@ def rnn(
         bias = sum(_biases(b, w, d))
         return lambda xt, s: (functions[d](_clipped(xt @ w[d].T + s[0] @ r[d].T + bias, clip)),)
 
-    return _run(
-        x, [step_of(d) for d in range(len(w))], direction, [initial_h], r.shape[-1], sequence_lens, layout
-    )
+    return _run(x, [step_of(d) for d in range(len(w))], direction, [initial_h], r.shape[-1], sequence_lens, layout)
 
 
 @numerics("GRU", widen=True, why=differs("with two directions, lengths or limits"))

@@ -103,9 +103,7 @@ for _op, (_function, _by_input) in _REDUCTIONS.items():
 
 
 @numerics("ArgMax", "ArgMin", wants=("op",), why=slow(EVERYWHERE))
-def arg_extreme(
-    x: np.ndarray, *, op: str, axis: int, keepdims: int, select_last_index: int = 0
-) -> np.ndarray:
+def arg_extreme(x: np.ndarray, *, op: str, axis: int, keepdims: int, select_last_index: int = 0) -> np.ndarray:
     """The index of the largest or smallest element; of ties the first, or the last with
     ``select_last_index``.
     """

@@ -61,7 +61,7 @@ EVERYWHERE = "because it makes a node and an object for each call; networks and 
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class Implementation:
     """One function and how to call it: inputs by position, attributes by keyword, schema defaults filled in."""
 
     function: Callable[..., Any]
@@ -78,7 +78,7 @@ class Meaning:
 
 
 _FOREVER = 1 << 30
-_TABLE: dict[tuple[str, str], list[Meaning]] = {}
+_TABLE: dict[tuple[str, str], list[Implementation]] = {}
 
 
 def numerics(
@@ -99,16 +99,14 @@ def numerics(
         for op in ops:
             rows = _TABLE.setdefault((domain, op), [])
             if any(row.since <= until and since <= row.until for row in rows):
-                raise ValueError(
-                    f"two meanings of {op} overlap in opsets {since} to {until}: narrow one of them"
-                )
-            rows.append(Meaning(function, since, until, widen, wants, why))
+                raise ValueError(f"two meanings of {op} overlap in opsets {since} to {until}: narrow one of them")
+            rows.append(Implementation(function, since, until, widen, wants, why))
         return function
 
     return register
 
 
-def meanings() -> Iterator[tuple[str, str, Meaning]]:
+def meanings() -> Iterator[tuple[str, str, Implementation]]:
     """All implementations, each with the domain and name of its op."""
     for (domain, op), rows in _TABLE.items():
         for row in rows:
@@ -116,6 +114,6 @@ def meanings() -> Iterator[tuple[str, str, Meaning]]:
 
 
 @cache
-def find(op: str, domain: str, version: int) -> Meaning | None:
+def find(op: str, domain: str, version: int) -> Implementation | None:
     """Our own implementation of an op at an opset, or None."""
     return next((row for row in _TABLE.get((domain, op), ()) if row.since <= version <= row.until), None)

@@ -18,7 +18,7 @@ TIE = np.float32(1e-6)
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _ResizedAxis:
     """Parameters of resizing one axis."""
 
     axis: int
@@ -58,9 +58,7 @@ def older_positions(mode: str, factors: np.ndarray | None) -> dict[str, str]:
 
 
 @numerics("Upsample", until=6, widen=True, why=fails("because it has no op with `height_scale`"))
-def upsample_2d(
-    x: np.ndarray, *, height_scale: float, width_scale: float, mode: str
-) -> np.ndarray:
+def upsample_2d(x: np.ndarray, *, height_scale: float, width_scale: float, mode: str) -> np.ndarray:
     """Opset 1: two scales for images."""
     return upsample(x, np.array([1, 1, height_scale, width_scale], np.float32), mode=mode)
 
@@ -98,9 +96,7 @@ def resize(
 ) -> np.ndarray:
     """From opset 11: every convention of every framework."""
     chosen = [axis % x.ndim for axis in (range(x.ndim) if axes is None else axes)]
-    region = (
-        None if roi is None or not roi.size or coordinate_transformation_mode != "tf_crop_and_resize" else roi
-    )
+    region = None if roi is None or not roi.size or coordinate_transformation_mode != "tf_crop_and_resize" else roi
     if sizes is not None and sizes.size:
         plan = _sized(x, chosen, sizes, region, keep_aspect_ratio_policy)
     elif scales is not None:
@@ -129,18 +125,18 @@ def scaled_size(size: int, scale: float) -> int:
     return int(np.floor(np.float32(size) * np.float32(scale)))
 
 
-def _scaled(x: np.ndarray, axes: Sequence[int], scales: np.ndarray, roi: np.ndarray | None) -> list[_Axis]:
+def _scaled(x: np.ndarray, axes: Sequence[int], scales: np.ndarray, roi: np.ndarray | None) -> list[_ResizedAxis]:
     steps = []
     for i, axis in enumerate(axes):
         scale = np.float32(scales[i])
         size = scaled_size(x.shape[axis], float(scale))
-        steps.append(_Axis(axis, size, scale, x.shape[axis] * float(scale), _region(roi, i, len(axes))))
+        steps.append(_ResizedAxis(axis, size, scale, x.shape[axis] * float(scale), _region(roi, i, len(axes))))
     return steps
 
 
 def _sized(
     x: np.ndarray, axes: Sequence[int], sizes: np.ndarray, roi: np.ndarray | None, policy: str
-) -> list[_Axis]:
+) -> list[_ResizedAxis]:
     for size, axis in zip(sizes, axes, strict=True):
         if size and not x.shape[axis]:
             raise ValueError(f"Resize: dimension {axis} has no elements, of which {size} are to be made")
@@ -151,7 +147,7 @@ def _sized(
         ratios = [ratio] * len(axes)
         wanted = [int(ratio * x.shape[axis] + 0.5) for axis in axes]
     return [
-        _Axis(axis, size, np.float32(ratio), ratio * x.shape[axis], _region(roi, i, len(axes)))
+        _ResizedAxis(axis, size, np.float32(ratio), ratio * x.shape[axis], _region(roi, i, len(axes)))
         for i, (axis, size, ratio) in enumerate(zip(axes, wanted, ratios, strict=True))
     ]
 
@@ -160,7 +156,7 @@ def _region(roi: np.ndarray | None, i: int, n: int) -> tuple[float, float]:
     return (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + n]))
 
 
-def _resized(x: np.ndarray, plan: list[_Axis], method: _Method) -> np.ndarray:
+def _resized(x: np.ndarray, plan: list[_ResizedAxis], method: _Method) -> np.ndarray:
     y = x
     for step in plan:
         if step.scale != 1 or step.size != y.shape[step.axis] or step.roi != (0.0, 1.0):
@@ -173,7 +169,7 @@ def _resized(x: np.ndarray, plan: list[_Axis], method: _Method) -> np.ndarray:
     return y.astype(x.dtype)
 
 
-def _along(x: np.ndarray, step: _Axis, method: _Method) -> np.ndarray:
+def _along(x: np.ndarray, step: _ResizedAxis, method: _Method) -> np.ndarray:
     """The array with this one axis resized."""
     length = x.shape[step.axis]
     positions = _coordinates(step, length, method.coordinates)
@@ -193,7 +189,7 @@ def _along(x: np.ndarray, step: _Axis, method: _Method) -> np.ndarray:
     return y
 
 
-def _coordinates(step: _Axis, length: int, mode: str) -> np.ndarray:
+def _coordinates(step: _ResizedAxis, length: int, mode: str) -> np.ndarray:
     """The coordinate of each output element on the input's axis."""
     i = np.arange(step.size, dtype=np.float32)
     if mode == "asymmetric":
@@ -206,9 +202,7 @@ def _coordinates(step: _Axis, length: int, mode: str) -> np.ndarray:
         start, end = step.roi
         if step.size == 1:
             return np.full(1, 0.5 * (start + end) * (length - 1), np.float32)
-        return np.float32(start * (length - 1)) + i * np.float32(
-            (end - start) * (length - 1) / (step.size - 1)
-        )
+        return np.float32(start * (length - 1)) + i * np.float32((end - start) * (length - 1) / (step.size - 1))
     if mode == "half_pixel_symmetric":
         apart = np.float32(length) / 2 * (1 - np.float32(step.size) / (step.scale * np.float32(length)))
         return (apart + (i.astype(np.float64) + 0.5) / step.scale - 0.5).astype(np.float32)
@@ -217,9 +211,7 @@ def _coordinates(step: _Axis, length: int, mode: str) -> np.ndarray:
         return half if step.size > 1 else i * 0
     if mode == "half_pixel":
         return half
-    raise ValueError(
-        f"Resize: unknown coordinate_transformation_mode {mode!r}; see ONNX's list for the opset"
-    )
+    raise ValueError(f"Resize: unknown coordinate_transformation_mode {mode!r}; see ONNX's list for the opset")
 
 
 def _nearest(positions: np.ndarray, mode: str) -> np.ndarray:
@@ -236,7 +228,7 @@ def _nearest(positions: np.ndarray, mode: str) -> np.ndarray:
     return rounded.astype(np.int64)
 
 
-def _taps(positions: np.ndarray, step: _Axis, length: int, method: _Method) -> tuple[np.ndarray, np.ndarray]:
+def _taps(positions: np.ndarray, step: _ResizedAxis, length: int, method: _Method) -> tuple[np.ndarray, np.ndarray]:
     """The input pixels of each output and their weights, both (outputs, taps)."""
     shrink = min(float(step.scale), 1.0) if method.antialias else 1.0
     radius = 2 if method.mode == "cubic" else 1
@@ -244,9 +236,7 @@ def _taps(positions: np.ndarray, step: _Axis, length: int, method: _Method) -> t
     offsets = np.arange(first, 2 - first)
     base = np.ceil(positions).astype(np.int64) - 1
     distance = np.abs(offsets - (positions.astype(np.float64) - base)[:, None]) * shrink
-    weights = (
-        cubic_kernel(distance, method.cubic_a) if method.mode == "cubic" else np.clip(1 - distance, 0, 1)
-    )
+    weights = cubic_kernel(distance, method.cubic_a) if method.mode == "cubic" else np.clip(1 - distance, 0, 1)
     indices = base[:, None] + offsets
     if method.exclude_outside:
         weights = np.where((indices < 0) | (indices >= length), 0, weights)

@@ -81,9 +81,7 @@ def window(
     elif ceil_mode and auto_pad == "NOTSET":
         outputs = [-(-r // s) + 1 for r, s in zip(room, strides)]
         # Windows that would start in the padding behind the data are dropped.
-        outputs = [
-            o - 1 if (o - 1) * s >= size + b else o for o, s, size, b in zip(outputs, strides, sizes, before)
-        ]
+        outputs = [o - 1 if (o - 1) * s >= size + b else o for o, s, size, b in zip(outputs, strides, sizes, before)]
     else:
         # A kernel larger than the data has one window if it exceeds the data by less than a stride.
         outputs = [int(r / s) + 1 for r, s in zip(room, strides)]
@@ -101,9 +99,7 @@ def _padding(
     if auto_pad == "VALID":
         return (0,) * n, (0,) * n
     if auto_pad in SAME:
-        totals = [
-            max(0, (-(-size // s) - 1) * s + span - size) for size, span, s in zip(sizes, spans, strides)
-        ]
+        totals = [max(0, (-(-size // s) - 1) * s + span - size) for size, span, s in zip(sizes, spans, strides)]
         return split_padding(totals, auto_pad)
     pads = pads or (0,) * (2 * n)
     return tuple(pads[:n]), tuple(pads[n:])
@@ -115,9 +111,7 @@ def split_padding(totals: Sequence[int], auto_pad: str) -> tuple[tuple[int, ...]
     return (large, small) if auto_pad == "SAME_LOWER" else (small, large)
 
 
-def overlaid(
-    parts: np.ndarray, strides: Sequence[int], dilations: Sequence[int], sizes: Sequence[int]
-) -> np.ndarray:
+def overlaid(parts: np.ndarray, strides: Sequence[int], dilations: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
     """Adds windows (N, C, *kernel, *positions) at their offsets: the transpose of taking windows."""
     n = len(sizes)
     kernel, positions = parts.shape[2 : 2 + n], parts.shape[2 + n :]

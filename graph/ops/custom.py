@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from partita.graph.errors import GraphError
+from partita.graph.errors import GraphError, check_flag
 from partita.graph.ops.schemas import AttrSpec, OpSpec, ParamSpec
 from partita.graph.ops.traits import declare
 from partita.graph.types import Type
@@ -76,18 +76,27 @@ def register_op(
     >>> _ = register_op("Swish", "my", attributes={"beta": 1.0}, shape=lambda types, attrs: types[0],
     ...                 numpy=lambda x, beta: x / (1 + np.exp(-beta * x)), traits=["unary"])
     """
+    if not (isinstance(op, str) and op and isinstance(domain, str)):
+        raise GraphError(f"{domain!r:.80} and {op!r:.80} do not name an op", remedy='Write register_op("Swish", "my")')
     if domain in ("", "ai.onnx"):
         raise GraphError(f"{op!r} cannot be declared in ONNX's own domain", remedy='Choose a domain of your own: domain="my"')
-    low_in, high_in = (inputs, inputs) if isinstance(inputs, int) else inputs
-    low_out, high_out = (outputs, outputs) if isinstance(outputs, int) else outputs
-    traits = frozenset((traits,) if isinstance(traits, str) else traits)
+    where = f"op {domain}.{op}"
+    low_in, high_in = _bounds(inputs, f"{where}, inputs", 0)
+    low_out, high_out = _bounds(outputs, f"{where}, outputs", 1)
+    for rule in (shape, numpy):
+        if not (rule is None or callable(rule)):
+            raise GraphError(f"{rule!r:.80} is no function", where=where)
+    check_flag(random, f"{where}, option random", GraphError)
+    traits = [traits] if isinstance(traits, str) else list(traits) if isinstance(traits, Iterable) else traits
+    if not (isinstance(traits, list) and all(isinstance(trait, str) for trait in traits)):
+        raise GraphError(f"{traits!r:.80} are no traits", where=where, remedy='Give a list of names: traits=["unary"]')
     spec = OpSpec(
         op=op,
         domain=domain,
         since=1,
         inputs=_params("X", low_in, high_in),
         outputs=_params("Y", low_out, high_out),
-        attributes={name: _attribute(name, value) for name, value in (attributes or {}).items()},
+        attributes=_attributes({} if attributes is None else attributes, where),
         min_inputs=low_in,
         max_inputs=high_in,
         min_outputs=low_out,
@@ -96,7 +105,7 @@ def register_op(
         deprecated=False,
         has_function=False,
     )
-    declare(op, domain, traits)
+    declare(op, domain, frozenset(traits))
     custom = _registered[(domain, op)] = CustomOp(spec, shape, numpy)
     return custom
 
@@ -123,13 +132,30 @@ def _params(letter: str, low: int, high: int) -> tuple[ParamSpec, ...]:
     return tuple(ParamSpec(f"{letter}{i}", o, frozenset(), f"{letter}{i}", False) for i, o in enumerate(options))
 
 
+def _bounds(count: Any, where: str, least: int) -> tuple[int, int]:
+    """The least and the greatest number, given as both or as one."""
+    bounds = (count, count) if isinstance(count, int) else count
+    is_pair = isinstance(bounds, (tuple, list)) and [type(one) for one in bounds] == [int, int]
+    if not is_pair or not least <= bounds[0] <= bounds[1]:
+        raise GraphError(f"{count!r:.80} is no number", where=where, remedy=f"Write a number from {least} on, or two: (1, 3)")
+    return bounds[0], bounds[1]
+
+
 _KINDS: dict[type, str] = {int: "INT", bool: "INT", float: "FLOAT", str: "STRING"}
 
 
-def _attribute(name: str, value: Any) -> AttrSpec:
-    required = isinstance(value, type)
-    if isinstance(value, (list, tuple)):
-        kind = _KINDS[type(value[0]) if value else int] + "S"
-    else:
-        kind = _KINDS.get(value if isinstance(value, type) else type(value), "TENSOR")
-    return AttrSpec(name, kind, required, None if required else value)
+def _attributes(given: Mapping[str, Any], where: str) -> dict[str, AttrSpec]:
+    """The attributes with these defaults, or types if they are required."""
+    if not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
+        raise GraphError(f"{given!r:.80} are no attributes", where=where, remedy='Write attributes={"beta": 1.0}')
+    specs = {}
+    for name, value in given.items():
+        required = isinstance(value, type)
+        is_list = isinstance(value, (list, tuple))
+        one = value if required else type(value[0]) if is_list and value else int if is_list else type(value)
+        kind = _KINDS.get(one, "TENSOR")
+        if is_list and kind == "TENSOR":
+            remedy = "Give a list of numbers or texts"
+            raise GraphError(f"{value!r:.80} is no value", where=f"{where}, attribute {name!r}", remedy=remedy)
+        specs[name] = AttrSpec(name, kind + "S" * is_list, required, None if required else value)
+    return specs

@@ -60,6 +60,7 @@ TRAITS = {
     "typed": "the type of its result tells all that its operands but the first do",
     "propagated": "quantizing moves past it: in onnxruntime's optimizer, and in plans of int8",
     "reading": "costs as much as it reads, not as much as it makes",
+    "unchecked": "sizes of its operands have to go together that ONNX's inference does not compare",
 }
 """The traits and their meanings."""
 
@@ -76,7 +77,7 @@ Asin                      unary circular
 Asinh                     unary circular
 Atan                      unary circular
 Atanh                     unary circular
-Attention                 contraction summing
+Attention                 contraction summing unchecked
 AveragePool               pool
 BatchNormalization        norm
 Bernoulli                 random same_shape
@@ -94,21 +95,21 @@ CenterCropPad             moving filling
 Clip                      broadcast
 Col2Im                    moving summing
 Compress                  counting moving
-Concat                    moving copying variadic filling
+Concat                    moving copying variadic filling unchecked
 ConcatFromSequence        moving
 Constant                  moving
 ConstantOfShape           moving filling
-Conv                      convolution
-ConvInteger               integer_product
-ConvTranspose             convolution
+Conv                      convolution unchecked
+ConvInteger               integer_product unchecked
+ConvTranspose             convolution unchecked
 Cos                       unary costly circular
 Cosh                      unary circular
 CumProd                   running same_shape reading
 CumSum                    running same_shape reading
 DFT                       summing
-DeformConv                summing
+DeformConv                summing unchecked
 DepthToSpace              moving copying shuffle
-DequantizeLinear          quantizing
+DequantizeLinear          quantizing unchecked
 Div                       broadcast primitive costly
 Dropout                   random moving forwarding same_shape
 DynamicQuantizeLinear     summing quantized same_shape
@@ -121,18 +122,18 @@ Expand                    moving copying view repeating typed
 EyeLike                   moving
 Flatten                   reshape moving copying view typed propagated
 Floor                     unary primitive stepped
-GRU                       recurrent
+GRU                       recurrent unchecked
 Gather                    indexed moving copying view
-GatherElements            indexed moving
-GatherND                  indexed moving
+GatherElements            indexed moving unchecked
+GatherND                  indexed moving unchecked
 Gelu                      unary costly long
-Gemm                      matmul matrix_product
+Gemm                      matmul matrix_product unchecked
 GlobalAveragePool         global_pool
 GlobalLpPool              global_pool
 GlobalMaxPool             global_pool
 Greater                   broadcast primitive comparison stepped
 GreaterOrEqual            broadcast primitive comparison stepped
-GridSample                summing
+GridSample                summing unchecked
 GroupNormalization        norm
 HardSigmoid               unary
 HardSwish                 unary costly
@@ -143,7 +144,7 @@ InstanceNormalization     norm
 IsInf                     unary primitive stepped classifying
 IsNaN                     unary primitive stepped classifying
 LRN                       norm
-LSTM                      recurrent
+LSTM                      recurrent unchecked
 LayerNormalization        norm row_norm
 LeakyRelu                 unary
 Less                      broadcast primitive comparison stepped
@@ -153,8 +154,8 @@ LogSoftmax                softmax
 Loop                      moving filling
 LpNormalization           norm
 LpPool                    pool
-MatMul                    matmul matrix_product
-MatMulInteger             integer_product matrix_product
+MatMul                    matmul matrix_product unchecked
+MatMulInteger             integer_product matrix_product unchecked
 MatMulNBits               matrix_product
 Max                       broadcast commutative variadic
 MaxPool                   pool propagated
@@ -168,7 +169,7 @@ Mod                       broadcast primitive stepped costly
 Mul                       broadcast primitive commutative ring
 Multinomial               random
 Neg                       unary primitive ring
-NegativeLogLikelihoodLoss summing loss
+NegativeLogLikelihoodLoss summing loss unchecked
 NonMaxSuppression         counting positional endless
 NonZero                   counting moving positional
 Not                       unary primitive
@@ -177,24 +178,24 @@ Optional                  moving
 OptionalGetElement        moving
 OptionalHasElement        moving
 Or                        broadcast primitive commutative
-PRelu                     broadcast
+PRelu                     broadcast unchecked
 Pad                       moving filling
 Pow                       broadcast
 QLinearAdd                quantized
 QLinearAveragePool        quantized
 QLinearConcat             quantized
-QLinearConv               quantized_product quantized
+QLinearConv               quantized_product quantized unchecked
 QLinearGlobalAveragePool  quantized
 QLinearLeakyRelu          quantized
-QLinearMatMul             quantized_product matrix_product quantized
+QLinearMatMul             quantized_product matrix_product quantized unchecked
 QLinearMul                quantized
 QLinearReduceMean         quantized
 QLinearSigmoid            quantized
 QLinearSoftmax            quantized
 QLinearWhere              quantized
-QuantizeLinear            quantizing quantized
+QuantizeLinear            quantizing quantized unchecked
 RMSNormalization          norm row_norm
-RNN                       recurrent
+RNN                       recurrent unchecked
 RandomNormal              random
 RandomNormalLike          random same_shape
 RandomUniform             random
@@ -221,9 +222,9 @@ RotaryEmbedding           same_shape
 Round                     unary stepped
 STFT                      summing
 Scan                      filling
-Scatter                   indexed moving scattering same_shape
-ScatterElements           indexed moving scattering same_shape
-ScatterND                 indexed moving scattering same_shape
+Scatter                   indexed moving scattering same_shape unchecked
+ScatterElements           indexed moving scattering same_shape unchecked
+ScatterND                 indexed moving scattering same_shape unchecked
 Selu                      unary costly long
 SequenceAt                moving
 SequenceConstruct         moving
@@ -241,7 +242,7 @@ Sinh                      unary circular
 Size                      size moving positional filling
 Slice                     moving copying view propagated
 Softmax                   softmax
-SoftmaxCrossEntropyLoss   summing loss
+SoftmaxCrossEntropyLoss   summing loss unchecked
 Softplus                  unary costly long
 Softsign                  unary costly
 SpaceToDepth              moving copying shuffle

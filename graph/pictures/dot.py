@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from partita.graph.formatting import counted
+from partita.graph.formatting import counted, truncated
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Type
@@ -50,7 +50,7 @@ def to_dot(
 
 
 @attrs.frozen(slots=True)
-class _Source:
+class _EdgeStart:
     """Start of an edge."""
 
     box: str | None
@@ -94,10 +94,10 @@ class _Drawing:
         return "\n".join(["digraph {", *(f"  {x}" for x in [*head, *self.lines, *frames, *key, *self.edges]), "}", ""])
 
     def graph(
-        self, graph: Graph, bound: Sequence[_Source] | None, depth: int = 0, frame: str | None = None
-    ) -> list[_Source]:
+        self, graph: Graph, bound: Sequence[_EdgeStart] | None, depth: int = 0, frame: str | None = None
+    ) -> list[_EdgeStart]:
         """Draws the nodes of a graph (of a body, if its inputs are bound); returns the sources of its outputs."""
-        values: dict[NodeEntry, _Source] = {}
+        values: dict[NodeEntry, _EdgeStart] = {}
         inputs = {} if bound is None else dict(zip(graph.inputs, bound, strict=False))
         boxes: dict[Node, str] = {}
         for node in graph.nodes:
@@ -106,7 +106,7 @@ class _Drawing:
             if node in inputs:
                 values[NodeEntry(node)] = inputs[node]
             elif node.is_constant:
-                values[NodeEntry(node)] = _Source(None, node.name, node.output_types[0] if node.output_types else None)
+                values[NodeEntry(node)] = _EdgeStart(None, node.name, node.output_types[0] if node.output_types else None)
             elif node.subgraph is not None and self.opens(node, depth):
                 self.open_call(node, values, depth, frame)
             else:
@@ -115,8 +115,8 @@ class _Drawing:
                     if before in boxes:
                         self.edges.append(f"{boxes[before]} -> {boxes[node]} [style=dotted]")
                 for entry in node.outputs:
-                    values[entry] = _Source(boxes[node], entry.name, entry.type)
-        return [values.get(entry) or _Source(None, entry.name, entry.type) for entry in graph.outputs]
+                    values[entry] = _EdgeStart(boxes[node], entry.name, entry.type)
+        return [values.get(entry) or _EdgeStart(None, entry.name, entry.type) for entry in graph.outputs]
 
     def opens(self, node: Node, depth: int) -> bool:
         """True if the call is expanded."""
@@ -124,20 +124,20 @@ class _Drawing:
         fits = body is not None and len(body.inputs) == len(node.inputs) and len(body.outputs) == len(node.output_names)
         return fits and depth < EXPANDED_DEPTH and body is not None and sum(n.is_op for n in body.nodes) <= SMALL_BODY
 
-    def open_call(self, node: Node, values: dict[NodeEntry, _Source], depth: int, frame: str | None) -> None:
+    def open_call(self, node: Node, values: dict[NodeEntry, _EdgeStart], depth: int, frame: str | None) -> None:
         """Draws a frame with the body's nodes, its inputs replaced by those of the call."""
         assert node.subgraph is not None
         self.count += 1
         affinity = "" if node.affinity is None else f" @{node.affinity}"
         self.line(frame, f"subgraph cluster_c{self.count} {{ label={label(node.name + affinity)}; style=\"rounded,filled\";")
         self.line(frame, f"color=grey60; fillcolor={self.colour(node, FRAME)}; fontsize=10;")
-        bound = [values[e] if e is not None else _Source(None, "", None) for e in node.inputs]
+        bound = [values[e] if e is not None else _EdgeStart(None, "", None) for e in node.inputs]
         ends = self.graph(node.subgraph, bound, depth + 1, frame)
         self.line(frame, "}")
         for entry, end in zip(node.outputs, ends, strict=True):
             values[entry] = attrs.evolve(end, name=entry.name, type=entry.type or end.type)
 
-    def box(self, node: Node, values: Mapping[NodeEntry, _Source], frame: str | None) -> str:
+    def box(self, node: Node, values: Mapping[NodeEntry, _EdgeStart], frame: str | None) -> str:
         """Draws one box and the edges into it; returns its identifier."""
         self.count += 1
         box = f"n{self.count}"
@@ -158,7 +158,7 @@ class _Drawing:
             return f'"{plain}"'
         return f'"{self.colours.setdefault(key, PALETTE[len(self.colours) % len(PALETTE)])}"'
 
-    def edge(self, source: _Source, target: str) -> None:
+    def edge(self, source: _EdgeStart, target: str) -> None:
         """Adds an arrow labelled with the value's type."""
         if source.box is not None:
             self.edges.append(f"{source.box} -> {target} [label={label('' if source.type is None else str(source.type))}]")
@@ -183,6 +183,5 @@ def label(*lines: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    cut = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-    shown = "".join(c if c.isprintable() else f"\\u{{{ord(c):x}}}" for c in cut)
+    shown = "".join(c if c.isprintable() else f"\\u{{{ord(c):x}}}" for c in truncated(text, LONGEST))
     return shown.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")

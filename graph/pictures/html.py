@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import islice
 
+from partita.graph.formatting import truncated
+
 LONGEST = 200
 """Longer texts in a cell are truncated."""
 
@@ -52,7 +54,7 @@ def lines(texts: Iterable[str], most: int = 10) -> str:
 
 def cut(text: str) -> str:
     """The text, truncated if it is too long."""
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return truncated(text, LONGEST)
 
 
 def _cell(tag: str, value: object) -> str:

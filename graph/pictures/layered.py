@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import attrs
 
-from partita.graph.formatting import in_xml
+from partita.graph.formatting import in_xml, truncated
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 
@@ -30,7 +30,7 @@ SWEEPS = 6
 
 
 @attrs.define(slots=True, eq=False)
-class _Spot:
+class _LayoutPoint:
     """A box, or a point that a long edge passes through."""
 
     lines: tuple[str, ...] = ()
@@ -39,9 +39,9 @@ class _Spot:
     """The box's colour."""
     css: str = ""
     """The box's class, if it has one."""
-    above: list[_Spot] = attrs.Factory(list)
+    above: list[_LayoutPoint] = attrs.Factory(list)
     """Sources of its edges."""
-    below: list[_Spot] = attrs.Factory(list)
+    below: list[_LayoutPoint] = attrs.Factory(list)
     """Targets of its edges."""
     layer: int = 0
     """The layer; 0 is the topmost."""
@@ -96,23 +96,24 @@ def _spots(
     only: Callable[[Node], bool] | None,
     colour_by: Callable[[Node], str | None],
     class_of: Callable[[Node], str | None] | None,
-) -> list[_Spot]:
+) -> list[_LayoutPoint]:
     """A box for every input, op and output, in topological order, with its edges."""
     from partita.graph.pictures.dot import PALETTE
 
     colours: dict[str, str] = {}
-    spots: dict[Node, _Spot] = {}
+    spots: dict[Node, _LayoutPoint] = {}
     for node in _shown(graph, only):
         key = colour_by(node)
         fill = "white" if key is None else colours.setdefault(key, PALETTE[len(colours) % len(PALETTE)])
-        spots[node] = _Spot(tuple(_cut(line) for line in _described(node)), fill, (class_of(node) if class_of else None) or "")
+        css_class = (class_of(node) if class_of else None) or ""
+        spots[node] = _LayoutPoint(tuple(_cut(line) for line in _described(node)), fill, css_class)
         for source in dict.fromkeys(entry.node for entry in node.reads):
             if source in spots:
                 _join(spots[source], spots[node])
     outputs = []
     for name, entry in zip(graph.output_names, graph.outputs, strict=True):
         if only is None or entry.node in spots:
-            outputs.append(_Spot((_cut(name),), "#eeeeee"))
+            outputs.append(_LayoutPoint((_cut(name),), "#eeeeee"))
         if entry.node in spots:
             _join(spots[entry.node], outputs[-1])
     return [*spots.values(), *outputs]
@@ -130,23 +131,22 @@ def _described(node: Node) -> list[str]:
 
 
 def _cut(text: str) -> str:
-    shown = "".join(c if c.isprintable() else "�" for c in text)
-    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+    return truncated("".join(c if c.isprintable() else "�" for c in text), LONGEST)
 
 
-def _join(upper: _Spot, lower: _Spot) -> None:
+def _join(upper: _LayoutPoint, lower: _LayoutPoint) -> None:
     upper.below.append(lower)
     lower.above.append(upper)
 
 
-def _layers(spots: list[_Spot]) -> list[list[_Spot]]:
+def _layers(spots: list[_LayoutPoint]) -> list[list[_LayoutPoint]]:
     """Layers: each spot one below the lowest of those above it, inputs right above their first reader; adds edge points."""
     for spot in spots:
         spot.layer = max((other.layer + 1 for other in spot.above), default=0)
     for spot in spots:
         if not spot.above and spot.below:
             spot.layer = min(other.layer for other in spot.below) - 1
-    layers: list[list[_Spot]] = [[] for _ in range(max((spot.layer for spot in spots), default=0) + 1)]
+    layers: list[list[_LayoutPoint]] = [[] for _ in range(max((spot.layer for spot in spots), default=0) + 1)]
     for spot in spots:
         layers[spot.layer].append(spot)
     for spot in spots:
@@ -155,11 +155,11 @@ def _layers(spots: list[_Spot]) -> list[list[_Spot]]:
     return layers
 
 
-def _lead(spot: _Spot, number: int, target: _Spot, layers: list[list[_Spot]]) -> None:
+def _lead(spot: _LayoutPoint, number: int, target: _LayoutPoint, layers: list[list[_LayoutPoint]]) -> None:
     """Leads edge `number` of a spot through a point in each layer on its way."""
     last = spot
     for layer in range(spot.layer + 1, target.layer):
-        point = _Spot(layer=layer, above=[last])
+        point = _LayoutPoint(layer=layer, above=[last])
         if last is spot:
             spot.below[number] = point
         else:
@@ -171,13 +171,13 @@ def _lead(spot: _Spot, number: int, target: _Spot, layers: list[list[_Spot]]) ->
         target.above[target.above.index(spot)] = last
 
 
-def _sort(layers: list[list[_Spot]], down: bool) -> None:
+def _sort(layers: list[list[_LayoutPoint]], down: bool) -> None:
     """Sorts each layer by the mean position of its neighbours in the layer before."""
     before: dict[int, int] = {}
     for layer in layers:
         here = {id(spot): i for i, spot in enumerate(layer)}
 
-        def middle(spot: _Spot, before: dict[int, int] = before, here: dict[int, int] = here) -> float:
+        def middle(spot: _LayoutPoint, before: dict[int, int] = before, here: dict[int, int] = here) -> float:
             positions = [before[id(other)] for other in (spot.above if down else spot.below) if id(other) in before]
             return sum(positions) / len(positions) if positions else here[id(spot)]
 
@@ -185,7 +185,7 @@ def _sort(layers: list[list[_Spot]], down: bool) -> None:
         before = {id(spot): i for i, spot in enumerate(layer)}
 
 
-def _place(layers: list[list[_Spot]]) -> tuple[float, float]:
+def _place(layers: list[list[_LayoutPoint]]) -> tuple[float, float]:
     """Assigns coordinates, with every layer centred; returns the picture's size."""
     widths = [sum(spot.width for spot in layer) + GAP * (len(layer) + 1) for layer in layers]
     width, y = max(widths, default=0), float(MARGIN)
@@ -200,7 +200,7 @@ def _place(layers: list[list[_Spot]]) -> tuple[float, float]:
     return width, y
 
 
-def _edge(spot: _Spot, other: _Spot) -> str:
+def _edge(spot: _LayoutPoint, other: _LayoutPoint) -> str:
     start, end = spot.y + spot.height, other.y
     bend = (end - start) / 2
     return (
@@ -209,11 +209,11 @@ def _edge(spot: _Spot, other: _Spot) -> str:
     )
 
 
-def _passage(spot: _Spot) -> str:
+def _passage(spot: _LayoutPoint) -> str:
     return f'<path d="M{spot.x:.1f} {spot.y:.1f} v{spot.height:.1f}"/>'
 
 
-def _box(spot: _Spot) -> str:
+def _box(spot: _LayoutPoint) -> str:
     left, lines = spot.x - spot.width / 2, []
     for i, line in enumerate(spot.lines):
         lines.append(f'<text x="{spot.x:.1f}" y="{spot.y + (i + 1) * LINE:.1f}">{in_xml(line)}</text>')

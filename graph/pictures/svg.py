@@ -16,9 +16,7 @@ SECONDS = 20.0
 """Time limit of `dot` in seconds."""
 
 
-def to_svg(
-    graph: Graph, *, colour_by: Callable[[Node], str | None] | None = None, seconds: float = SECONDS
-) -> str:
+def to_svg(graph: Graph, *, colour_by: Callable[[Node], str | None] | None = None, seconds: float = SECONDS) -> str:
     """The graph as SVG; if `dot` is not installed, fails or takes longer than `seconds`, a plainer drawing.
 
     `colour_by` returns the key of a node's colour (by default its affinity)."""

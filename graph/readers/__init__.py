@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partita.graph.errors import ReadError
 from partita.graph.graph import Graph
+from partita.graph.readers.foreign import TORCH, holds_torch
 from partita.graph.types import Dim, require_shapes
 
 ZOO = "zoo:"
@@ -44,22 +46,10 @@ def load(
     return load_onnx(source, shapes=shapes, inline=inline, base_dir=base_dir, strict=strict)
 
 
-TORCH = (
-    "Load the module with torch, then pt.from_torch(module, example_inputs) makes a graph of it (pip install 'partita[torch]'), "
-    "or torch.onnx.export(module, example_inputs, 'model.onnx', dynamo=True) an ONNX file"
-)
-"""Remedy: ways to import a torch module."""
-
-
-def holds_torch(path: str) -> bool:
-    """True for a file written by torch.save or torch.export.save, by its name and first bytes (a zip archive or a pickle)."""
-    if not path.lower().endswith((".pt", ".pth", ".pt2")):
-        return False
-    try:
-        with open(path, "rb") as file:
-            return file.read(2) in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-    except OSError:
-        return False
+def is_source(value: object) -> bool:
+    """True for what `load` reads: a path, the bytes of a file, or a ModelProto. Does not load onnx."""
+    model = getattr(sys.modules.get("onnx"), "ModelProto", ())  # Another thread may be importing onnx.
+    return isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview, model))
 
 
 def mxnet_ops(*names: str) -> frozenset[str]:

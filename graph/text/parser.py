@@ -12,8 +12,7 @@ from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import DEFAULT_OPSET, Graph
 from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, next_place
 from partita.graph.text.arrays import array_type
-from partita.graph.text.parts import PartReader
-from partita.graph.text.scope import Scope
+from partita.graph.text.parts import PartReader, Scope
 from partita.graph.types import Type
 
 
@@ -33,29 +32,29 @@ def parse(text: str, constants: Graph | Mapping[str, np.ndarray[Any, Any]] | Non
     if not isinstance(text, str):
         raise ReadError(f"the text form of a graph is a string, not {type(text).__name__}", remedy="Use load for files")
     with collector_paused():
-        return _Parser(text, constants).document()
+        return _GraphParser(text, constants).document()
 
 
 def parse_type(text: str) -> Type | None:
     """Parses a type."""
-    parser = _Parser(text, None)
+    parser = _GraphParser(text, None)
     return parser.alone(parser.type)
 
 
 def parse_array(text: str, constants: Any = None) -> np.ndarray[Any, Any]:
     """Parses the type and content of an array."""
-    parser = _Parser(text, constants)
+    parser = _GraphParser(text, constants)
     return parser.alone(parser.array)
 
 
 def parse_value(text: str, functions: Mapping[str, Graph], constants: Any = None) -> Any:
     """Parses an attribute's value; `func LABEL` in it is looked up in `functions`."""
-    parser = _Parser(text, constants)
+    parser = _GraphParser(text, constants)
     parser.functions.update(functions)
     return parser.alone(parser.attribute)
 
 
-class _Parser(PartReader):
+class _GraphParser(PartReader):
     def __init__(self, text: str, constants: Any) -> None:
         super().__init__(text, constants)
         self.opsets: dict[str, int] = {"": DEFAULT_OPSET}

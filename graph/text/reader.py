@@ -37,7 +37,7 @@ WORDS = {"true": True, "false": False, "none": None, "inf": float("inf"), "nan":
 """Values written as words."""
 
 
-class Reader:
+class StatementReader:
     """Reads the parts of the text below statements."""
 
     def __init__(self, text: str, constants: Graph | Constants | None) -> None:

@@ -18,10 +18,10 @@ from partita.graph.types import TensorType
 
 def to_nnvm_json(graph: Graph) -> str:
     """The graph as JSON text, including its arrays. `from_nnvm_json` reads it back exactly. Linear."""
-    return json.dumps(_Writer().graph(graph, 0), indent=1)
+    return json.dumps(_JsonWriter().graph(graph, 0), indent=1)
 
 
-class _Writer:
+class _JsonWriter:
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
 

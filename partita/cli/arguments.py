@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from partita.accelerators.interface.device_list import DEFAULT
-from partita.cli.images import NORMALIZE
+from partita.cli.inputs import NORMALIZE
 from partita.compare import PRECISIONS
 from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.types import Dim
@@ -23,9 +23,7 @@ class Usage(PartitaError):
 
 def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
     """MODEL, and options for reading it."""
-    kinds = 'ONNX file, MXNet "-symbol.json", or zoo:NAME' + (
-        ", or a file that `compile` wrote" if package else ""
-    )
+    kinds = 'ONNX file, MXNet "-symbol.json", or zoo:NAME' + (", or a file that `compile` wrote" if package else "")
     parser.add_argument("model", metavar="MODEL", help=kinds)
     group = parser.add_argument_group("reading the model")
     add_repeated(group, "--shape", shape, "NAME=SIZES", "an input's sizes, like x=1,3,224,224; again for each input")
@@ -129,9 +127,7 @@ def add_inputs(group: argparse._ArgumentGroup) -> None:
     add_count(group, "--seed", 0, "of inputs that are made up", 0)
 
 
-def add_count(
-    group: argparse._ArgumentGroup, name: str, least: int, text: str, default: int | None = None
-) -> None:
+def add_count(group: argparse._ArgumentGroup, name: str, least: int, text: str, default: int | None = None) -> None:
     """An option for an integer with a minimum; the help states its default, if there is one."""
     stated = "" if default is None else " (default: %(default)s)"
     group.add_argument(name, type=at_least(least), default=default, metavar="N", help=text + stated)
@@ -235,7 +231,7 @@ def precise(config: Mapping[str, Any], devices: str | None, precision: str | Non
     """The configuration with --precision; an error if no device offers one."""
     if precision is None:
         return dict(config)
-    from partita.device_keys import with_key
+    from partita.accelerators.interface.settings import with_key
 
     extended = with_key(config, devices, "PRECISION", precision)
     if extended == config:

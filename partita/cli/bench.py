@@ -15,6 +15,8 @@ from typing import Any
 
 import partita as pt
 from partita.accelerators.interface.device_list import DEFAULT
+from partita.accelerators.interface.inlining import unplaced
+from partita.accelerators.interface.settings import with_key
 from partita.cli import exits
 from partita.cli.arguments import (
     add_count,
@@ -30,12 +32,9 @@ from partita.cli.arguments import (
 )
 from partita.cli.models import load_model, model_inputs
 from partita.cli.screen import Screen
-from partita.device_keys import with_key
 from partita.measuring.bench import offers_precision
 from partita.measuring.bench_report import BenchReport, report
-from partita.measuring.contender import Contender, contender
-from partita.measuring.rounds import Effort, measure
-from partita.unplacing import unplaced
+from partita.measuring.rounds import Contender, Effort, contender, measure
 
 EXAMPLE = """\
   partita bench zoo:squeezenet --devices cpu --vs onnxruntime,openvino --threads 2

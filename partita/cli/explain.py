@@ -11,8 +11,8 @@ from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.cli import exits
 from partita.cli.arguments import add_model
-from partita.cli.choosing import Partitioned, add_choice, partition
 from partita.cli.models import load_graph, reading_package, takes_package
+from partita.cli.partition import Partitioned, add_choice, partition
 from partita.cli.screen import Screen
 from partita.graph.errors import GraphError, did_you_mean
 
@@ -69,9 +69,7 @@ def find_node(graph: pt.Graph, name: str) -> pt.Node:
         )
     if not node.is_op:
         kind = "an input" if node.is_variable else "a constant"
-        raise GraphError(
-            f"{name!r} is {kind}", where=f"graph {graph.name!r}", remedy="Ask for a node that reads it"
-        )
+        raise GraphError(f"{name!r} is {kind}", where=f"graph {graph.name!r}", remedy="Ask for a node that reads it")
     return node
 
 
@@ -105,9 +103,7 @@ def _as_data(node: pt.Node, partitioned: Partitioned) -> dict[str, object]:
     report, name = partitioned.report, node.name
     home = next((call for group, call in zip(report.groups, report.calls) if name in group.nodes), None)
     data: dict[str, object] = {"node": name, "op": node.op, "subgraph": home}
-    data["outside"] = next(
-        ({"rule": row.rule, "text": row.text} for row in report.outside if row.node == name), None
-    )
+    data["outside"] = next(({"rule": row.rule, "text": row.text} for row in report.outside if row.node == name), None)
     if partitioned.placement is not None:
         data |= {"device": partitioned.placement.get(name), "refusals": partitioned.placement.refusals(name)}
     path = report.cycle_path

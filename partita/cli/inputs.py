@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from partita.accelerators.errors import InputError
-from partita.cli.images import IMAGES, read_image
-from partita.graph.errors import ReadError
+from partita.graph.errors import MissingDependency, ReadError
 from partita.graph.readers.arrays import NUMBERS, ZIP, read_npy, read_npz
 from partita.graph.types import TensorType, Type
 
@@ -44,9 +44,7 @@ def _split(text: str, specs: Specs) -> tuple[str | None, str]:
     return None, text
 
 
-def _read(
-    path: str, name: str | None, specs: Specs, taken: Mapping[str, Any], normalize: str
-) -> dict[str, Any]:
+def _read(path: str, name: str | None, specs: Specs, taken: Mapping[str, Any], normalize: str) -> dict[str, Any]:
     file = Path(path)
     if not file.is_file():
         cause = "it is a directory" if file.is_dir() else "there is no such file"
@@ -86,9 +84,7 @@ def _by_name(path: str, arrays: Mapping[str, Any], specs: Specs) -> dict[str, An
     if unknown and len(arrays) == len(specs) == 1:
         return {specs[0][0]: next(iter(arrays.values()))}
     if unknown:
-        raise InputError(
-            f"it holds {unknown[0]!r}, and there is no such input", where=path, remedy=listed(specs)
-        )
+        raise InputError(f"it holds {unknown[0]!r}, and there is no such input", where=path, remedy=listed(specs))
     return dict(arrays)
 
 
@@ -118,3 +114,85 @@ def _symbols(kind: TensorType) -> tuple[str, ...]:
 def listed(specs: Specs) -> str:
     """List of the inputs, for an error message."""
     return "Its inputs are " + ", ".join(f"{name}: {'?' if kind is None else kind}" for name, kind in specs)
+
+
+IMAGES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
+"""File extensions of images."""
+
+NORMALIZE = ("imagenet", "unit", "none")
+"""imagenet: (v/255 - mean) / deviation by channel, as in torchvision; unit: v/255; none: v unchanged, 0 to 255."""
+
+MEAN = np.array([0.485, 0.456, 0.406], np.float32)
+"""Means of ImageNet's red, green and blue, as fractions of 255."""
+
+DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
+"""The standard deviations."""
+
+
+@attrs.frozen(slots=True)
+class _ImageLayout:
+    """Layout of an image for an input."""
+
+    channels: int
+    height: int | None
+    width: int | None
+    channels_first: bool
+
+
+def read_image(path: str, name: str, kind: Type | None, normalize: str) -> Any:
+    """The image for an input of shape [1, C, H, W] or [1, H, W, C] with C of 1 or 3; a dynamic size is the image's own.
+
+    It is scaled to H x W as a whole (bilinear; not cropped). Integer inputs get the bytes unchanged."""
+    plan = _plan(path, name, kind)
+    pixels = _pixels(path, plan)
+    assert isinstance(kind, TensorType)
+    if kind.dtype in ("float32", "float16", "float64"):
+        pixels = _normalized(pixels.astype(np.float32), normalize).astype(kind.dtype)
+    elif kind.dtype != "uint8":
+        raise InputError(f"input {name!r} is {kind}", where=path, remedy="An image goes into uint8 or float inputs")
+    if plan.channels_first:
+        pixels = pixels.transpose(2, 0, 1)
+    return np.ascontiguousarray(pixels[np.newaxis])
+
+
+def _plan(path: str, name: str, kind: Type | None) -> _ImageLayout:
+    shape = kind.shape if isinstance(kind, TensorType) else None
+    if shape is not None and len(shape) == 4 and (shape[0] in (1, None) or isinstance(shape[0], str)):
+        for channels_first, (c, h, w) in ((True, shape[1:]), (False, (shape[3], shape[1], shape[2]))):
+            if c in (1, 3):
+                return _ImageLayout(
+                    c, h if isinstance(h, int) else None, w if isinstance(w, int) else None, channels_first
+                )
+    raise InputError(
+        f"an image does not go into input {name!r}: {'?' if kind is None else kind}",
+        where=path,
+        remedy="It needs [1, C, H, W] or [1, H, W, C] with one channel or three; give an .npy file instead",
+    )
+
+
+def _pixels(path: str, plan: _ImageLayout) -> Any:
+    """Bytes of height x width x channels."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingDependency("pillow", "image", f"reading the image {path!r}") from None
+    try:
+        with Image.open(path) as image:
+            picture = image.convert("L" if plan.channels == 1 else "RGB")
+    except MemoryError as error:  # A chunk that claims to be larger than memory is allocated as a whole.
+        raise ReadError("no image can be read from it: it wants more memory than there is", where=path) from error
+    except Exception as error:  # A decoder may raise any exception for a damaged file.
+        raise ReadError(f"no image can be read from it: {error}", where=path) from error
+    size = (plan.width or picture.width, plan.height or picture.height)
+    return np.asarray(picture.resize(size, Image.Resampling.BILINEAR)).reshape(size[1], size[0], plan.channels)
+
+
+def _normalized(pixels: Any, normalize: str) -> Any:
+    if normalize == "none":
+        return pixels
+    scaled = pixels / np.float32(255)
+    if normalize == "unit":
+        return scaled
+    if pixels.shape[2] == 1:
+        return (scaled - MEAN.mean()) / DEVIATION.mean()
+    return (scaled - MEAN) / DEVIATION

@@ -164,11 +164,6 @@ def _package(arguments: argparse.Namespace, screen: Screen) -> int:
     compiled = sorted({f"{key}: {value}" for identity in identities for key, value in identity.items()})
     screen.show(
         table(str(said["model"]), ("", ""), [*values, ("compiled by and for", "\n".join(compiled))]),
-        table(
-            "subgraphs",
-            ("subgraph", "device", "ops"),
-            [tuple(unit.values()) for unit in units],
-            right=("ops",),
-        ),
+        table("subgraphs", ("subgraph", "device", "ops"), [tuple(unit.values()) for unit in units], right=("ops",)),
     )
     return exits.OK

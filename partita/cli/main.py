@@ -154,7 +154,7 @@ def _too_many(word: str, command: str, help_text: str) -> Usage:
 
 def make_parser(wanted: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     """Parser of the command line with these verbs."""
-    parser = _Parser(
+    parser = _ArgumentParser(
         prog="partita",
         description=ABOUT,
         epilog=EXAMPLE + exits.TEXT,
@@ -199,7 +199,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30)
 
 
-class _Once(argparse._StoreAction):
+class _StoreOnce(argparse._StoreAction):
     """An option with one value that must not be given twice: one of the values would silently be dropped."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
@@ -210,11 +210,11 @@ class _Once(argparse._StoreAction):
         super().__call__(parser, namespace, values, option)
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.register("action", None, _Once)
-        self.register("action", "store", _Once)
+        self.register("action", None, _StoreOnce)
+        self.register("action", "store", _StoreOnce)
 
     def error(self, message: str) -> NoReturn:
         """Raise the error, with the help to read."""
@@ -235,9 +235,7 @@ def _failed(error: Exception, screen: Screen, debug: bool) -> int:
         screen.fail(str(error), _as_data(error))
         return exits.USAGE if isinstance(error, Usage) else exits.NO
     if isinstance(error, OSError):
-        screen.fail(
-            f"{error.filename}: {error.strerror}", {"kind": type(error).__name__, "cause": str(error)}
-        )
+        screen.fail(f"{error.filename}: {error.strerror}", {"kind": type(error).__name__, "cause": str(error)})
         return exits.NO
     cause = f"{type(error).__name__}: {error}"
     screen.fail(

@@ -14,6 +14,7 @@ import numpy as np
 
 import partita as pt
 from partita.accelerators.interface.device_list import DEFAULT, asked_devices
+from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.interface.settings import read_config
 from partita.accelerators.running.inputs import InputChecker
 from partita.cli.arguments import Usage, placing_of
@@ -21,9 +22,8 @@ from partita.cli.inputs import read_inputs
 from partita.cli.screen import Screen
 from partita.graph.errors import PartitaError, ReadError, WriteError
 from partita.graph.graph import NOTES
-from partita.graph.readers import holds_torch
+from partita.graph.readers.foreign import holds_torch
 from partita.graph.types import Dim, TensorType
-from partita.unplacing import unplaced
 
 if TYPE_CHECKING:
     from partita.accelerators.package.container import Package

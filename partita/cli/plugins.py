@@ -27,18 +27,14 @@ def load_plugin(text: str) -> list[pt.SubgraphProperty]:
     if wanted not in properties:
         known = ", ".join(properties) or "none"
         remedy = did_you_mean(wanted, properties) or f"It defines {known}"
-        raise ReadError(
-            f"it defines no property, selector or pattern {wanted!r}", where=module.__file__, remedy=remedy
-        )
+        raise ReadError(f"it defines no property, selector or pattern {wanted!r}", where=module.__file__, remedy=remedy)
     return [properties[wanted]]
 
 
 def _run_file(path: str) -> ModuleType:
     file = Path(path)
     if not file.is_file():
-        raise ReadError(
-            "there is no such file", where=path, remedy="Give the path of a Python file, or FILE.py:NAME"
-        )
+        raise ReadError("there is no such file", where=path, remedy="Give the path of a Python file, or FILE.py:NAME")
     name = f"{MODULE}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:

@@ -19,6 +19,7 @@ import numpy as np
 
 import partita as pt
 from partita.accelerators.interface.device_list import asked_devices
+from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.process.atomic import replacing
 from partita.accelerators.running.real_runs import Timeline
 from partita.cli import exits
@@ -37,7 +38,6 @@ from partita.cli.models import load_model, model_inputs, read_graph, writable
 from partita.cli.screen import Screen, table
 from partita.compare import Difference, compare
 from partita.graph.errors import WriteError
-from partita.unplacing import unplaced
 
 CONDITIONS = {
     "difference": "an output of --check is not near enough",
@@ -62,9 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     inputs.add_argument("-o", "--output", metavar="OUT.npz", help="write the outputs, by name")
     group = parser.add_argument_group("checking and measuring")
     group.add_argument("--check", action="store_true", help="compare with the reference")
-    group.add_argument(
-        "--against", metavar="MODEL", help="check against this model in place of MODEL itself"
-    )
+    group.add_argument("--against", metavar="MODEL", help="check against this model in place of MODEL itself")
     group.add_argument(
         "--tolerance",
         type=positive,
@@ -201,9 +199,7 @@ def _write_arrays(path: str, names: Sequence[str], outputs: Sequence[Any]) -> No
     """Write arrays by name for `np.load`. Nothing is pickled."""
     for name, value in zip(names, outputs):
         if not isinstance(value, np.ndarray):
-            raise WriteError(
-                f"output {name!r} is no tensor", where=path, remedy="A .npz file holds tensors only"
-            )
+            raise WriteError(f"output {name!r} is no tensor", where=path, remedy="A .npz file holds tensors only")
     with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, value in zip(names, outputs):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -78,9 +78,7 @@ class Screen:
         _print_line(f"error: {text}", "red")
 
 
-def table(
-    title: str, columns: Iterable[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()
-) -> Table:
+def table(title: str, columns: Iterable[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> Table:
     """A table of plain cells; the columns in `right` are aligned right."""
     from rich.table import Table
     from rich.text import Text
@@ -140,9 +138,7 @@ class _Clean:
 
 
 def _printable(text: str) -> str:
-    return (
-        text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
-    )
+    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
 def _plain(data: Any) -> Any:

@@ -31,9 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Compile the model, measure its kernels, and show the results."""
-    model = compiled(
-        load_graph(arguments, screen), arguments, screen, config_of(arguments.config, arguments.devices)
-    )
+    model = compiled(load_graph(arguments, screen), arguments, screen, config_of(arguments.config, arguments.devices))
     screen.say(f"measuring kernels for about {arguments.seconds:g} s")
     report = pt.tune(model, arguments.seconds, progress=not screen.quiet)
     screen.write_json(attrs.asdict(report))

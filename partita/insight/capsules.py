@@ -13,6 +13,7 @@ from partita.accelerators import AcceleratorError, CompiledModel, compile
 from partita.accelerators.building.units import Unit
 from partita.accelerators.capsules.anonymous import anonymous as made_anonymous
 from partita.accelerators.capsules.capsule import Capsule, device_class, told_config, write_capsule
+from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.interface.keys import Key, callback, texts
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.running.inputs import SEED
@@ -21,10 +22,8 @@ from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.formatting import first_line
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
-from partita.insight.call import call_arrays
 from partita.insight.diagnosis import Fault
-from partita.insight.trusted import Trusted, TrustedWalk
-from partita.unplacing import unplaced
+from partita.insight.trusted import Trusted, TrustedWalk, call_arrays
 
 
 @at_a_device()

@@ -11,18 +11,17 @@ import numpy as np
 from partita.accelerators import AcceleratorError, CompiledModel, compile, query
 from partita.accelerators.building.units import Unit, compile_unit
 from partita.accelerators.errors import BadConfig, CompileError, RunError
-from partita.accelerators.interface.device_list import DEFAULT, Device, asked_devices
-from partita.accelerators.interface.settings import read_config
+from partita.accelerators.interface.device_list import DEFAULT, Device, asked_devices, parse_devices
+from partita.accelerators.interface.settings import check_config, read_config, with_key
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.running.multi import MultiModel
 from partita.by_layer import Layer
 from partita.compare import PRECISIONS, Difference, check_tolerance, compare
-from partita.device_keys import with_key
+from partita.graph.errors import check_count
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
 from partita.graph.node import Node, NodeEntry
-from partita.insight.call import call_arrays
 from partita.insight.diagnosis import ADDED, MANY, Diagnosis, Fault, SubgraphCheck
 from partita.insight.searching import Blamed, first_wrong, search
 from partita.insight.trial import (
@@ -38,7 +37,7 @@ from partita.insight.trial import (
     draws_numbers,
     tried_unit,
 )
-from partita.insight.trusted import Trusted, TrustedWalk, first_not_finite, is_finite
+from partita.insight.trusted import Trusted, TrustedWalk, call_arrays, first_not_finite, is_finite
 from partita.partition import AffinityProperty
 from partita.passes import apply_pass
 
@@ -69,9 +68,11 @@ def diagnose(
     `isolate` runs the devices in child processes, which may crash. `seed` is the seed of random inputs."""
     check_tolerance(tolerance, "diagnose")
     calls = inputs if isinstance(inputs, list) else [inputs]
-    if not calls or runs < 1:
+    check_count("diagnose, option runs", runs, BadConfig)
+    if not calls or not runs:
         raise BadConfig("inputs has no call" if not calls else f"runs is {runs}", where="diagnose", remedy="Give one or more")
-    task = _Task(model, devices, against, Trusted(against, against_config), tolerance, dict(config or {}), runs, isolate, seed)
+    given = dict(check_config(config or {}, "diagnose, option config"))
+    task = _Task(model, devices, against, Trusted(against, against_config), tolerance, given, runs, isolate, seed)
     for number, call in enumerate(calls):
         diagnosis = task.diagnosed(call)
         if not diagnosis.ok:
@@ -317,4 +318,4 @@ def _is_float(value: Any) -> bool:
 
 
 def _named(devices: str | Sequence[str]) -> str:
-    return devices if isinstance(devices, str) else ", ".join(devices)
+    return devices if isinstance(devices, str) else ", ".join(device.label for device in parse_devices(devices))

@@ -14,19 +14,17 @@ import attrs
 import numpy as np
 
 from partita.accelerators import AcceleratorError
-from partita.accelerators.capsules.array_files import write_arrays
+from partita.accelerators.capsules.capsule import write_arrays
 from partita.accelerators.errors import BadConfig
 from partita.accelerators.process.exit_barrier import at_a_device
-from partita.graph.errors import PartitaError
+from partita.graph.errors import PartitaError, check_count
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
-from partita.graph.node import Node, NodeEntry
-from partita.graph.rewrite import Rewriter, rewrite
-from partita.graph.types import TensorType
+from partita.graph.node import NodeEntry
+from partita.graph.rewrite import with_sizes_of
 from partita.graph.writers import save
-from partita.insight.call import call_arrays
 from partita.insight.cutting import Cutter
-from partita.insight.trusted import Trusted
+from partita.insight.trusted import Trusted, call_arrays
 from partita.passes import apply_pass
 from partita.passes.infer import infer
 
@@ -89,8 +87,11 @@ def reduce(
     in a forked process, which is killed with all its children when it takes longer; this hang is the failure if the whole model
     hangs. `inputs` that are None are random, with this `seed`."""
     for name, number in (("most", most), ("repeats", repeats)):
-        if number < 1:
+        check_count(f"reduce, option {name}", number, BadConfig)
+        if not number:
             raise BadConfig(f"{name} is {number}", where="reduce", remedy="Let it try one candidate at least, once or more")
+    if not callable(fails):
+        raise BadConfig(f"{fails!r:.80} is no function", where="reduce", remedy="Write fails(graph, inputs) -> bool")
     if seconds is not None:
         fails = Timed(fails, seconds)
     typed = apply_pass(graph, "InferShape", strict=False)
@@ -271,17 +272,7 @@ def _cut(array: Any, axis: int, size: int, smaller: int) -> Any:
 
 def _with_sizes(graph: Graph, arrays: Mapping[str, Any]) -> Graph | None:
     """The graph with the arrays' sizes as input sizes; None if its ops do not accept them."""
-
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        kind = node.output_types[0] if node.is_variable else None
-        if isinstance(kind, TensorType) and isinstance(arrays[node.name], np.ndarray):
-            rewriter.keep(node, node.evolve(output_types=(attrs.evolve(kind, shape=arrays[node.name].shape),)))
-        elif node.is_op:
-            rewriter.keep(node, rewriter.rebuilt(node, output_types=(None,) * len(node.output_names)))
-        else:
-            rewriter.keep(node)
-
     try:
-        return infer(rewrite(graph, visit), strict=True)
+        return infer(with_sizes_of(graph, [arrays[node.name] for node in graph.inputs]), strict=True)
     except PartitaError:
         return None

@@ -41,10 +41,10 @@ def first_wrong(trials: Trials) -> Trial | None:
 
 def search(trials: Trials, whole: Trial) -> Blamed:
     """The smallest group with the same error as the whole."""
-    return _Search(trials, whole).run()
+    return _FaultSearch(trials, whole).run()
 
 
-class _Search:
+class _FaultSearch:
     def __init__(self, trials: Trials, whole: Trial) -> None:
         self.trials = trials
         self.whole = whole

@@ -9,10 +9,11 @@ import attrs
 import numpy as np
 
 from partita.accelerators.compiling import compile as compile_model
+from partita.accelerators.interface.inlining import unplaced
+from partita.accelerators.running.inputs import InputChecker
 from partita.graph.graph import Graph
 from partita.graph.interpret import last_reads
 from partita.graph.node import Node, NodeEntry
-from partita.unplacing import unplaced
 
 
 @attrs.frozen(slots=True)
@@ -57,7 +58,7 @@ def is_finite(value: Any) -> bool:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Border:
+class _TrustedCall:
     """Inputs and outputs of one subgraph in the trusted run."""
 
     call: Node
@@ -76,13 +77,13 @@ class TrustedWalk:
         self._values: dict[NodeEntry, Any] = {node[0]: node.value for node in graph.nodes if node.is_constant}
         self._values |= {node[0]: array for node, array in zip(graph.inputs, arrays, strict=True)}
 
-    def __iter__(self) -> Iterator[_Border]:
+    def __iter__(self) -> Iterator[_TrustedCall]:
         last = last_reads(self.graph)
         calls = [node for node in self.graph.nodes if node.is_op]
         for call, body in zip(calls, self.bodies, strict=True):
             given = [None if entry is None else self._values[entry] for entry in call.inputs]
             expected = self.trusted.outputs(body, given)
-            yield _Border(call, given, expected)
+            yield _TrustedCall(call, given, expected)
             self._values.update(zip(call.outputs, expected, strict=True))
             for entry in last.get(call, ()):
                 self._values.pop(entry, None)
@@ -91,3 +92,11 @@ class TrustedWalk:
     def outputs(self) -> list[Any]:
         """Outputs of the graph, once all subgraphs have run."""
         return [self._values[entry] for entry in self.graph.outputs]
+
+
+def call_arrays(graph: Graph, call: Any, seed: int = 0) -> list[Any]:
+    """Input values in the graph's order, from a tuple in order, a dictionary by name, or a single array; random for None."""
+    checker = InputChecker(graph)
+    if call is None:
+        return checker.made_up(seed)
+    return checker.arrays(call if isinstance(call, tuple) else (call,), {})

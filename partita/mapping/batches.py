@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from partita.accelerators.api import import_model
 from partita.accelerators.errors import BadConfig, InputError
-from partita.accelerators.importing import import_model
 from partita.accelerators.interface.keys import Key, callback, optional, positive
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.inputs import InputChecker
 from partita.mapping.on_ray import ray_results
-from partita.mapping.processes import Crew
+from partita.mapping.processes import WorkerCrew
 
 Array = np.ndarray[Any, Any]
 
@@ -77,7 +77,7 @@ def _results(
         checker = InputChecker(own.graph)
         inputs = (_by_name(item, checker, number) for number, item in enumerate(items))
         if executor == "processes":
-            results: Iterator[dict[str, Array]] = Crew(str(path), count, ahead, key).results(inputs)
+            results: Iterator[dict[str, Array]] = WorkerCrew(str(path), count, ahead, key).results(inputs)
         elif executor == "ray":
             results = ray_results(path.read_bytes(), count, ahead, inputs, key)
         else:

@@ -92,7 +92,7 @@ def folders_of_ray() -> list[str]:
 
 
 @attrs.define(slots=True, eq=False)
-class _Call:
+class _RayCall:
     """Inputs that an actor got at once."""
 
     number: int
@@ -105,7 +105,7 @@ class _Call:
     """Number of actors that ended on it."""
 
 
-class _Crew:
+class _RayCrew:
     """Several actors. One that ends is replaced; the new one gets inputs once it is ready."""
 
     def __init__(self, ray: Any, package: bytes, count: int, key: bytes | None) -> None:
@@ -118,10 +118,10 @@ class _Crew:
         """Actors that are starting, by Ray's reference to their `ready`."""
         self._turn = 0
 
-    def give(self, number: int, inputs: list[Mapping[str, Array]], restarts: int = 0) -> _Call:
+    def give(self, number: int, inputs: list[Mapping[str, Array]], restarts: int = 0) -> _RayCall:
         """Give inputs to the next actor in turn."""
         actor = self._next()
-        return _Call(number, inputs, actor, actor.call.remote(inputs), restarts)
+        return _RayCall(number, inputs, actor, actor.call.remote(inputs), restarts)
 
     def replace(self, actor: Any) -> None:
         """Start a new actor in place of one that ended."""
@@ -148,9 +148,9 @@ def ray_results(
 ) -> Iterator[dict[str, Array]]:
     """The outputs for each of the inputs, in order, by `count` actors; Ray is started here if it is not connected."""
     ray = connected("executor='ray'")
-    crew = _Crew(ray, package, count, key)
+    crew = _RayCrew(ray, package, count, key)
     burst = Burst()
-    waiting: deque[_Call] = deque()
+    waiting: deque[_RayCall] = deque()
     taken = given = 0
     end: BaseException | None = None
     try:
@@ -174,7 +174,7 @@ def ray_results(
         raise end
 
 
-def _fetched(ray: Any, crew: _Crew, waiting: deque[_Call], burst: Burst) -> Iterator[dict[str, Array]]:
+def _fetched(ray: Any, crew: _RayCrew, waiting: deque[_RayCall], burst: Burst) -> Iterator[dict[str, Array]]:
     """The results of the first waiting call. If its actor ended, other actors get all its calls again, with each input of this
     one alone."""
     while True:

@@ -148,7 +148,7 @@ class Worker:
 
 
 @attrs.define(slots=True, eq=False)
-class _Task:
+class _SentTask:
     """An input on its way to a worker."""
 
     number: int
@@ -157,7 +157,7 @@ class _Task:
     """Number of workers that ended on it, or on others in the same call."""
 
 
-class Crew:
+class WorkerCrew:
     """Several workers, each with a thread; they take inputs in order, and results are returned in that order too.
 
     An input on which a worker ended is taken, alone, by the next free worker, without waiting for the restart or for the other
@@ -176,7 +176,7 @@ class Crew:
         self._taken = self._given = 0
         self._open = 0
         """Number of inputs taken that have no result yet."""
-        self._handed_back: list[_Task] = []
+        self._handed_back: list[_SentTask] = []
         """Inputs on which a worker ended."""
         self._results: dict[int, Result] = {}
         """Results that have arrived; used only by the caller."""
@@ -238,7 +238,7 @@ class Crew:
                 outputs = [result for result in answers.results.values() if not isinstance(result, BaseException)]
                 self._burst.learn(len(calls), answers.seconds, bytes_of(*calls.values(), *outputs))
 
-    def _hand_back(self, tasks: list[_Task]) -> None:
+    def _hand_back(self, tasks: list[_SentTask]) -> None:
         """Return inputs on which a worker ended to the queue; after ATTEMPTS workers an input becomes an error."""
         for task in tasks:
             task.attempts += 1
@@ -262,7 +262,7 @@ class Crew:
                 self._room.notify_all()
         self._arrived.put(results)
 
-    def _take(self, inputs: Iterator[Mapping[str, Array]]) -> list[_Task]:
+    def _take(self, inputs: Iterator[Mapping[str, Array]]) -> list[_SentTask]:
         """An input that was handed back, or else the next ones, once there is room for their results. Empty when all have
         results."""
         while True:
@@ -279,14 +279,14 @@ class Crew:
             if tasks := self._booked(taken, error):
                 return tasks
 
-    def _booked(self, taken: list[Mapping[str, Array]], error: BaseException | None) -> list[_Task]:
+    def _booked(self, taken: list[Mapping[str, Array]], error: BaseException | None) -> list[_SentTask]:
         """Tasks for the inputs that were read; empty if no more are wanted. An error takes the place of the next input."""
         with self._room:
             self._reader = None
             self._room.notify_all()
             if self._is_over:
                 return []
-            tasks = [_Task(number, arrays) for number, arrays in enumerate(taken, self._taken)]
+            tasks = [_SentTask(number, arrays) for number, arrays in enumerate(taken, self._taken)]
             self._taken += len(tasks)
             self._open += len(tasks)
             if error is not None:

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partita.accelerators import AcceleratorError, CompiledModel, InputError, import_model
+from partita.accelerators.interface.settings import check_config, with_key
 from partita.compare import PRECISIONS
-from partita.device_keys import with_key
 from partita.graph.errors import PartitaError
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.readers import load
 from partita.measuring.batched import batched
 from partita.measuring.bench_report import BenchReport, report
-from partita.measuring.contender import Rival, compiled, contender, named, shared
-from partita.measuring.rounds import Effort, measure
+from partita.measuring.rounds import Effort, Rival, compiled, contender, measure, named, shared
 
 PACKAGE = ".partita"
 """File extension of `CompiledModel.export`."""
@@ -47,7 +46,8 @@ def bench(
     PRECISION of every device that has them; `config` is the first contender's configuration. `inputs` are random by default.
     With `profile` the report includes a profile of the first contender."""
     effort = _checked(Effort(seconds, iterations, warmup, streams))
-    _check_count("batch", batch, 1)
+    if batch is not None:
+        _check_count("batch", batch, 1)
     if isinstance(model, (str, os.PathLike)):
         model = import_model(model) if os.fspath(model).endswith(PACKAGE) else load(model)
     if not isinstance(model, (Graph, CompiledModel)):
@@ -61,7 +61,7 @@ def bench(
     subject = model if isinstance(model, CompiledModel) or batch is None else batched(model, batch)
     same = {"NUM_THREADS": threads, "PRECISION": precision}
     _check_precision(precision, [devices, *(rival for rival in named(vs).values() if isinstance(rival, str))])
-    first = contender(devices, subject, shared(config or {}, devices, same))
+    first = contender(devices, subject, shared(check_config(config or {}, "bench, option config"), devices, same))
     assert first.model is not None
     graph = subject if isinstance(subject, Graph) else subject.graph
     contenders, refused = [first], {}
@@ -76,7 +76,8 @@ def bench(
 
 
 def _checked(effort: Effort) -> Effort:
-    _check_count("iterations", effort.iterations, 1)
+    if effort.iterations is not None:
+        _check_count("iterations", effort.iterations, 1)
     _check_count("streams", effort.streams, 1)
     _check_count("warmup", effort.warmup, 0)
     seconds = effort.seconds
@@ -85,8 +86,8 @@ def _checked(effort: Effort) -> Effort:
     return effort
 
 
-def _check_count(option: str, value: int | None, least: int) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+def _check_count(option: str, value: int, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise AcceleratorError(f"it is a whole number from {least} on, not {value!r}", where=f"bench, option {option}")
 
 
@@ -95,7 +96,7 @@ def _check_precision(precision: str | None, devices: Sequence[str | None]) -> No
     if precision is None:
         return
     where = "bench, option precision"
-    if precision not in PRECISIONS:
+    if not isinstance(precision, str) or precision not in PRECISIONS:
         raise AcceleratorError(f"it is one of {', '.join(PRECISIONS)}, not {precision!r}", where=where)
     if not any(map(offers_precision, devices)):
         remedy = "`partita devices NAME` lists the keys of a device"
@@ -114,6 +115,8 @@ def _inputs(model: CompiledModel, given: Mapping[str, Any] | Sequence[Any] | Non
     names = [name for name, _ in model.properties.inputs]
     if isinstance(given, Mapping):
         return dict(given)
+    if not (given is None or isinstance(given, Sequence)):
+        raise InputError(f"they are a sequence, or a dictionary by name, not {given!r:.80}", where="bench, option inputs")
     arrays = model.example_inputs() if given is None else list(given)
     if len(arrays) != len(names):
         raise InputError(f"there are {counted(len(names), 'input')}, and {len(arrays)} were given", where="bench, option inputs")

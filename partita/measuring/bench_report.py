@@ -13,8 +13,7 @@ import numpy as np
 from partita.accelerators import Profile
 from partita.compare import Difference
 from partita.graph.formatting import counted
-from partita.measuring.contender import Contender
-from partita.measuring.rounds import Effort
+from partita.measuring.rounds import Contender, Effort
 
 if TYPE_CHECKING:
     from rich.table import Table

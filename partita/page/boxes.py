@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from partita.graph.errors import GraphError
-from partita.graph.formatting import counted
+from partita.graph.formatting import counted, truncated
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import TensorType, Type
@@ -138,7 +138,7 @@ def _details(node: Node) -> tuple[str, ...]:
     held = [entry for entry in node.reads if entry.node.is_constant]
     lines = [f"weight {entry.name}" + (f": {entry.type}" if entry.type else "") for entry in dict.fromkeys(held)]
     lines += [f"{key} = {_attribute(value)}" for key, value in node.attrs.items() if not any(_graphs(value))]
-    kept = [cut(line) for line in lines[:MOST_DETAILS]]
+    kept = [truncated(line, LONGEST) for line in lines[:MOST_DETAILS]]
     return tuple(kept) if len(kept) == len(lines) else (*kept, f"… {len(lines) - len(kept)} more")
 
 
@@ -152,8 +152,3 @@ def _attribute(value: Any) -> str:
     if isinstance(value, (list, tuple)) and len(value) > 16:
         return f"{list(value[:16])} … {len(value)} in all".replace("] …", ", …]")
     return repr(value)[: 4 * LONGEST]
-
-
-def cut(text: str, longest: int = LONGEST) -> str:
-    """The text, shortened if it is too long."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"

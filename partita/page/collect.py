@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from partita.accelerators import CompiledModel, Placement, Profile
 from partita.accelerators.building.report import CompileReport, move_lines
+from partita.accelerators.errors import MEND, DeviceMistake
+from partita.accelerators.interface.compile_story import KernelWork
+from partita.accelerators.running.profile import PLAIN
 from partita.accelerators.running.real_runs import Timeline
 from partita.graph.errors import GraphError, PartitaError
+from partita.graph.formatting import in_code
 from partita.graph.graph import Graph
 from partita.graph.summary import summarize
 from partita.page.boxes import Boxes, count_ops
-from partita.page.kernels import add_kernels
-from partita.page.reasons import outside, refused, refused_in, walls
-from partita.page.scene import NOWHERE, Bar, Refusal, Scene, Subgraph, Transfer, Wall
-from partita.page.sections import add_sections, open_some
+from partita.page.scene import NOWHERE, Bar, Item, Refusal, Scene, Subgraph, Transfer, Wall
+from partita.page.sections import add_sections, children, open_some
 from partita.page.times import add_times, laps_of, seen_of
 from partita.partition import AffinityProperty, PartitionReport, Plan
 from partita.passes import apply_pass
@@ -193,3 +196,118 @@ def _transfers(boxes: Boxes) -> list[Transfer]:
         known = [size for size in sizes if size >= 0]
         rows.append(Transfer(source_owner, target_owner, len(sizes), sum(known), len(sizes) - len(known)))
     return sorted(rows, key=lambda row: (-row.nbytes, row.source, row.target))
+
+
+MOST_WAYS = 20
+"""Maximum number of borders whose cycle is searched; each search is linear."""
+
+
+def walls(report: PartitionReport, by_name: Mapping[str, int]) -> list[Wall]:
+    """The borders whose two ends are drawn.
+
+    Borders of graph inputs are left out, because they are obvious.
+    """
+    calls = dict(zip([group.name for group in report.groups], report.calls, strict=True))
+    borders = []
+    ways = MOST_WAYS
+    for border in report.borders:
+        if border.rule == "input" or border.producer not in by_name or border.consumer not in by_name:
+            continue
+        text = border.text
+        if border.rule == "cycle" and ways:
+            ways -= 1
+            way = report.cycle_path(border)
+            text += f" (the way: {' → '.join(way)})" if way else ""
+        ends = by_name[border.producer], by_name[border.consumer]
+        borders.append(Wall(*ends, calls.get(border.inside, border.inside), border.rule, text))
+    return borders
+
+
+def outside(report: PartitionReport, by_name: Mapping[str, int]) -> list[Refusal]:
+    """Reasons why ops are in no subgraph, with the ops of each."""
+    rows = ((o.node, "in no subgraph", o.rule, o.text.replace(repr(o.node), "the op")) for o in report.outside)
+    return _grouped(rows, by_name)
+
+
+def refused(placement: Placement, by_name: Mapping[str, int]) -> list[Refusal]:
+    """Reasons why the preferred devices do not run ops, with the ops of each; for ops that no device runs, the reasons of all."""
+    return refused_in({name: placement.refusals(name) for name in (*placement, *placement.unsupported)}, by_name)
+
+
+def refused_in(refusals: Mapping[str, Mapping[str, str]], by_name: Mapping[str, int]) -> list[Refusal]:
+    """The same from a report that was saved to a file."""
+    rows = (
+        (name, f"not on {device}", "", reason.replace(repr(name), "the op"))
+        for name, reasons in refusals.items()
+        for device, reason in reasons.items()
+    )
+    return _grouped(rows, by_name)
+
+
+def _grouped(rows: Iterator[tuple[str, str, str, str]], by_name: Mapping[str, int]) -> list[Refusal]:
+    members: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for name, *reason in rows:
+        if name in by_name:
+            what, rule, text = reason
+            members[what, rule, text].append(by_name[name])
+    refusals = [Refusal(*reason, tuple(items)) for reason, items in members.items()]
+    return sorted(refusals, key=lambda refusal: -len(refusal.items))
+
+
+def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
+    """Put ops that share a kernel into one box, in subgraphs whose devices report their kernels. Linear."""
+    inside = children(boxes.items)
+    sources = _sources(boxes)
+    units = {unit.name: unit for unit in reversed(model.units)}  # With MULTI several devices may have a subgraph of that name.
+    for box, call in boxes.calls:
+        unit = units[call.name]
+        kernels, story = unit.kernels(), unit.compiled.story
+        odd = next((kernel for kernel in kernels if not (hasattr(kernel, "name") and hasattr(kernel, "nodes"))), None)
+        if odd is not None:
+            raise DeviceMistake(f"its kernels hold {in_code(odd)}, which has no name and nodes", where=unit.title, remedy=MEND)
+        work = {one.kernel: one for one in story.kernels} if story is not None else {}
+        if story is not None:
+            boxes.items[box].details += (str(story),)
+        by_name = {boxes.items[i].name: i for i in inside.get(box, ())}
+        kernel_of: dict[int, int] = {}
+        for k, kernel in sorted(enumerate(kernels), key=lambda numbered: -len(numbered[1].nodes)):
+            for name in kernel.nodes:  # An op whose result another kernel only moves belongs to the kernel that computes it.
+                if name in by_name:
+                    kernel_of.setdefault(by_name[name], k)
+        for i in inside.get(box, ()) if kernels else ():
+            if i not in kernel_of and len(sources.get(i, ())) == 1:
+                (source,) = sources[i]
+                if source in kernel_of:  # the op was folded into the constants of the ops that it reads
+                    kernel_of[i] = kernel_of[source]
+        members: dict[int, list[int]] = {}
+        for i, k in sorted(kernel_of.items()):
+            members.setdefault(k, []).append(i)
+        for k, ops in members.items():
+            for i in ops:
+                boxes.items[i].details += _precision(kernels[k])
+            if len(ops) > 1:
+                _enclose(boxes, box, kernels[k], ops, work.get(kernels[k].name))
+
+
+def _sources(boxes: Boxes) -> dict[int, set[int]]:
+    """Boxes that each box reads from."""
+    sources: dict[int, set[int]] = {}
+    for value, reader in boxes.edges:
+        sources.setdefault(reader, set()).add(boxes.values[value].source)
+    return sources
+
+
+def _enclose(boxes: Boxes, call: int, kernel: Any, ops: list[int], work: KernelWork | None) -> None:
+    shown = [boxes.items[i].label for i in ops if boxes.items[i].name in kernel.nodes]
+    what = "+".join(shown[:4]) + ("+…" if len(shown) > 4 else "")
+    cost = () if work is None else (f"compiled: {work.cost}",)
+    details = (f"schedule {kernel.schedule}", *_precision(kernel), *cost)
+    boxes.items.append(Item("kernel", kernel.symbol, what, call, boxes.items[call].owner, details))
+    for i in ops:
+        boxes.items[i].parent = len(boxes.items) - 1
+
+
+def _precision(kernel: Any) -> tuple[str, ...]:
+    """Element types of the kernel, unless all are float32, and why it does not compute in a narrower type."""
+    types, why = getattr(kernel, "types", ""), getattr(kernel, "why_wide", "")
+    return (*(() if types in PLAIN else (f"its kernel: {types}",)), *((f"in float32, since {why}",) if why else ()))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from partita.graph.formatting import counted
+from partita.graph.formatting import counted, listed
 from partita.page.scene import NOWHERE, Change, Scene
 
 MOVED, CUT, NEW, GONE, TIME = "moved", "cut otherwise", "new", "gone", "time"
@@ -26,7 +26,7 @@ Members = frozenset[str]
 
 
 @attrs.frozen(slots=True)
-class _Cut:
+class _Grouping:
     """The ops of a report, by name."""
 
     op: Mapping[str, int]
@@ -48,7 +48,7 @@ def compared(before: Scene, now: Scene) -> Scene:
     return attrs.evolve(now, before=title, changes=changes, compared=tuple(_counts(before, now)))
 
 
-def _cut(scene: Scene) -> _Cut:
+def _cut(scene: Scene) -> _Grouping:
     op: dict[str, int] = {}
     home: dict[str, int] = {}
     members: dict[int, set[str]] = defaultdict(set)
@@ -62,10 +62,10 @@ def _cut(scene: Scene) -> _Cut:
             if home[item.name] < 0 and scene.items[box].kind == "call":
                 home[item.name] = box
             box = scene.items[box].parent
-    return _Cut(op, home, {box: frozenset(names) for box, names in members.items()})
+    return _Grouping(op, home, {box: frozenset(names) for box, names in members.items()})
 
 
-def _moved(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
+def _moved(before: Scene, now: Scene, old: _Grouping, new: _Grouping) -> list[Change]:
     changes = []
     for name, box in new.op.items():
         if name in old.op:
@@ -75,7 +75,7 @@ def _moved(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
     return changes
 
 
-def _regrouped(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
+def _regrouped(before: Scene, now: Scene, old: _Grouping, new: _Grouping) -> list[Change]:
     """Changes of subgraphs with other ops than any before."""
     known = {names for box, names in old.members.items() if before.items[box].kind == "call"}
     changes = []
@@ -87,12 +87,12 @@ def _regrouped(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
         parts = [f"{count} of {before.items[home].name if home >= 0 else 'no subgraph'}" for home, count in largest]
         added = len(names) - origins.total()
         parts += [f"{added} new"] if added else []
-        shown = ", ".join(parts[:MOST_NAMED]) + (f" and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else "")
+        shown = listed(parts, MOST_NAMED)
         changes.append(Change(box, CUT, now.items[box].name, f"{counted(len(names), 'op')}: {shown}"))
     return changes
 
 
-def _times(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
+def _times(before: Scene, now: Scene, old: _Grouping, new: _Grouping) -> list[Change]:
     """Changes of times of boxes with the same ops, the largest first."""
     was = {_same(before, old, box): item.us for box, item in enumerate(before.items) if item.us >= 0}
     least = LEAST_OF_RUN * max(before.total_us, now.total_us)
@@ -105,7 +105,7 @@ def _times(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
     return [change for _, change in sorted(rows, key=lambda row: row[0])]
 
 
-def _same(scene: Scene, cut: _Cut, box: int) -> tuple[str, object]:
+def _same(scene: Scene, cut: _Grouping, box: int) -> tuple[str, object]:
     """Key that identifies a box in two reports."""
     item = scene.items[box]
     return item.kind, cut.members.get(box) or item.name

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.process.regular import open_regular
+from partita.accelerators.process.atomic import open_regular
 from partita.graph.errors import GraphError
 from partita.page.scene import RECORDS, Item, Scene
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from partita.accelerators import Placement, Profile
 from partita.accelerators.process.atomic import write_text
 from partita.accelerators.running.real_runs import Timeline
+from partita.graph.errors import WriteError, check_path
 from partita.page.collect import Subject, collect
 from partita.page.differences import compared
 from partita.page.reading import read_page
@@ -64,7 +65,7 @@ def report_page(
     `before`, an earlier page or an object that a page can show, changes since are marked. The file needs no network. -> its path
 
         report_page(model, "report.html", profile=model.profile())"""
-    target = Path(path)
+    target = Path(check_path("report_page", path, WriteError))
     scene = collect(subject, profile, placement, timeline)
     if before is not None:
         scene = compared(read_page(before) if isinstance(before, (str, os.PathLike)) else collect(before), scene)

@@ -4,6 +4,11 @@
 edge. All keep the whole partition acyclic, including groups that are already fixed.
 """
 
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
 from partita.partition.growth.contract import join_bonded
 from partita.partition.growth.largest import largest
 from partita.partition.growth.observer import BothObservers, SeedObserver, WalkObserver
@@ -11,7 +16,22 @@ from partita.partition.growth.seed import Repair, seed
 from partita.partition.growth.walk import FilterError, Selector, walk
 from partita.partition.growth.waves import waves
 
+
+@attrs.frozen(slots=True)
+class Growing:
+    """A way of growing groups."""
+
+    grow: Callable[..., Any]
+    """The function, called as `largest` is; `walk` takes a selector in place of colors, and `seed` returns its repairs too."""
+    connected: bool = True
+    """True if each group is connected by accepted edges."""
+
+
+GROWTHS = {"walk": Growing(walk), "largest": Growing(largest), "seed": Growing(seed), "waves": Growing(waves, connected=False)}
+"""The ways by the names that the option `growth` takes: a new one is a file beside these and a row here."""
+
 __all__ = [
+    "GROWTHS",
     "BothObservers",
     "FilterError",
     "Repair",

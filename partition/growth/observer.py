@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 class WalkObserver:
@@ -46,47 +46,16 @@ class BothObservers(WalkObserver):
     """An observer that forwards everything to two others."""
 
     def __init__(self, first: WalkObserver, second: WalkObserver) -> None:
-        self._first, self._second = first, second
+        for event in [name for name in vars(WalkObserver) if not name.startswith("_")]:
+            setattr(self, event, _both(getattr(first, event), getattr(second, event)))
 
-    def unselected(self, node: int) -> None:
-        self._first.unselected(node)
-        self._second.unselected(node)
 
-    def started(self, seed: int) -> None:
-        self._first.started(seed)
-        self._second.started(seed)
+def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
+    def forward(*event: object) -> None:
+        first(*event)
+        second(*event)
 
-    def joined(self, cur: int, new: int, direction: str) -> None:
-        self._first.joined(cur, new, direction)
-        self._second.joined(cur, new, direction)
-
-    def refused(self, cur: int, new: int, direction: str) -> None:
-        self._first.refused(cur, new, direction)
-        self._second.refused(cur, new, direction)
-
-    def passed_over(self, cur: int, new: int, direction: str, closed: int) -> None:
-        self._first.passed_over(cur, new, direction, closed)
-        self._second.passed_over(cur, new, direction, closed)
-
-    def left_unexpanded(self, node: int, closed: int) -> None:
-        self._first.left_unexpanded(node, closed)
-        self._second.left_unexpanded(node, closed)
-
-    def dropped(self, seed: int, nodes: Sequence[int]) -> None:
-        self._first.dropped(seed, nodes)
-        self._second.dropped(seed, nodes)
-
-    def filtered(self, seed: int, nodes: Sequence[int]) -> None:
-        self._first.filtered(seed, nodes)
-        self._second.filtered(seed, nodes)
-
-    def cut(self, seed: int, nodes: Sequence[int]) -> None:
-        self._first.cut(seed, nodes)
-        self._second.cut(seed, nodes)
-
-    def finished(self, seed: int, groups: Sequence[Sequence[int]]) -> None:
-        self._first.finished(seed, groups)
-        self._second.finished(seed, groups)
+    return forward
 
 
 class SeedObserver:

@@ -60,7 +60,7 @@ def walk(
     take the topologically first waiting node next, and do not expand those that a refused consumer reaches.
     Near-linear if edges are local. A callback's exception passes through; a bad `filter` raises FilterError.
     """
-    walker = _Walk(preds, usable, fixed, patience, observer, control)
+    walker = _WalkRun(preds, usable, fixed, patience, observer, control)
     for seed in range(len(preds)):
         if walker.may_start(seed):
             selector = make_selector()
@@ -71,7 +71,7 @@ def walk(
     return walker.groups
 
 
-class _Walk:
+class _WalkRun:
     """The state shared by the growths of one walk."""
 
     __slots__ = (

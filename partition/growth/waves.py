@@ -137,7 +137,7 @@ def _levels(
 
 
 @attrs.define
-class _Ready:
+class _ReadyNodes:
     """The nodes that one device can run in a wave now, and those left after that."""
 
     nodes: Wave
@@ -153,7 +153,7 @@ class _Ready:
         return not self.left[self.top]
 
 
-Choice = Callable[[_Ready], tuple[int, ...]]
+Choice = Callable[[_ReadyNodes], tuple[int, ...]]
 """The sort key of the next device: the largest wins; the earlier device among equals."""
 
 CHOICES: tuple[Choice, ...] = (
@@ -169,7 +169,7 @@ def _run(flow: _Flow, choose: Choice) -> list[Wave]:
     """Runs wave after wave. Each edge is visited once: linear, plus the number of devices per wave."""
     device, shared, later = flow.device, flow.shared, flow.later
     waiting = list(flow.inputs)
-    state = [_Ready([], [0] * (top + 1), top) for top in flow.chains]
+    state = [_ReadyNodes([], [0] * (top + 1), top) for top in flow.chains]
     for v, d in enumerate(device):
         if d >= 0:
             state[d].left[flow.level[v]] += 1

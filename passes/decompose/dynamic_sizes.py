@@ -10,7 +10,7 @@ import numpy as np
 from partita.graph.body_builder import BodyBuilder
 from partita.graph.graph import Graph
 from partita.graph.node import NodeEntry
-from partita.passes.decompose.halves import HALVES
+from partita.graph.types import HALVES
 
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 """Number of positions that a result of a resize reads along a dimension, by mode."""

@@ -9,10 +9,7 @@ from partita.graph.body_builder import BodyBuilder
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.traits import ops
-from partita.graph.types import TensorType
-
-HALVES = frozenset(("float16", "bfloat16"))
-"""The 16-bit float types."""
+from partita.graph.types import HALVES, TensorType
 
 WIDENED = (
     ops("unary", "broadcast", "reduction", "pool", "global_pool", "convolution", "matmul", "norm", "softmax")

@@ -1,4 +1,4 @@
-"""Ops that pick, join or convert elements."""
+"""Ops that pick, join, convert or rotate elements."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import numpy as np
 from partita.graph.body_builder import BodyBuilder
 from partita.graph.build import FUSED
 from partita.graph.graph import Graph
+from partita.graph.microsoft.grouped import rotated
 from partita.graph.node import Node
-from partita.graph.types import TensorType
-from partita.passes.decompose.halves import HALVES
+from partita.graph.types import HALVES, TensorType
 
 SORTED_AS = {
     "float16": "float64", "bfloat16": "float64", "float32": "float64", "int16": "int32", "uint16": "int32", "uint32": "int64",
@@ -97,3 +97,18 @@ def shrink(b: BodyBuilder) -> Graph | None:
 def cast_like(b: BodyBuilder) -> Graph:
     """CastLike as a Cast."""
     return b.done(b.Cast(b.input(0), to=b.type(1).dtype))
+
+
+def rotary_embedding(b: BodyBuilder) -> Graph | None:
+    """RotaryEmbedding as products, like onnxruntime's. None if the size of a head is dynamic. ONNX's own function computes sizes
+    at run time, which no device here supports."""
+    shape, heads, x = b.type(0).shape, int(b.attr("num_heads", 0)), b.input(0)
+    if shape is None or len(shape) not in (3, 4) or not isinstance(shape[-1], int) or (len(shape) == 3 and not heads):
+        return None
+    is_flat = len(shape) == 3
+    depth = shape[-1] // heads if is_flat else shape[-1]
+    if is_flat:
+        x = b.Transpose(b.Reshape(x, [0, 0, heads, depth]), perm=[0, 2, 1, 3])
+    turning = int(b.attr("rotary_embedding_dim", 0)) or depth
+    y = rotated(b, x, b.optional(3), (1, 2), turning, depth, bool(b.attr("interleaved", 0)))
+    return b.done(b.Reshape(b.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, shape[-1]]) if is_flat else y)

@@ -8,8 +8,7 @@ from partita.graph.body_builder import BodyBuilder
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
-from partita.graph.types import TensorType, numpy_dtype
-from partita.passes.decompose.halves import HALVES
+from partita.graph.types import HALVES, TensorType, numpy_dtype
 
 ALONG_AN_AXIS = 13
 """The opset since which scales may be per channel."""

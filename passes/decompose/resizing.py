@@ -13,8 +13,7 @@ from partita.graph.body_builder import BodyBuilder
 from partita.graph.graph import Graph
 from partita.graph.interpret import evaluate_node
 from partita.graph.node import Node, NodeEntry
-from partita.graph.types import Array, TensorType, numpy_dtype
-from partita.passes.decompose.halves import HALVES
+from partita.graph.types import HALVES, Array, TensorType, numpy_dtype
 
 TAPS = 8
 """Largest number of positions that a result may read along one dimension."""

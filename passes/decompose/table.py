@@ -10,17 +10,7 @@ from partita.graph.body_builder import BodyBuilder, NoBody
 from partita.graph.graph import Graph
 from partita.graph.microsoft import body_of, is_known, needed_opset
 from partita.graph.node import Node
-from partita.passes.decompose import (
-    einsum,
-    integer_products,
-    moves,
-    norms,
-    patches,
-    quantized,
-    reductions,
-    resizing,
-    rotary,
-)
+from partita.passes.decompose import einsum, moves, products, quantized, reductions, resizing
 from partita.passes.decompose.halves import in_single_precision, is_widened
 
 
@@ -43,24 +33,24 @@ class Row:
 
 _ROWS = (
     Row("Concat", moves.concat),
-    Row("Conv", patches.patches, since=10, applies=patches.is_of_patches),
-    Row("ConvInteger", integer_products.integer_product),
+    Row("Conv", products.patches, since=10, applies=products.is_of_patches),
+    Row("ConvInteger", products.integer_product),
     Row("DequantizeLinear", quantized.blocks, applies=quantized.has_blocks),
     Row("Einsum", einsum.einsum),
     Row("GlobalMaxPool", reductions.global_max_pool),
     Row("GridSample", moves.grid_sample),
-    Row("GroupNormalization", norms.group_normalization),
+    Row("GroupNormalization", reductions.group_normalization),
     Row("Hardmax", moves.hardmax, since=13),
-    Row("LayerNormalization", norms.layer_normalization),
-    Row("MatMulInteger", integer_products.integer_product),
-    Row("MeanVarianceNormalization", norms.mean_variance_normalization),
+    Row("LayerNormalization", reductions.layer_normalization),
+    Row("MatMulInteger", products.integer_product),
+    Row("MeanVarianceNormalization", reductions.mean_variance_normalization),
     Row("OneHot", moves.one_hot, since=16),
     Row("QLinearConv", quantized.linear),
     Row("QLinearMatMul", quantized.linear),
     Row("QuantizeLinear", quantized.blocks, applies=quantized.has_blocks),
     Row("ReduceLogSumExp", reductions.log_sum_exp, since=9),
     Row("Resize", resizing.resize),
-    Row("RotaryEmbedding", rotary.rotary_embedding, applies=lambda node: not is_widened(node)),
+    Row("RotaryEmbedding", moves.rotary_embedding, applies=lambda node: not is_widened(node)),
     Row("Shrink", moves.shrink),
     Row("TopK", moves.top_k, since=11),
     Row("Upsample", resizing.resize),

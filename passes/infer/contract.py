@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
-from partita.graph.build import variable
 from partita.graph.errors import TypeMismatch
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.graph.single_node import graph_of_node
-from partita.graph.symbols import AnySize, Sizes, Symbol, symbol, symbols_of
-from partita.graph.types import TensorType, Type
-from partita.passes.infer.reading import REMEDY, Reading, Requirement
+from partita.graph.ops.traits import ops
+from partita.graph.symbols import Sizes, Symbol, symbols_of
+from partita.passes.infer.reading import FAILURES, REMEDY, Context, Reading, Requirement, rule_of, symbolic
+from partita.passes.infer.rules import Unknown
 
 KEPT = 4096
 """Maximum number of cached sets of valid sizes."""
+
+_NOTHING = Graph([])
+"""The graph of a reading whose sizes are given."""
 
 Shapes = tuple[tuple[int, ...] | None, ...]
 """The shapes of all inputs; None for one that is no tensor."""
@@ -71,7 +74,7 @@ class Contract:
         symbols: list[tuple[Symbol, int, int]] = []
         inputs = []
         for number, node in enumerate(self._graph.inputs):
-            sizes = _symbolic(node)
+            sizes = symbolic(node[0])
             inputs.append(sizes)
             for axis, size in enumerate(sizes or ()):
                 symbols.extend((one, number, axis) for one in symbols_of(size))
@@ -88,38 +91,43 @@ class Contract:
 
 def require_agreement(graph: Graph) -> None:
     """Raises TypeMismatch if the static sizes of a graph contradict each other, a constant, an index or an attribute."""
-    Reading(graph, [_symbolic(node) for node in graph.inputs])
+    Reading(graph, [symbolic(node[0]) for node in graph.inputs])
 
 
-def contracted_types(node: Node, inputs: Sequence[Type | None], opsets: Mapping[str, int]) -> Sequence[Type | None]:
-    """The type of an Einsum by its rule: ONNX's inference takes a letter's size from its first occurrence,
-    which is wrong if that size is 1 and another input's is not."""
-    types = dict(zip(node.inputs, inputs, strict=False))
-    bare = node.evolve(output_types=(None,) * len(node.output_names))
-    graph = graph_of_node(bare, opsets, lambda entry, number: variable(f"x{number}", type=types[entry])[0])
-    known = [kind for kind in inputs if isinstance(kind, TensorType)]
-    if not known:
-        return ()
-    sizes = Reading(graph, [_symbolic(one) for one in graph.inputs]).sizes(graph.outputs[0])
-    names = {size for kind in known for size in kind.shape or () if isinstance(size, str)}
-    dims = None if sizes is None else tuple([s if isinstance(s, int) or s in names else None for s in map(_plain, sizes)])
-    return (TensorType(known[0].dtype, dims),)
+def is_unchecked(node: Node) -> bool:
+    """True if ONNX's inference does not compare all sizes of the op's inputs that have to go together."""
+    return not node.domain and node.op in ops("unchecked")
 
 
-def _plain(size: AnySize) -> int | str:
-    """The size, or the name of its symbol."""
-    return size if isinstance(size, int) else str(size)
+def require_fit(node: Node, shapes: Sequence[Sizes | None], opsets: Mapping[str, int]) -> None:
+    """Raises TypeMismatch if inputs of an unchecked op have shapes that contradict each other, or its attributes. Symbols of the
+    sizes may have any value for which they do not."""
+    rule = rule_of(node) if is_unchecked(node) else None
+    if rule is None:
+        return
+    reading = Reading(_NOTHING, ())
+    for entry, sizes in zip(node.inputs, shapes, strict=True):
+        if entry is not None:
+            reading.note(entry, sizes)
+    with contextlib.suppress(Unknown, *FAILURES):  # The op's own inference reports such an error.
+        rule(Context(reading, node, opsets.get(node.domain, 1)))
 
 
-def _symbolic(node: Node) -> Sizes | None:
-    """The shape of an input, with a symbol for each dynamic size."""
-    known = node[0].type
-    if not isinstance(known, TensorType) or known.shape is None:
-        return None
-    sizes: list[AnySize] = []
-    for axis, size in enumerate(known.shape):
-        sizes.append(size if isinstance(size, int) else symbol(size if isinstance(size, str) else f"{node.name}[{axis}]"))
-    return tuple(sizes)
+def require_fits(graph: Graph) -> None:
+    """Raises TypeMismatch if static sizes in the types of an unchecked op's inputs contradict each other, or if its integers and
+    zero points differ in type. Linear."""
+    for node in graph.nodes:
+        if is_unchecked(node):
+            require_fit(node, [None if entry is None else symbolic(entry) for entry in node.inputs], graph.opsets)
+            _require_one_type(node)
+
+
+def _require_one_type(node: Node) -> None:
+    if node.op == "DequantizeLinear" and len(node.inputs) > 2:
+        whole, point = (getattr(entry and entry.type, "dtype", None) for entry in (node.inputs[0], node.inputs[2]))
+        if whole and point and whole != point:
+            cause = f"its integers are {whole} and its zero points {point}"
+            raise TypeMismatch(cause, where=f"node {node.name!r} ({node.op})", remedy="Give zero points of the integers' type")
 
 
 def shapes_of(values: Sequence[object]) -> Shapes:

@@ -296,7 +296,7 @@ def resize(c: Context) -> Sequence[Sizes]:
     data, slot = c.shape(0), 2 if c.op == "Resize" and c.version > 10 else 1
     axes = [int(axis) % len(data) for axis in c.attribute("axes") or range(len(data))]
     policy, mode = c.attribute("keep_aspect_ratio_policy", "stretch"), c.attribute("coordinate_transformation_mode", "")
-    if policy != "stretch" or "crop" in mode:
+    if (policy != "stretch" and c.has(3)) or "crop" in mode:
         raise Unknown("sizes that keep the proportions, or of a region")
     if c.has(3):
         wanted = list(known_sizes(c, 3))

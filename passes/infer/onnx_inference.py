@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO, cast
 
 from partita.graph.errors import TypeMismatch
+from partita.graph.graph import Graph
 from partita.graph.protos import TypeReader
 from partita.passes.infer import child_messages
 from partita.passes.infer.hidden_nodes import answer_hidden
@@ -33,10 +34,28 @@ REMEDY = "The model is damaged, or shows a mistake of the onnx package; without 
 COMMAND = module_command("partita.passes.infer.onnx_child")
 """The command that starts the child."""
 
+SHOWN = 1024
+"""Maximum bytes of a constant that is passed to the inference, which may compute shapes from it."""
 
-def infer_shapes(model: Any, *, data_prop: bool = False, strict_mode: bool = False) -> Any:
-    """The ModelProto with types; in strict mode `InferenceError` if ONNX reports one. With `settings.isolate_inference` a crash
-    becomes an exception."""
+
+def onnx_types(g: Graph, propagates: bool = True) -> tuple[Any, str]:
+    """ONNX's copy of the graph with types, and the errors of its strict inference. Unless `propagates` it computes no shapes from
+    values. With `settings.isolate_inference` a crash becomes an exception.
+
+    This is the only call of ONNX's inference beside that of the writer, which needs the element types of outputs."""
+    from onnx.shape_inference import InferenceError
+
+    from partita.graph.writers.onnx import to_model
+
+    model = to_model(g, elide_constants_above=SHOWN, drop_control=True)
+    try:
+        return _infer(model, propagates, True), ""
+    except InferenceError as error:
+        return _infer(model, propagates, False), str(error)
+
+
+def _infer(model: Any, data_prop: bool, strict_mode: bool) -> Any:
+    """The ModelProto with types; in strict mode `InferenceError` if ONNX reports one."""
     if not settings.isolate_inference:
         return _infer_here(model, data_prop, strict_mode)
     with _held.lock:

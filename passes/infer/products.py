@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from partita.graph.symbols import AnySize, Sizes, is_at_least, larger
-from partita.passes.infer.rules import Unknown, alike, one_way, rule, single
+from partita.graph.symbols import AnySize, Sizes, is_at_least, larger, smaller
+from partita.passes.infer.rules import Unknown, alike, known_values, one_way, rule, single
 
 if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
@@ -93,7 +93,7 @@ def _windows(c: Context, size: AnySize, span: AnySize, step: int, before: int, a
         return room // step + 1
     c.at_least(room, 1 - step, "the padded data and the window")
     count = (room + step - 1) // step + 1
-    if c.reading.is_exact:
+    if c.reading.is_exact and is_at_least(size + before - 1, (count - 1) * step) is None:
         fewest = room // step + 1 if is_at_least(span, after + 1) else count - 1
         return fewest + c.unknown("a window that begins in the data")
     begins_inside = c.usually(size + before - 1, (count - 1) * step)  # The last window may not begin in the padding.
@@ -167,14 +167,15 @@ def transposed_convolution(c: Context) -> Sequence[Sizes]:
     data, weights, groups, count = c.shape(0), c.shape(1), int(c.attribute("group", 1)), len(c.shape(0)) - 2
     _filters(c, data, weights, 2, weights[0], weights[1] * groups)
     c.equal(weights[0] // groups * groups, weights[0], "the channels and the groups that they are divided into")
-    more, wanted = c.attribute("output_padding") or [0] * count, list(c.attribute("output_shape") or [])[-count:]
-    sides: list[AnySize] = list(wanted)
+    more, wanted = c.attribute("output_padding") or [0] * count, list(c.attribute("output_shape") or [])
+    c.equal(len(more), count, "the number of output paddings and of dimensions")
+    if wanted and len(wanted) != len(data):
+        c.equal(len(wanted), count, "the numbers of output_shape and the dimensions")
+    sides: list[AnySize] = list(wanted[-count:])
     for d, (step, apart, before, after) in enumerate([] if wanted else _geometry(c, count)):
         whole = (data[2 + d] - 1) * step + (weights[2 + d] - 1) * apart + 1 + more[d]
         if str(c.attribute("auto_pad", "NOTSET")).startswith("SAME"):
-            if more[d] or not (isinstance(weights[2 + d], int) and is_at_least((weights[2 + d] - 1) * apart + 1, step)):
-                raise Unknown("automatic padding of strides beyond the window")
-            sides.append(data[2 + d] * step)
+            sides.append(larger(smaller(data[2 + d] * step, whole), 0))
         else:
             sides.append(whole - before - after)
             c.at_least(sides[-1], 0, "the result and nothing")
@@ -322,3 +323,15 @@ def rotary(c: Context) -> Sequence[Sizes]:
             c.at_least(c.shape(1)[0], int(positions.max()) + 1, "the cache and the positions in it")
     return [data]
 
+
+
+@rule("STFT")
+def spectrum(c: Context) -> Sequence[Sizes]:
+    signal, step = c.shape(0), known_values(c, 1)[0]
+    length = known_values(c, 3)[0] if c.has(3) else c.shape(2)[0]
+    if c.has(2):
+        alike(c, c.shape(2), (length,), "the sizes of the window and of a frame")
+    c.at_least(step, 1, "the step of the frames and 1")
+    c.at_least(length, 1, "the length of a frame and 1")
+    c.at_least(signal[1], length, "the signal and a frame")
+    return [(signal[0], (signal[1] - length) // step + 1, length // 2 + 1 if c.attribute("onesided", 1) else length, 2)]

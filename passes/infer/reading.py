@@ -19,7 +19,6 @@ from partita.graph.interpret import evaluate_node
 from partita.graph.microsoft import NoBody, body_of, is_known
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
-from partita.graph.ops.traits import ops
 from partita.graph.single_node import graph_of_node
 from partita.graph.symbols import (
     AnySize,
@@ -41,9 +40,10 @@ from partita.graph.symbols import (
 from partita.graph.types import TensorType, Type
 from partita.passes.infer import moves, products  # noqa: F401  they register rules
 from partita.passes.infer.rules import RULES, Rule, Unknown
+from partita.passes.infer.shape_operands import is_measure, is_settled_by
 from partita.passes.infer.values import LONGEST, VALUES, Elements, objects
 
-_FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError)
+FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError)
 """Errors of a rule for a node that is not valid in ONNX."""
 
 REMEDY = "Correct the sizes of the inputs, or what the model combines them with"
@@ -105,7 +105,7 @@ class Reading:
         self._settled: set[NodeEntry] = set()
         """The values that depend on sizes and constants alone."""
         for node, sizes in zip(graph.inputs, inputs, strict=True):
-            self._note(node[0], sizes)
+            self.note(node[0], sizes)
             self.is_open |= sizes is None and isinstance(node[0].type, TensorType)
         self._read_all(graph)
 
@@ -175,7 +175,8 @@ class Reading:
     def _mismatch(self, requirement: Requirement, a: AnySize, b: AnySize) -> TypeMismatch:
         return TypeMismatch(_words(requirement.what, requirement.relation, a, b), where=requirement.where, remedy=REMEDY)
 
-    def _note(self, entry: NodeEntry, sizes: Sizes | None, elements: Elements | None = None) -> None:
+    def note(self, entry: NodeEntry, sizes: Sizes | None, elements: Elements | None = None) -> None:
+        """Records a value's shape, and its elements if they are known."""
         self._known[entry], self._elements[entry] = sizes, elements
         self._settled.discard(entry)
         self._arrays.pop(entry, None)
@@ -191,7 +192,7 @@ class Reading:
     def _constant(self, node: Node) -> None:
         array = node.value
         assert array is not None
-        self._note(node[0], tuple(array.shape), _elements_of(array))
+        self.note(node[0], tuple(array.shape), elements_of(array))
         self._arrays[node[0]] = array
         self._settled.add(node[0])
 
@@ -200,7 +201,7 @@ class Reading:
             self._enter(node, node.subgraph)
             return
         for entry in node.outputs:
-            self._note(entry, None)
+            self.note(entry, None)
         context = Context(self, node, version)
         try:
             shapes = self._results(node, graph, context)
@@ -208,18 +209,18 @@ class Reading:
             self.is_open |= self._depends(node)
             self.stated[node] = str(error)
             for entry in node.outputs:
-                self._note(entry, _stated(entry))
+                self.note(entry, _stated(entry))
             shapes = ()
         for entry, sizes in zip(node.outputs, shapes, strict=False):
             self._known[entry] = sizes
         self._settle(node, graph, context, shapes)
 
     def _results(self, node: Node, graph: Graph, context: Context) -> Sequence[Sizes | None]:
-        rule = _rule(node)
+        rule = rule_of(node)
         if rule is not None:
             try:
                 return rule(context)
-            except _FAILURES as error:
+            except FAILURES as error:
                 raise Unknown(f"{type(error).__name__}: {error}") from error  # the op's own inference reports the error
         if node.bodies:
             raise Unknown("it has bodies")
@@ -229,19 +230,18 @@ class Reading:
         """Records the elements of results that are small vectors of integers."""
         if is_random(node) or node.bodies or node.domain:
             return
-        is_measure = node.op in ops("size")
-        is_settled = is_measure or all(self.is_settled(entry) for entry in node.reads)
+        is_settled = is_settled_by(node, self._settled)
         if is_settled:
             self._settled.update(node.outputs)
-        arrays = self._computed(node, graph) if is_settled and not is_measure else None
+        arrays = self._computed(node, graph) if is_settled and not is_measure(node) else None
         if arrays is not None:
             for entry, array in zip(node.outputs, arrays, strict=False):
                 self._known[entry], self._arrays[entry] = tuple(array.shape), array
-                self._elements[entry] = _elements_of(array)
+                self._elements[entry] = elements_of(array)
         elif node.op in VALUES and shapes and shapes[0] is not None and len(shapes[0]) < 3:
             try:
                 vectors = VALUES[str(node.op)](context, shapes[0])
-            except _FAILURES:
+            except FAILURES:
                 vectors = ()
             for entry, elements in zip(node.outputs, vectors, strict=False):
                 self._elements[entry] = elements
@@ -280,7 +280,7 @@ class Reading:
             self._bind(result, entry)
 
     def _bind(self, to: NodeEntry, entry: NodeEntry | None) -> None:
-        self._note(to, self.sizes(entry), self.elements(entry))
+        self.note(to, self.sizes(entry), self.elements(entry))
         array = self.array(entry)
         if array is not None:
             self._arrays[to] = array
@@ -338,17 +338,29 @@ class Reading:
         ]
 
 
+def symbolic(entry: NodeEntry) -> Sizes | None:
+    """The shape in a value's type, with a symbol for each dynamic size."""
+    known = entry.type
+    if not isinstance(known, TensorType) or known.shape is None:
+        return None
+    sizes: list[AnySize] = []
+    for axis, size in enumerate(known.shape):
+        sizes.append(size if isinstance(size, int) else symbol(size if isinstance(size, str) else f"{entry.name}[{axis}]"))
+    return tuple(sizes)
+
+
 def has_rule(node: Node) -> bool:
     """True if a rule of ours gives the sizes of the op's results."""
-    return _rule(node) is not None
+    return rule_of(node) is not None
 
 
-def _rule(node: Node) -> Rule | None:
+def rule_of(node: Node) -> Rule | None:
+    """The rule that gives the sizes of the op's results."""
     is_op = node.subgraph is None and not node.bodies
     return RULES.get(f"{node.domain}.{node.op}" if node.domain else str(node.op)) if is_op else None
 
 
-def _elements_of(array: np.ndarray[Any, Any]) -> Elements | None:
+def elements_of(array: np.ndarray[Any, Any]) -> Elements | None:
     """The elements of a small vector of integers; None for other values."""
     is_small = array.dtype.kind in "iub" and array.ndim < 3 and array.size <= LONGEST
     return objects(array.reshape(-1).tolist(), array.shape) if is_small else None
@@ -420,18 +432,20 @@ class Context:
 
     def equal(self, a: AnySize, b: AnySize, what: str) -> AnySize:
         """Requires that both sizes are equal."""
-        self.reading.demand(Requirement(a, "==", b, what, self.where))
+        if a != b:
+            self.reading.demand(Requirement(a, "==", b, what, self.where))
         return b if isinstance(b, int) else a
 
     def one_or_equal(self, a: AnySize, b: AnySize, what: str) -> None:
         """Requires that the first size is 1, or both are equal."""
-        if a != 1:
+        if a != 1 and a != b:
             self.reading.assume_equal(a, b)
-        self.reading.demand(Requirement(a, "1 or ==", b, what, self.where))
+            self.reading.demand(Requirement(a, "1 or ==", b, what, self.where))
 
     def at_least(self, a: AnySize, b: AnySize, what: str) -> None:
         """Requires a >= b."""
-        self.reading.demand(Requirement(a, ">=", b, what, self.where))
+        if not (isinstance(a, int) and isinstance(b, int) and a >= b):
+            self.reading.demand(Requirement(a, ">=", b, what, self.where))
 
     def broadcast(self, shapes: Sequence[Sizes], what: str) -> Sizes:
         """The broadcast shape, which is required to exist."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
-from partita.graph.ops.traits import ops
+from partita.graph.ops.traits import ops, traits
 
 MOST_STEPS = 64
 """Maximum number of ops that are traced back from a value."""
@@ -44,10 +44,24 @@ def deciding_inputs(body: Graph) -> list[Node]:
     for node in reversed(body.nodes):
         if node.is_op:
             wanted.update(deciding(node))
-            measures = node.op in ops("size") and not node.domain
-            if not measures and not wanted.isdisjoint(node.outputs):
+            if not is_measure(node) and not wanted.isdisjoint(node.outputs):
                 wanted.update(node.reads)
     return [node for node in body.inputs if node[0] in wanted]
+
+
+def is_measure(node: Node) -> bool:
+    """True if the node's result holds sizes of its operand."""
+    return node.op in ops("size") and not node.domain
+
+
+def may_be_settled(node: Node) -> bool:
+    """True if an op's results follow from those of its operands alone, in a time that is known beforehand."""
+    return node.is_op and not node.bodies and not is_random(node) and "endless" not in traits(str(node.op), node.domain)
+
+
+def is_settled_by(node: Node, settled: Container[NodeEntry]) -> bool:
+    """True if the node's results follow from sizes and constants alone, given the values before it that do."""
+    return node.value is not None or is_measure(node) or (may_be_settled(node) and all(entry in settled for entry in node.reads))
 
 
 def follows_from_sizes(value: NodeEntry | None) -> bool:
@@ -56,9 +70,9 @@ def follows_from_sizes(value: NodeEntry | None) -> bool:
     seen, left = set[Node](), [] if value is None else [value.node]
     while left and len(seen) < MOST_STEPS:
         node = left.pop()
-        if node in seen or node.value is not None or (node.op in ops("size") and not node.domain):
+        if node in seen or node.value is not None or is_measure(node):
             continue
-        if not node.is_op or node.bodies or is_random(node):
+        if not may_be_settled(node):
             return False
         seen.add(node)
         left.extend(entry.node for entry in node.reads)

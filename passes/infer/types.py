@@ -17,26 +17,20 @@ from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.custom import custom_op
 from partita.graph.ops.onnx_crashes import is_fragile, require_sound
-from partita.graph.ops.shape_constraints import require_fits
 from partita.graph.protos import TypeReader
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.single_node import graph_of_node
 from partita.graph.types import Dim, TensorType, Type, require_shapes
 from partita.passes.bodies import has_bodies, holds_body
 from partita.passes.constants import as_constant, made_constant
-from partita.passes.infer.attention_types import attention_types, is_uncounted
 from partita.passes.infer.common_types import with_bodies
+from partita.passes.infer.contract import require_fits
 from partita.passes.infer.dim_symbols import bound, generated, map_types, merged
-from partita.passes.infer.explicit_attributes import with_defaults_stated
 from partita.passes.infer.hidden_nodes import answering, hide
 from partita.passes.infer.inference_errors import DECLARED, DeclaredMismatch, contradiction, refuted
-from partita.passes.infer.onnx_inference import infer_shapes
+from partita.passes.infer.onnx_inference import SHOWN, onnx_types
 from partita.passes.infer.propagation_limit import bulky_nodes, long_shape, makes_unknown_dimensions
-from partita.passes.infer.resize_types import is_rounded, resized_types
-from partita.passes.infer.window_types import is_miscounted, windowed_types
-
-SHOWN = 1024
-"""Maximum bytes of a constant that is passed to the inference, which may compute shapes from it."""
+from partita.passes.infer.rule_types import is_misread, rule_types
 
 ROUNDS = 4
 """Maximum number of repetitions of inference without contradicted declared types; after that all declared
@@ -67,8 +61,8 @@ def infer(
     checks = strict if check_declared is None else check_declared
     inference = _Inference(strict, checks, g.opsets)
     typed = inference.run(g)
-    for node in typed.nodes if (checks if check_fits is None else check_fits) else ():
-        require_fits(node)
+    if checks if check_fits is None else check_fits:
+        require_fits(typed)
     if not inference.variants:
         return typed
     return with_bodies(typed, {body: list(typed_copies.values()) for body, typed_copies in inference.variants.items()})
@@ -163,7 +157,7 @@ class _Inference:
 
     def run(self, g: Graph, constants: Mapping[int, np.ndarray[Any, Any]] | None = None) -> Graph:
         """The graph with types, except in bodies of calls; `constants` are inputs with known values."""
-        shown = _without_bound_types(with_defaults_stated(hide(g, self._is_ours, self.hidden)))
+        shown = _without_bound_types(hide(g, self._is_ours, self.hidden))
         if constants:
             shown = _with_constants(shown, constants)
         with collector_paused(), answering(self._outputs):
@@ -181,14 +175,11 @@ class _Inference:
 
         If the declared types do not determine these nodes, types are inferred first, without propagation.
         """
-        from partita.graph.writers.onnx import to_model
-
         if not bulky_nodes(shown):
             return shown
         staged = hide(shown, makes_unknown_dimensions, self.hidden)
         self.bulky |= {node.name for node in self.hidden if makes_unknown_dimensions(node)}
-        model = to_model(staged, elide_constants_above=SHOWN, drop_control=True)
-        names = bulky_nodes(self._typed(shown, infer_shapes(model).graph, None))
+        names = bulky_nodes(self._typed(shown, onnx_types(staged, propagates=False)[0].graph, None))
         self.bulky |= names
         return hide(shown, lambda node: node.name in names, self.hidden) if names else shown
 
@@ -196,33 +187,21 @@ class _Inference:
         """ONNX's copy of the graph with types, and the names of nodes whose declared types contradict the inferred
         ones, or None.
         """
-        from onnx.shape_inference import InferenceError
-
-        from partita.graph.writers.onnx import to_model
-
-        model = to_model(shown, elide_constants_above=SHOWN, drop_control=True)
-        try:
-            return infer_shapes(model, data_prop=True, strict_mode=True), None
-        except InferenceError as error:
-            complaints = str(error)
-        proto = infer_shapes(model, data_prop=True)
+        proto, complaints = onnx_types(shown)
         names = refuted(complaints)
         if names is not None:
             if self.check_declared:
                 raise self._refutation(shown, names, complaints)
             return proto, names
-        error_found = contradiction(complaints, proto.graph) if self.strict else None
+        error_found = contradiction(complaints, proto.graph) if complaints and self.strict else None
         if error_found is not None:
             raise error_found
         return proto, None
 
     def _refutation(self, shown: Graph, names: frozenset[str], complaints: str) -> TypeMismatch:
         """The error for the first of these nodes whose declared types differ from the inferred ones."""
-        from partita.graph.writers.onnx import to_model
-
-        model = to_model(without_declared(shown, names), elide_constants_above=SHOWN, drop_control=True)
         try:
-            self._typed(shown, infer_shapes(model, data_prop=True).graph, None)
+            self._typed(shown, onnx_types(without_declared(shown, names))[0].graph, None)
         except DeclaredMismatch as error:
             return error
         return DeclaredMismatch(complaints, remedy=DECLARED)
@@ -294,18 +273,13 @@ class _Inference:
         return (
             node.subgraph is not None
             or is_fragile(node)
-            or is_miscounted(node)
-            or is_rounded(node)
-            or is_uncounted(node)
-            or (node.op == "Einsum" and not node.domain)
+            or is_misread(node)
             or custom_op(node.op, node.domain) is not None
             or is_known(node)
         )
 
     def _outputs(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """The output types of a hidden node."""
-        from partita.passes.infer.contract import contracted_types
-
         node = self.hidden[key]
         where = f"node {node.name!r} ({node.op})"
         try:
@@ -313,14 +287,8 @@ class _Inference:
                 return self._call(node, node.subgraph, inputs)
             if is_fragile(node) or node.name in self.bulky:
                 return self._alone(node, inputs)
-            if is_miscounted(node):
-                return windowed_types(node, inputs)
-            if is_rounded(node):
-                return resized_types(node, inputs)
-            if is_uncounted(node):
-                return attention_types(node, inputs)
-            if node.op == "Einsum" and not node.domain:
-                return contracted_types(node, inputs, self.opsets)
+            if is_misread(node):
+                return rule_types(node, inputs, self.opsets)
             mine = custom_op(node.op, node.domain)
             return _by_body(node, inputs) if mine is None else mine.infer(inputs, node.attrs, len(node.output_names))
         except DeclaredMismatch:
@@ -343,10 +311,6 @@ class _Inference:
 
         The length of a long vector that is a shape is hidden from ONNX.
         """
-        from onnx.shape_inference import InferenceError
-
-        from partita.graph.writers.onnx import to_model
-
         if any(entry is not None and known is None for entry, known in zip(node.inputs, inputs, strict=False)):
             return ()
         if is_fragile(node) and not node.reads:
@@ -361,14 +325,10 @@ class _Inference:
             return entry if is_kept else variable(f"x{number}", type=types.get(entry, entry.type))[0]
 
         alone = graph_of_node(node.evolve(output_types=(None,) * len(node.output_names)), self.opsets, stand_in)
-        model = to_model(alone, elide_constants_above=SHOWN)
-        try:
-            proto = infer_shapes(model, strict_mode=self.strict)
-        except InferenceError as error:
-            proto = infer_shapes(model)
-            error_found = contradiction(str(error), proto.graph)
-            if error_found is not None:
-                raise error_found from error
+        proto, complaints = onnx_types(alone, propagates=False)
+        error_found = contradiction(complaints, proto.graph) if complaints and self.strict else None
+        if error_found is not None:
+            raise error_found
         typed = self._typed(alone, proto.graph, None)
         typed = map_types(typed, dict.fromkeys(generated(typed, inputs)))
         return next(inner.output_types for inner in typed.nodes if inner.is_op)

@@ -40,7 +40,7 @@ from benchmarks.timing import (
 )
 from benchmarks.venvs import Environment, PeerMissing, python_of
 from benchmarks.work import flops, traffic
-from partita.accelerators.process import idle_wait
+from partita.measuring import rounds
 
 ABOUT = {
     "processor": "a processor", "cores": 4, "memory_gib": 16.0, "system": "Linux x86_64", "versions": {"python": "3.12"},
@@ -94,7 +94,7 @@ def test_a_ratio_with_outliers_is_worth_something() -> None:
 
 def test_a_wild_ratio_is_not_shown() -> None:
     result = ratio([[1.0, 9.0, 1.0, 9.0, 1.0, 9.0]], [[1.0] * 6])
-    assert result.is_worthless and str(result).startswith("worthless (±")
+    assert result.is_inconclusive and str(result).startswith("inconclusive (±")
 
 
 def test_processes_that_differ_make_a_ratio_uncertain() -> None:
@@ -132,10 +132,10 @@ def test_first_calls_do_not_count() -> None:
 def test_threads_that_spin_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     used = itertools.chain([0.0, 0.004, 0.004, 0.008, 0.012, 0.0121], itertools.repeat(1.0))  # before and after each look
     slept: list[float] = []
-    monkeypatch.setattr(idle_wait.time, "process_time", lambda: next(used))
-    monkeypatch.setattr(idle_wait.time, "sleep", slept.append)
-    idle_wait.settle()
-    assert slept == [idle_wait.PAUSE] * 3
+    monkeypatch.setattr(rounds.time, "process_time", lambda: next(used))
+    monkeypatch.setattr(rounds.time, "sleep", slept.append)
+    rounds.settle()
+    assert slept == [rounds.PAUSE] * 3
 
 
 def test_geometric_mean() -> None:
@@ -209,9 +209,9 @@ def test_a_wrong_engine_counts_for_no_ratio() -> None:
     assert "0.75 ±0.01" in said and "1 (1) wrong: 3e-02" in said
 
 
-def test_a_worthless_ratio_is_left_out_of_the_mean() -> None:
+def test_an_inconclusive_ratio_is_left_out_of_the_mean() -> None:
     said = tables.latency(section(row("partita", 1.5), row("openvino", 2, 0.75, wide=0.5)))
-    assert "worthless (±50%)" in said and "(0 of 1)" not in said and "–" in said
+    assert "inconclusive (±50%)" in said and "(0 of 1)" not in said and "–" in said
 
 
 def test_put_writes_between_the_markers_alone(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ PRINTED = """**int8, 1 thread**
 |---|---|---|---|---|
 -- model 1/2: vgg19
 | vgg19 | 50.00 | 0.25 ±0.01 | 0.81 ±0.02 | 0.0 |
-| bert | 31.00 | 1.00 ±0.01 | worthless (±40%) | 0.1 |
+| bert | 31.00 | 1.00 ±0.01 | inconclusive (±40%) | 0.1 |
 | gpt2 | the model cannot be quantized |
 | geometric mean | | 0.50 ±0.01 | 0.81 ±0.02 |  |
 """

@@ -45,6 +45,13 @@ def test_nothing_asked(partita: Command) -> None:
     assert "partita inspect zoo:resnet50" in done.err
 
 
+def test_the_list_of_verbs_has_the_first_line_of_each(partita: Command) -> None:
+    printed = " ".join(partita("--help").out.split())
+    for verb in VERBS:
+        about = importlib.import_module(f"partita.cli.{verb}").__doc__ or ""
+        assert f" {verb} {' '.join(about.strip().partition(chr(10))[0].split())} " in printed, verb
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_has_an_example(partita: Command, verb: str) -> None:
     done = partita(f"{verb} --help")
@@ -195,6 +202,13 @@ def test_progress_and_results_go_separate_ways(partita: Command, model: str) -> 
     json.loads(done.out)
     assert done.err.splitlines() == ["reading small.onnx", "compiling for reference", "running", "measuring"]
     assert partita(f"run {model} --devices reference --quiet").err == ""
+
+
+@pytest.mark.parametrize(
+    ("effort", "said"), [("--iterations 2", "measuring 2 runs of each"), ("--seconds 0.05", "measuring for about 0.05 s")]
+)
+def test_how_long_is_measured_is_said_before(partita: Command, model: str, effort: str, said: str) -> None:
+    assert partita(f"bench {model} --devices reference {effort}").err.splitlines()[-1] == said
 
 
 def test_colours_only_on_a_terminal() -> None:

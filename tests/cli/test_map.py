@@ -76,7 +76,7 @@ def test_a_parquet_file_without_pyarrow_is_an_error_that_names_the_extra(
     partita: Command, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rows.parquet").write_bytes(b"PAR1")
-    monkeypatch.setattr("partita.cli.parquet.find_spec", lambda name: None)
+    monkeypatch.setattr("partita.cli.map.find_spec", lambda name: None)
     done = partita(f"map {model} --input {tmp_path / 'rows.parquet'} --output outputs")
     assert done.status != 0 and "partita[parquet]" in done.err
 

@@ -12,8 +12,7 @@ import pytest
 
 import partita as pt
 from partita.measuring.bench_report import Row, report
-from partita.measuring.contender import Contender
-from partita.measuring.rounds import Effort, measure
+from partita.measuring.rounds import Contender, Effort, measure
 from tests.cli.conftest import small_graph
 
 X = np.ones((1, 3, 8, 8), np.float32)

@@ -10,7 +10,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.cache import CacheEntry
-from partita.accelerators.cache.key import Key
+from partita.accelerators.cache.key import EntryKey
 from partita.accelerators.interface.accelerator import TunedKernel
 from partita.accelerators.tuning import TuningReport
 from partita.cli import cache
@@ -65,7 +65,7 @@ def test_counts_have_a_least_value(verb: str) -> None:
 
 def entries(count: int) -> list[CacheEntry]:
     used = time.mktime((2024, 3, 5, 6, 7, 0, 0, 0, -1))
-    key = Key("cpu", "body", "shapes", "weights", "target", "options", "versions")
+    key = EntryKey("cpu", "body", "shapes", "weights", "target", "options", "versions")
     return [CacheEntry(f"{i:064x}", key, "net", f"cpu_{i}", 3, 2048, 1.25, used, used, (), f"reason {i}") for i in range(count)]
 
 

@@ -14,6 +14,7 @@ from partita.graph import register_op, unregister_op
 from partita.graph.flops import count_flops
 from partita.graph.microsoft import table
 from partita.graph.ops import is_random
+from partita.graph.ops.custom import custom_op
 from partita.graph.ops.traits import _ROWS, TRAITS, _table, ops, traits
 from partita.graph.readers.onnx import older_ops
 
@@ -99,7 +100,7 @@ def test_an_unknown_trait_is_an_error_that_lists_the_known_ones(mine: Callable[.
     with pytest.raises(pt.PartitaError, match="'unry' is no trait of ops") as caught:
         mine("unry")
     assert "Did you mean 'unary'?" in str(caught.value) and all(name in str(caught.value) for name in TRAITS)
-    with pytest.raises(AttributeError):
+    with pytest.raises(pt.GraphError, match="3 are no attributes"):
         mine("long", attributes=3)
     assert traits("Half", "my") == {"unary"}
 
@@ -131,3 +132,28 @@ def test_operands_of_a_commutative_op_match_in_any_order(mine: Callable[..., pt.
     pattern = pt.PatternProperty(pt.Pattern(("my::Half", "Relu", "Exp")), "p")
     made = pt.apply_pass(graph, "PartitionGraph", subgraph_property=pattern)
     assert any(node.is_call for node in made.nodes) == (wanted == "commutative")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"op": 5}, "'my' and 5 do not name an op"),
+        ({"domain": None}, "None and 'Odd' do not name an op"),
+        ({"inputs": (3, 1)}, "(3, 1) is no number\n  Write a number from 0 on, or two"),
+        ({"inputs": "a"}, "op my.Odd, inputs: 'a' is no number"),
+        ({"inputs": True}, "True is no number"),
+        ({"outputs": 0}, "0 is no number\n  Write a number from 1 on"),
+        ({"attributes": [1]}, "[1] are no attributes"),
+        ({"attributes": {"a": [b"x"]}}, "op my.Odd, attribute 'a': [b'x'] is no value"),
+        ({"shape": 5}, "5 is no function"),
+        ({"random": "yes"}, "'yes' is neither True nor False"),
+        ({"traits": [3]}, "[3] are no traits"),
+        ({"traits": 5}, "5 are no traits"),
+        ({"traits": ["unray"]}, "'unray' is no trait of ops\n  Did you mean 'unary'"),
+    ],
+)
+def test_declarations_that_make_no_sense(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(pt.GraphError) as caught:
+        pt.register_op(**{"op": "Odd", "domain": "my", **wrong})
+    assert message in str(caught.value)
+    assert custom_op("Odd", "my") is None

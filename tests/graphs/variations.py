@@ -11,7 +11,7 @@ from partita.graph.errors import PartitaError
 from partita.graph.microsoft import body_of, is_known
 from partita.graph.microsoft.table import _MEANINGS
 from partita.graph.node import Node
-from partita.graph.readers.mxnet.ops.registry import converter_of
+from partita.graph.readers.mxnet.ops.table import converter_of
 from partita.graph.types import TensorType
 from tests.fuzz.sizes.subjects import drawn
 from tests.mxnet.data import Case

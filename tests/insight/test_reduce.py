@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.insight import failing
+from partita.cli import reduce
 from tests.cli.conftest import Command, partita  # noqa: F401  a fixture
 from tests.graphs.small_models import convolutions, inputs_of, transformer
 from tests.insight.planting import Plant, faulty
@@ -51,6 +51,14 @@ def test_sizes_shrink_as_far_as_the_graph_allows() -> None:
         "convolutions: 1 op of 11 left, 9 candidates tried", "  second (Conv)", "  reads maxpool_0: float32[1, 8, 1, 1]",
     ]
     assert next(iter(kept.inputs.values())).shape == (1, 8, 6, 6)
+
+
+def test_sizes_that_the_trusted_device_refuses_are_not_tried() -> None:
+    """Position 5 exists in the eight of the model, and in no fewer than six."""
+    x = pt.variable("x", "float32", (8, 6))
+    graph = pt.Graph([pt.op("Gather", x, pt.constant(np.array(5)), axis=0)])
+    reduction = pt.reduce(graph, {"x": np.ones((8, 6), np.float32)}, lambda part, inputs: True)
+    assert {name: array.shape for name, array in reduction.inputs.items()} == {"x": (8, 1)}
 
 
 def test_two_nodes_far_apart_keep_what_lies_between() -> None:
@@ -112,10 +120,10 @@ def test_the_model_itself_is_not_overwritten(partita: Command, tmp_path: Path, m
 
 
 def test_a_command_that_hangs_is_a_failure_and_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failing, "SECONDS", 1.0)
+    monkeypatch.setattr(reduce, "SECONDS", 1.0)
     script = tmp_path / "hang.sh"
     script.write_text(f"sleep 1000 & echo $! > {tmp_path}/child; wait\n")
-    command = failing.read_fails(f"sh {script}")
+    command = reduce.read_fails(f"sh {script}")
     graph = pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2,)), name="relu")])
     arrays = {"x": np.ones(2, np.float32)}
     assert command(graph, arrays)

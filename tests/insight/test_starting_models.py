@@ -12,7 +12,7 @@ from partita.accelerators import CompiledSubgraph
 from partita.graph.text import parse
 from partita.insight.capsules import _of_model
 from partita.insight.trusted import Trusted
-from partita.measuring.contender import contender
+from partita.measuring.rounds import contender
 from tests.accelerators.hetero.small_devices import device
 from tests.cli.conftest import Command, partita  # noqa: F401  a fixture
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.mapping.compiling_on_ray import without_folders
+from partita.mapping.many import without_folders
 from tests.close import is_close
 
 

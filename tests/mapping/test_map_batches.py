@@ -21,7 +21,7 @@ import pytest
 import partita as pt
 from partita.mapping.bursts import BYTES, MOMENT, MOST, Burst, read_ahead
 from partita.mapping.frames import frame_of, read_frame
-from partita.mapping.processes import Answers, Crew, Worker
+from partita.mapping.processes import Answers, Worker, WorkerCrew
 
 
 def graph() -> pt.Graph:
@@ -98,7 +98,7 @@ def test_items_may_be_arrays_sequences_or_mappings(tmp_path: Path) -> None:
 
 def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
     model().export(tmp_path / "small.partita")
-    crew = Crew(str(tmp_path / "small.partita"), 2, 4)
+    crew = WorkerCrew(str(tmp_path / "small.partita"), 2, 4)
     killed, totals = [], []
     for number, result in enumerate(crew.results(iter([{"x": x} for x in inputs(30)]))):
         totals.append(float(result["total"]))
@@ -114,7 +114,7 @@ def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
 def test_an_input_that_ends_every_worker_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     model().export(tmp_path / "small.partita")
     monkeypatch.setattr("sys.executable", "/bin/false")
-    crew = Crew(str(tmp_path / "small.partita"), 2, 4)
+    crew = WorkerCrew(str(tmp_path / "small.partita"), 2, 4)
     with pytest.raises(pt.RunError, match=r"input 0: 3 workers ended on it\n  Look at this input"):
         next(crew.results(iter([{"x": x} for x in inputs(1)])))
 
@@ -130,7 +130,7 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Iterator[dict[str
             yield {"x": x}
             go_on.wait(20)
 
-    yield Crew("nowhere", 2, 4).results(slow()), go_on
+    yield WorkerCrew("nowhere", 2, 4).results(slow()), go_on
     go_on.set()
 
 
@@ -165,7 +165,7 @@ def test_a_worker_that_cannot_be_started_again_is_an_error(monkeypatch: pytest.M
         return real(["/bin/false"], **pipes)
 
     monkeypatch.setattr("partita.mapping.processes.subprocess.Popen", start)
-    crew, errors = Crew("nowhere", 1, 2), []
+    crew, errors = WorkerCrew("nowhere", 1, 2), []
 
     def ask() -> None:
         with pytest.raises(pt.RunError) as caught:
@@ -193,7 +193,7 @@ def test_an_input_does_not_wait_until_its_worker_is_started_again(monkeypatch: p
 
     monkeypatch.setattr(Worker, "call", call)
     monkeypatch.setattr(Worker, "start_again", lambda worker: others.wait())
-    crew = Crew("nowhere", 2, 4)
+    crew = WorkerCrew("nowhere", 2, 4)
     results = crew.results(iter([{"x": x} for x in inputs(5)]))
     try:
         first = [next(results) for _ in range(5)]
@@ -212,7 +212,7 @@ def test_a_fast_model_is_given_several_inputs_at_once(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Worker, "call", call)
     monkeypatch.setattr("partita.mapping.bursts.READING", 60.0)
-    results = list(Crew("nowhere", 1, None).results(iter([{"x": x} for x in inputs(100)])))
+    results = list(WorkerCrew("nowhere", 1, None).results(iter([{"x": x} for x in inputs(100)])))
     assert [float(result["x"][0, 0]) for result in results] == list(range(100))
     assert counts == [1, 2, 4, 8, 16, 32, 37]
 
@@ -231,7 +231,7 @@ def test_an_input_that_ends_workers_leaves_the_others_of_its_burst_their_results
     monkeypatch.setattr("partita.mapping.bursts.READING", 60.0)
     firsts = []
     with pytest.raises(pt.RunError, match="input 5: 3 workers ended on it"):
-        for result in Crew("nowhere", 1, None).results(iter([{"x": x} for x in inputs(10)])):
+        for result in WorkerCrew("nowhere", 1, None).results(iter([{"x": x} for x in inputs(10)])):
             firsts.append(float(result["x"][0, 0]))
     assert firsts == [0, 1, 2, 3, 4] and ended == [[3, 4, 5, 6], [5], [5]]
 
@@ -393,7 +393,7 @@ def test_two_thousand_images_with_a_worker_killed_in_the_middle(tmp_path: Path) 
     compiled.export(tmp_path / "images.partita")
     images = [np.random.default_rng(number).standard_normal((1, 3, 32, 32)).astype("float32") for number in range(2000)]
     serial = listed(pt.map_batches(images, compiled, executor="serial"))
-    crew = Crew(str(tmp_path / "images.partita"), 2, 8)
+    crew = WorkerCrew(str(tmp_path / "images.partita"), 2, 8)
     results = []
     for number, result in enumerate(crew.results(iter([{"x": image} for image in images]))):
         results.append([array.tobytes() for array in result.values()])

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from partita.graph.microsoft.table import _MEANINGS
-from partita.graph.readers.mxnet.ops.registry import _table
+from partita.graph.readers.mxnet.ops.table import _table
 
 KEPT = Path(__file__).with_name("kept_rows.txt")
 

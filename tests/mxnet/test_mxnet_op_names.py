@@ -11,7 +11,7 @@ import partita as pt
 from partita.graph import UnknownOp
 from partita.graph.readers.mxnet import load_mxnet
 from partita.graph.readers.mxnet.conversion import Conversion
-from partita.graph.readers.mxnet.ops.registry import _table
+from partita.graph.readers.mxnet.ops.table import _table
 from tests.mxnet.data import cases
 from tests.mxnet.kept_rows import KEPT, lines
 

@@ -6,7 +6,7 @@ import pytest
 
 from partita.graph import PartitaError, TensorType
 from partita.graph.readers.mxnet import load_mxnet
-from partita.graph.readers.mxnet.ops.registry import _table
+from partita.graph.readers.mxnet.ops.table import _table
 from partita.graph.verify import verify
 from tests.mxnet.data import cases, error, run
 

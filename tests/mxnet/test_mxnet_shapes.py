@@ -114,3 +114,11 @@ def test_codes_that_mean_nothing(op, attributes, said):
 def test_spans_of_axes_that_are_not_there(span):
     with pytest.raises(PartitaError, match="lhs has no axes"):
         computed("reshape_like", (2, 3, 4), span, (24,))
+
+
+@pytest.mark.parametrize("op", ["Convolution", "Convolution_v1"])
+def test_every_spelling_of_an_op_implies_its_shapes(op):
+    variables = [{"op": "null", "name": name, "inputs": []} for name in ("w", "b")]
+    window = {"kernel": "(3, 2)", "num_filter": "5"}
+    graph = load_mxnet(symbol(*variables, node(op, "n", 0, 1, 2, attrs=window)), shapes={"x": (1, 4, 6, 6)})
+    assert [entry[0].type.shape for entry in graph.inputs[1:]] == [(5, 4, 3, 2), (5,)]

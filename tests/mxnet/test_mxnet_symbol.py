@@ -10,7 +10,7 @@ import pytest
 from partita.graph import PartitaError, ReadError, TensorType, UnknownOp, register_op, unregister_op
 from partita.graph.interpret import interpret
 from partita.graph.readers.mxnet import converter, load_mxnet
-from partita.graph.readers.mxnet.ops.registry import _table
+from partita.graph.readers.mxnet.ops.table import _table, number, one_op
 from partita.graph.text import parse
 from partita.graph.verify import verify
 from partita.passes import apply_pass
@@ -258,6 +258,18 @@ def test_a_converter_of_the_users():
         "c: Custom(s_output)",
     ]
     assert graph.outputs[0].type == TensorType("float32", (2,))
+
+
+def test_a_users_op_that_is_one_op():
+    one_op("my_elu", "Elu", alpha=number("a", 1.0))
+    try:
+        graph = load_mxnet(symbol(node("my_elu", "s", 0, attrs={"a": "2.0"})), shapes={"x": (2,)})
+        with pytest.raises(ReadError, match="the parameter 'a' is to be a number, and is 'no'"):
+            load_mxnet(symbol(node("my_elu", "s", 0, attrs={"a": "no"})), shapes={"x": (2,)})
+    finally:
+        del _table["my_elu"]
+    assert listed(graph) == ["s: Elu(x)"]
+    assert graph["s"].attrs == {"alpha": 2.0}
 
 
 def test_unknown_ops_are_listed_together():

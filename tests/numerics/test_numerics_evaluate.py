@@ -296,3 +296,15 @@ def test_a_box_that_overlaps_by_just_the_threshold_stays() -> None:
         given = [boxes, scores, most, np.array([limit], "float32")]
         (output,) = evaluate("NonMaxSuppression", given, {}, version=11, n_outputs=1)
         assert len(output) == kept
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "dtype"),
+    [
+        ("value_float", 1.5, "float32"), ("value_floats", [1.5, 2.0], "float32"), ("value_int", 3, "int64"),
+        ("value_ints", [3, 4], "int64"), ("value_string", "a", "object"), ("value_strings", ["a", "b"], "object"),
+    ],
+)
+def test_constants_by_each_attribute(attribute: str, value: Any, dtype: str) -> None:
+    (array,) = evaluate("Constant", [], {attribute: value}, version=21, n_outputs=1)
+    assert (array.tolist(), array.dtype.name) == (value, dtype)

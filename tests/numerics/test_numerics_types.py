@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from partita.graph.numerics import evaluate
+from partita.graph.numerics.registry import find
 from tests.numerics.case import Case
 from tests.numerics.cases_elementwise import ELEMENTWISE, REDUCTIONS
 from tests.numerics.cases_layers import NORMS, RECURRENT
@@ -63,3 +64,24 @@ def _check(case: Case, dtype: np.dtype) -> bool:
             a, b = y.astype(np.float64), z.astype(np.float64)
             np.testing.assert_allclose(a, b, rtol=slack, atol=slack, err_msg=f"{case.op} {case.attrs}")
     return True
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=lambda t: np.dtype(t).name)
+def test_what_is_widened_is_rounded_once(dtype: type) -> None:
+    """The result in two bytes is that in float32, rounded: nothing between is."""
+    tried = set()
+    for case in CASES:
+        version = max(case.versions())
+        meaning = find(case.op, "", version)
+        if meaning is None or not meaning.widen:
+            continue
+        arrays = [None if x is None else np.asarray(x) for x in case.inputs]
+        narrow = [x.astype(dtype) if x is not None and x.dtype == np.float32 else x for x in arrays]
+        wide = [x.astype(np.float32) if x is not None and x.dtype == dtype else x for x in narrow]
+        given, wanted = (
+            evaluate(case.op, inputs, case.attrs, version=version, n_outputs=case.outputs) for inputs in (narrow, wide)
+        )
+        for y, x in zip(given, wanted, strict=True):
+            np.testing.assert_array_equal(y, x.astype(y.dtype), f"{case.op} {case.attrs}")
+        tried.add(case.op)
+    assert {"GRU", "LSTM", "RNN", "Conv", "Softmax", "MatMul", "CumSum", "LRN", "Resize"} <= tried and len(tried) >= 40

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import partita as pt
 from partita.graph.errors import PartitaError
-from partita.passes.infer.contract import _symbolic
-from partita.passes.infer.reading import Reading
+from partita.passes.infer.reading import Reading, symbolic
 from tests.fuzz.sizes.subjects import microsoft_names, misfit_names, model_of, op_names, ways_of
 
 KEPT = Path(__file__).with_name("kept_sizes.txt")
@@ -29,7 +28,7 @@ def line(subject: str) -> str:
     if model is None:
         return f"{subject} | is none"
     try:
-        reading = Reading(model.graph, [_symbolic(node) for node in model.graph.inputs])
+        reading = Reading(model.graph, [symbolic(node[0]) for node in model.graph.inputs])
     except PartitaError as error:
         return f"{subject} | {error.cause}"
     return f"{subject} | {told(reading, model.graph)}"

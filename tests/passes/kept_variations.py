@@ -12,8 +12,7 @@ from typing import Any
 
 import partita as pt
 from partita.graph.errors import PartitaError
-from partita.passes.infer.contract import _symbolic
-from partita.passes.infer.reading import Reading
+from partita.passes.infer.reading import Reading, symbolic
 from tests.numerics.case import Case
 from tests.numerics.kept_variations import CASES, variations
 from tests.passes.kept_sizes import told
@@ -46,7 +45,7 @@ def lines(subject: str) -> Iterator[tuple[str, str]]:
         for way in WAYS if "=" in name or name.startswith("input") else list(WAYS)[:1]:
             try:
                 graph = graph_of(case, *rest, way)
-                yield f"{name}, {way}", told(Reading(graph, [_symbolic(node) for node in graph.inputs]), graph)
+                yield f"{name}, {way}", told(Reading(graph, [symbolic(node[0]) for node in graph.inputs]), graph)
             except PartitaError as error:
                 yield f"{name}, {way}", error.cause.partition(" typestr:")[0]
 

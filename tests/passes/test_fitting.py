@@ -4,13 +4,15 @@ ONNX's inference does not compare them, and kernels that take the sizes of one i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import partita as pt
-from partita.graph.ops.shape_constraints import Fit, fits
+from partita.graph.symbols import symbol
+from partita.passes.infer.contract import require_fit
 
 Sizes = tuple[int, ...]
 Input = tuple[str, Sizes]
@@ -18,15 +20,15 @@ Input = tuple[str, Sizes]
 F = "float32"
 NONE: Input = ("", ())
 CASES: dict[str, tuple[str, dict[str, Any], list[Input], str]] = {
-    "longer indices": ("GatherElements", {}, [(F, (2, 4)), ("int64", (3, 6))], "the indices and of the data .*: 6 and 4"),
+    "longer indices": ("GatherElements", {}, [(F, (2, 4)), ("int64", (3, 6))], "the data and of the indices .*: 4 .* 6"),
     "longer places": (
-        "ScatterElements", {"axis": 0}, [(F, (2, 4)), ("int64", (2, 6)), (F, (2, 6))], "the indices and of the data .*: 6 and 4"
+        "ScatterElements", {"axis": 0}, [(F, (2, 4)), ("int64", (2, 6)), (F, (2, 6))], "the data and of the indices .*: 4 .* 6"
     ),
     "fewer updates": (
         "ScatterElements", {}, [(F, (2, 4)), ("int64", (2, 4)), (F, (1, 2))], "the indices and of the updates .*: 2 and 1"
     ),
     "fewer rows": ("ScatterND", {}, [(F, (5, 4)), ("int64", (3, 1)), (F, (1, 4))], "the updates and of what .*: 1 and 3"),
-    "more batches": ("GatherND", {"batch_dims": 1}, [(F, (2, 4)), ("int64", (3, 2, 1))], "the batches of .*: 3 and 2"),
+    "more batches": ("GatherND", {"batch_dims": 1}, [(F, (2, 4)), ("int64", (3, 2, 1))], "the batches of .*: 2 and 3"),
     "more images": ("GridSample", {}, [(F, (2, 1, 4, 4)), (F, (1, 3, 3, 2))], "the batches of the grid .*: 1 and 2"),
     "more dimensions": ("GridSample", {}, [(F, (2, 3, 4, 4)), (F, (2, 3, 3, 3))], "the numbers of a position .*: 3 and 2"),
     "more channels": ("Conv", {}, [(F, (2, 5, 8, 8)), (F, (4, 3, 3, 3))], "the channels of the data .*: 5 and 3"),
@@ -51,7 +53,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Input], str]] = {
     ),
     "scales": ("DequantizeLinear", {"axis": 1}, [("int8", (3, 8)), (F, (4,))], "the scales and those .*: 4 and 8"),
     "depth": ("MatMul", {}, [(F, (3, 7)), (F, (8, 16))], "(the depths of both matrices .*: 7 and 8|Incompatible dimensions)"),
-    "joined": ("Concat", {"axis": 1}, [(F, (3, 4)), (F, (2, 4))], "(what is joined .*: 2 and 3|Can't merge)"),
+    "joined": ("Concat", {"axis": 1}, [(F, (3, 4)), (F, (2, 4))], "(what is joined .*: 3 and 2|Can't merge)"),
 }
 
 
@@ -152,11 +154,32 @@ def test_a_row_beyond_a_quantized_table() -> None:
 
 def test_what_goes_together() -> None:
     a, b = pt.variable("a", "float32", (2, "c")), pt.variable("b", "float32", ("c", 5))
-    assert not any(fit.is_broken() for fit in fits(pt.op("MatMul", a, b), [(2, "c"), ("c", 5)]))
-    assert [Fit(4, "at most", 4, "").is_broken(), Fit(3, "at most", 4, "").is_broken(), Fit(5, "at most", 4, "").is_broken()] == [
-        False, False, True
-    ]
-    assert [Fit(1, "one or equal", 4, "").is_broken(), Fit(2, "one or equal", 4, "").is_broken()] == [False, True]
+    require_fit(pt.op("MatMul", a, b), [(2, symbol("c")), (symbol("c"), 5)], {"": 21})
     by_channel = pt.op("PRelu", pt.variable("x", "float32", (2, 3, 7)), pt.variable("s", "float32", (3,)))
-    assert not list(fits(by_channel, [(2, 3, 7), (3,)]))
-    assert not any(fit.is_broken() for fit in fits(by_channel, [(2, "c", 7), (3,)]))
+    for sizes in ((2, 3, 7), (2, symbol("c"), 7)):
+        require_fit(by_channel, [sizes, (3,)], {"": 6})
+    with pytest.raises(pt.PartitaError, match="the slope and of the data do not go together: 3 and 7"):
+        require_fit(by_channel, [(2, 4, 7), (3,)], {"": 21})
+
+
+def scattered() -> pt.Graph:
+    """Rows of zeros, with one row of updates for as many indices as are chosen."""
+    chosen, rows, update = pt.variable("chosen", "bool", (5,)), np.zeros((5, 4), np.float32), np.ones((1, 4), np.float32)
+    indices = pt.op("Transpose", pt.op("NonZero", chosen), name="indices")
+    return pt.Graph([pt.op("ScatterND", pt.constant(rows), indices, pt.constant(update), name="y")], [chosen])
+
+
+def in_a_branch() -> pt.Graph:
+    chosen, condition = pt.variable("chosen", "bool", (5,)), pt.constant(np.array([True]))
+    condition = pt.op("ReduceMax", pt.op("Or", chosen, condition), keepdims=0)
+    branches = {"then_branch": scattered(), "else_branch": scattered()}
+    return pt.Graph([pt.op("If", condition, captures=[chosen], **branches, name="branching")], [chosen])
+
+
+@pytest.mark.parametrize("build", [scattered, in_a_branch])
+def test_sizes_that_values_decide_and_do_not_go_together(build: Callable[[], pt.Graph]) -> None:
+    """Numpy would broadcast the single row of updates to all chosen rows."""
+    with pt.compile(build(), "reference") as model:
+        assert model(np.array([0, 1, 0, 0, 0], bool))[0].sum() == 4
+        with pytest.raises(pt.PartitaError, match="'y' [(]ScatterND[)].*of what they replace do not go together: 1 and 5"):
+            model(np.ones(5, bool))

@@ -140,6 +140,9 @@ KEPT = {
     "it trains": lambda: Graph([norm(conv(), 6, training_mode=1)]),
     "it trains, by default, in old opsets": lambda: Graph([norm(conv(), 6, opset=6)], opsets={"": 6}),
     "each element has its own mean": lambda: Graph([norm(conv(), 6, opset=8).evolve(attrs={"spatial": 0})], opsets={"": 8}),
+    "the rows of several products are its channels": lambda: Graph(
+        [norm(op("MatMul", variable("x", "float32", (4, 4)), weight("w", 5, 4, 6), name="mul"), 4)]
+    ),
     "nothing comes before it": lambda: Graph([norm(image(), 4)]),
 }
 

@@ -86,6 +86,36 @@ def test_shape_arithmetic_folds_on_known_sizes() -> None:
     )
 
 
+def test_sizes_are_computed_with_although_others_are_symbols() -> None:
+    g = text(
+        """
+        graph net(x: float32[N, 6, 8]) -> (half, is_open, two, three, wrapped, other) {
+          s = Shape(x)
+          two = const int64[] 2
+          halves = Div(s, two)
+          one = const int64[] 1
+          half = Gather(halves, one)
+          minus = const int64[1] [-1]
+          is_open = Equal(s, minus)
+          zero = const int64[] 0
+          n = Gather(s, zero)
+          none = Sub(n, n)
+          three = Add(none, one)
+          large = const int64[1] [9223372036854775807]
+          sums = Add(s, large)
+          wrapped = Gather(sums, one)
+          other = Add(n, two)
+        }
+        """,
+        21,
+    )
+    folded = apply_pass(g, ["InferShape", *FOLD])
+    known = {entry.name: entry.node.value for entry in folded.outputs if entry.node.value is not None}
+    assert {name: (str(value.dtype), value.tolist()) for name, value in known.items()} == {
+        "half": ("int64", 3), "is_open": ("bool", [False] * 3), "two": ("int64", 2), "three": ("int64", 1),
+    }
+
+
 def test_known_elements_fold_although_others_are_symbols() -> None:
     check(
         FOLD,

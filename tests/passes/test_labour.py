@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import partita as pt
-from partita.passes.infer.fold_cost import labour
+from partita.passes.fold_constants import labour
 
 Inputs = list[tuple[int | str | None, ...] | None]
 CASES: list[tuple[str, Inputs, dict[str, Any], float]] = [

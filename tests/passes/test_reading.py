@@ -10,6 +10,7 @@ import pytest
 
 from partita.graph import Graph, constant, op, variable
 from partita.graph.symbols import AnySize, symbol, symbols_of
+from partita.graph.types import TensorType
 from partita.passes.infer.reading import Reading
 
 N, M, T = (symbol(name, least=1) for name in "NMT")
@@ -71,3 +72,11 @@ def test_elements_of_shape_vectors(build: Callable[[Any], Any], wanted: Callable
     (one,) = symbols_of(element)
     for n in (3, 4, 7, 10):
         assert element.at({one: n}) == wanted(n)
+
+
+def test_the_type_that_a_body_is_made_for_has_the_sizes_that_are_numbers() -> None:
+    x, unknown = variable("x", "float32", ("N", 4)), variable("u", "float16")
+    reading = Reading(Graph([op("Relu", x), op("Relu", unknown)], [x, unknown]), [(N, 4), None])
+    assert reading._type_of(x[0]) == TensorType("float32", (None, 4))
+    assert reading._type_of(unknown[0]) == TensorType("float16", None)
+    assert reading._type_of(None) is None

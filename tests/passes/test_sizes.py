@@ -12,8 +12,8 @@ from partita.graph.errors import TypeMismatch
 from partita.graph.interpret import interpret
 from partita.graph.readers.onnx import load_onnx
 from partita.graph.rewrite import Rewriter, rewrite
-from partita.passes.infer import infer
-from partita.passes.infer.window_types import windowed_types
+from partita.passes.infer import infer, reading
+from partita.passes.infer.rule_types import rule_types
 from tests.numerics.driver import from_proto
 from tests.passes.node_models import node_tests
 from tests.passes.shape_cases import outcome
@@ -150,7 +150,7 @@ def test_a_resize_of_a_chosen_dimension_by_a_factor_that_is_rounded() -> None:
     given = np.zeros((2, 10, 3), np.float32)
     inferred, computed = sizes(Graph([op("Resize", x, None, by, axes=[-2], opset=18)], opsets={"": 18}), given)
     assert (inferred[:2], computed) == ((2, 7), (2, 7, 3))
-    with pytest.raises(TypeMismatch, match="1 factors for 3 dimensions"):
+    with pytest.raises(TypeMismatch, match="the number of factors and of dimensions do not go together: 1 and 3"):
         infer(Graph([op("Resize", x, None, by, opset=18)], opsets={"": 18}))
 
 
@@ -247,5 +247,13 @@ def test_whole_numbers_that_overflow_are_no_contradiction(name: str) -> None:
 def test_strides_and_dilations_below_one_are_refused(wrong: dict[str, list[int]]) -> None:
     kind = TensorType("float32", (1, 2, 8))
     node = op("MaxPool", variable("x", "float32", (1, 2, 8)), name="y", kernel_shape=[2])
-    with pytest.raises(TypeMismatch, match="strides and dilations are 1 or more"):
-        windowed_types(node.evolve(attrs={**node.attrs, **wrong}), [kind])
+    with pytest.raises(TypeMismatch, match="(strides|dilations) and 1 do not go together"):
+        rule_types(node.evolve(attrs={**node.attrs, **wrong}), [kind], {"": 21})
+
+
+def test_a_pool_of_a_constant_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file may declare a window that takes hours."""
+    monkeypatch.setattr(reading, "evaluate_node", lambda node, *_: pytest.fail(f"{node.op} was computed"))
+    pool = op("MaxPool", constant(np.ones((1, 1, 9), np.float32)), kernel_shape=[2], strides=[2], ceil_mode=1)
+    kind = infer(Graph([pool])).outputs[0].type
+    assert isinstance(kind, TensorType) and kind.shape == (1, 1, 5)

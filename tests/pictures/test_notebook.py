@@ -13,6 +13,7 @@ import pytest
 import partita as pt
 from partita.accelerators.running.profile import Profile, Row, Span
 from partita.accelerators.showing.notebook import timeline_svg
+from partita.graph.pictures import html
 from partita.graph.pictures.html import table
 from tests.graphs.pages import long, small
 
@@ -117,3 +118,20 @@ def test_a_timeline_has_a_line_for_each_device_and_the_kernels_below() -> None:
     titles = [element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("}title")]
     assert texts[:2] == ["net: 100 µs", "a"] and "b" in texts
     assert titles == ["a_0: 40.0 µs", "Conv conv<1>: 30.0 µs", "b_0: 60.0 µs"]
+
+
+def test_numbers_of_a_table_are_at_the_right() -> None:
+    """Whole ones with their thousands apart, others with one digit behind the point."""
+    for value, shown, side in (("a<b", "a&lt;b", "left"), (12345, "12,345", "right"), (1234.56, "1,234.6", "right")):
+        assert html._cell("td", value) == f'<td style="{html.CELL.replace("left", side)}">{shown}</td>'
+
+
+def test_notes_are_a_line_each_and_few() -> None:
+    assert html.lines([]) == "" and html.lines(["a", "b>"]) == "<p>a<br>b&gt;</p>"
+    assert html.lines([str(i) for i in range(4)], 3) == "<p>0<br>1<br>2<br>… 1 more</p>"
+    assert html.lines(["a", "b", "c"], 3) == "<p>a<br>b<br>c</p>"
+
+
+def test_long_texts_are_cut() -> None:
+    assert html.cut("a" * html.LONGEST) == "a" * html.LONGEST
+    assert html.cut("a" * (html.LONGEST + 1)) == "a" * (html.LONGEST - 1) + "…"

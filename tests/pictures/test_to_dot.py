@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from partita.graph import Graph, op, variable
+from partita.graph import Graph, call, op, variable
 from partita.graph.pictures import svg, to_dot, to_svg
-from partita.graph.pictures.dot import label
+from partita.graph.pictures.dot import SMALL_BODY, label
 from partita.graph.text import parse
 
 NET = """
@@ -127,3 +127,47 @@ def test_a_notebook_shows_a_summary_of_a_large_graph() -> None:
     shown = parse(f"graph large(y0: float32[N]) -> (y500) {{\n{chain}\n}}")._repr_mimebundle_()
     assert set(shown) == {"text/plain"}
     assert "500 Relu" in shown["text/plain"]
+
+
+def chain(count: int, inner: int = 0) -> Graph:
+    """A chain of ops, and a call of a chain if `inner` is positive."""
+    y = variable("x", "float32", (2,))
+    if inner:
+        y = call(chain(inner), y)
+    for _ in range(count):
+        y = op("Relu", y)
+    return Graph([y])
+
+
+@pytest.mark.parametrize(
+    ("count", "inner", "is_drawn"),
+    [(svg._LARGEST, 0, True), (svg._LARGEST + 1, 0, False), (svg._LARGEST - SMALL_BODY, SMALL_BODY, True),
+     (svg._LARGEST - SMALL_BODY + 1, SMALL_BODY, False), (svg._LARGEST - 1, SMALL_BODY + 1, True)],
+)
+def test_a_picture_has_so_many_boxes_at_most(monkeypatch: pytest.MonkeyPatch, count: int, inner: int, is_drawn: bool) -> None:
+    """A small body is drawn with its ops, and a larger one as a single box."""
+    monkeypatch.setattr(svg, "to_svg", lambda graph, colour_by: "<svg/>")
+    assert svg.notebook_svg(chain(count, inner)) == ("<svg/>" if is_drawn else None)
+
+
+@pytest.mark.parametrize(("size", "is_shown"), [(svg.LARGEST_PICTURE, True), (svg.LARGEST_PICTURE + 1, False)])
+def test_a_picture_that_is_too_long_is_not_shown(monkeypatch: pytest.MonkeyPatch, size: int, is_shown: bool) -> None:
+    monkeypatch.setattr(svg, "to_svg", lambda graph, colour_by: " " * size)
+    assert (svg.notebook_svg(chain(1)) is not None) is is_shown
+    assert ("image/svg+xml" in svg.mimebundle(chain(1))) is is_shown
+
+
+def test_a_text_that_is_too_long_is_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = chain(3)
+    monkeypatch.setattr(svg, "_LONGEST_TEXT", len(str(graph)))
+    assert svg.mimebundle(graph)["text/plain"] == str(graph)
+    monkeypatch.setattr(svg, "_LONGEST_TEXT", len(str(graph)) - 1)
+    assert svg.mimebundle(graph)["text/plain"].endswith("shows it all.")
+
+
+def test_bodies_in_bodies_are_counted_as_deep_as_they_are_drawn() -> None:
+    graph = chain(2)
+    for _ in range(svg.EXPANDED_DEPTH + 2):
+        graph = Graph([call(graph, variable("x", "float32", (2,)))])
+    assert svg._boxes(graph) == 1, "the innermost call that is drawn"
+    assert svg._boxes(graph, svg.EXPANDED_DEPTH) == 1 and svg._boxes(chain(2, 3)) == 5

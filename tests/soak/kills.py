@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import partita as pt
-from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.folder import Damaged
 from partita.accelerators.cache.store import Store
 from tests.soak.children import forked
 from tests.soak.figures import Figures, rounds_for

@@ -240,3 +240,14 @@ def test_equal_arrays_are_remembered_as_long_as_one_of_them_lives() -> None:
     assert remembered(text) is second
     del second
     assert remembered(text) is None and text not in digests._arrays_of
+
+
+def test_an_array_is_hashed_once_and_another_of_its_address_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[int] = []
+    whole = digests._computed
+    monkeypatch.setattr(digests, "_computed", lambda array: (hashed.append(id(array)), whole(array))[1])
+    first, second = np.arange(5), np.arange(6)
+    assert digest(first) == digest(first) != digest(second)
+    assert hashed == [id(first), id(second)]
+    monkeypatch.setitem(digests._digest_of, id(first), digests._digest_of[id(second)])
+    assert digest(first) == whole(first)

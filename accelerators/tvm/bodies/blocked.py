@@ -71,7 +71,7 @@ def move(
     op: str, name: str, entry: NodeEntry, value_type: TensorType, origin: Node, attributes: Mapping[str, Any] | None = None
 ) -> Node:
     """A node that changes a value's layout on behalf of a user's op."""
-    metadata = {ORIGIN: "\n".join(origins_of(origin))}
+    metadata = origin_metadata(origin)
     return Node(name, op, (entry,), frozen_attrs(attributes or {}), (name,), (value_type,), DOMAIN, metadata=metadata)
 
 
@@ -79,6 +79,11 @@ def origins_of(node: Node) -> list[str]:
     """Names of the user's ops that the node runs for. The parts of a decomposed op list that op last."""
     origins, whole = node.metadata.get(ORIGIN), node.metadata.get(FUSED, "").splitlines()
     return origins.splitlines() if origins else whole[-1:] or [node.name]
+
+
+def origin_metadata(node: Node) -> dict[str, str]:
+    """Metadata of another node that runs for this one."""
+    return {ORIGIN: "\n".join(origins_of(node))}
 
 
 def blocked_constant(array: Array, lanes: int, name: str) -> Node:

@@ -12,7 +12,10 @@ from partita.graph.types import Array
 DOMAIN = "partita.quantized"
 """The domain of ops on quantized values."""
 
-BESIDE = {"Product": slice(1, 4), "Depthwise": slice(1, 4), "MatMul": slice(2, 4)}
+PAIR = "MatMul"
+"""Product of two quantized values."""
+
+BESIDE = {"Product": slice(1, 4), "Depthwise": slice(1, 4), PAIR: slice(2, 4)}
 """Ops that sum products of bytes, and which of their inputs are constants: weights, initial value of the sum, and scale of the
 result; for a product of two values its scale and both zero points."""
 
@@ -28,6 +31,11 @@ WEIGHT = "Weight"
 def is_weight(entry: NodeEntry | None) -> bool:
     """True for a weight that is still stored as integers."""
     return entry is not None and entry.node.domain == DOMAIN and entry.node.op == WEIGHT
+
+
+def is_pair_product(node: Node) -> bool:
+    """True for our op that multiplies two quantized values."""
+    return node.domain == DOMAIN and node.op == PAIR
 
 
 def is_dequantize(node: Node) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.code.launch_sizes import ARITHMETIC, CALLS, Formula, Given, is_number, joined
 from partita.accelerators.tvm.kernels.language.emit import WRITTEN
-from partita.accelerators.tvm.machine.library import function, part, tvm
+from partita.accelerators.tvm.machine.library import function, part, structural_map, tvm
 
 MOST_LAUNCHES = 4096
 """Maximum number of launches of a kernel: queueing more would take longer than computing on another device."""
@@ -128,7 +128,7 @@ def with_exact_numbers(kernel: Any) -> Any:
             return number
         return tirx.call_pure_extern(str(number.ty.dtype), name, tirx.const(int(wanted.view(kind)), kind))
 
-    return importlib.import_module("tvm_ffi").structural_map(kernel, [(tirx.FloatImm, exact)])
+    return structural_map(kernel, [(tirx.FloatImm, exact)])
 
 
 def with_plain_choices(kernel: Any) -> Any:
@@ -141,7 +141,7 @@ def with_plain_choices(kernel: Any) -> Any:
             return choice
         return tirx.if_then_else(choice.condition, choice.true_value, choice.false_value)
 
-    return importlib.import_module("tvm_ffi").structural_map(kernel, [(tirx.Select, plain)])
+    return structural_map(kernel, [(tirx.Select, plain)])
 
 
 _BITS = {"float16": ("as_half", "int16"), "float32": ("as_float", "int32"), "float64": ("as_double", "int64")}
@@ -343,7 +343,7 @@ def _with_exact_products(kernel: Any) -> Any:
         number = call.args[1]
         return tirx.call_pure_extern("float32", _EXACT_PRODUCT, number.a, number.b) if isinstance(number, tirx.Mul) else number
 
-    return importlib.import_module("tvm_ffi").structural_map(kernel, [(part("ir").Call, exact)])
+    return structural_map(kernel, [(part("ir").Call, exact)])
 
 
 def _with_helper(source: str, kind: str) -> str:

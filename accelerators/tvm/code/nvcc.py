@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.tvm.machine.library import part
 from partita.graph.programs import find_program
 from partita.passes.python_child import environment

@@ -10,7 +10,7 @@ from time import perf_counter
 from types import TracebackType
 
 from partita.accelerators.process.cores import usable_cores
-from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.code.building import Built, Key, generated, keep, known, makes_objects
 from partita.accelerators.tvm.code.codegen import expressions_if_large, is_written

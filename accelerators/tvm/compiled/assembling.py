@@ -13,17 +13,17 @@ import numpy as np
 from partita.accelerators.arrays.sharing import held_once, is_fixed
 from partita.accelerators.errors import NotSupported
 from partita.accelerators.process.cores import usable_cores
-from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.tvm.bodies.body import Body, element_of
+from partita.accelerators.tvm.bodies.element_types import as_stored
 from partita.accelerators.tvm.bodies.lifting import Lifted
-from partita.accelerators.tvm.bodies.stored import as_stored
 from partita.accelerators.tvm.code.building import Built, compile_kernels, object_files
 from partita.accelerators.tvm.code.codegen import object_code
 from partita.accelerators.tvm.code.linking import link, load
-from partita.accelerators.tvm.kernels.shared.draft import GradualPack
+from partita.accelerators.tvm.kernels.shared.kernel_io import GradualPack
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.lower.dynamic_sizes import size_expression, tensor_type
 from partita.accelerators.tvm.lower.lowering import nameless
-from partita.accelerators.tvm.lower.size_expressions import size_expression, tensor_type
 from partita.accelerators.tvm.machine.library import compiling, part, tvm
 from partita.accelerators.tvm.machine.machine import Machine, host_machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused

@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import math
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import mul
 from typing import Any
 
 import attrs
-import numpy as np
 
-from partita.accelerators.errors import AcceleratorError, NotSupported
-from partita.accelerators.interface.stub_body import is_skeleton
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.tvm.code.launch_sizes import ARITHMETIC, Formula, Joined
 from partita.accelerators.tvm.code.launches import Number
 from partita.accelerators.tvm.compiled.assembling import Assembled
-from partita.accelerators.tvm.compiled.dynamic_serialization import read_open, written_open
-from partita.accelerators.tvm.compiled.export_header import ExportedWords, read_words
+from partita.accelerators.tvm.compiled.export_header import (
+    ExportedWords,
+    compiling_again,
+    packed,
+    read_words,
+    unpacked,
+)
 from partita.accelerators.tvm.compiled.joining import Inside
 from partita.accelerators.tvm.compiled.launch_list import Part, Slot, Step, StepList
-from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenSteps
+from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps
 from partita.accelerators.tvm.compiled.stepwise import CompiledSteps
 from partita.accelerators.tvm.compiled.subgraph import RunsOn
-from partita.accelerators.tvm.sizes.extent import Size
+from partita.accelerators.tvm.sizes.extent import Extent, Size
 from partita.graph.graph import Graph
-from partita.graph.types import TensorType, numpy_dtype
-
-_LENGTH = struct.Struct("<Q")
+from partita.graph.types import TensorType, Type, numpy_dtype
 
 
 def export(compiled: CompiledSteps) -> bytes:
     """The subgraph as bytes, without its weights."""
     steps, binaries = compiled.step_list, compiled.all_binaries()
-    outputs = ["constant" if isinstance(origin, np.ndarray) else origin for origin in compiled.assembled.outputs]
-    words = {
-        "launches": [attrs.astuple(launch) for launch in compiled.launches],
-        "outputs": outputs,
-        "weights": len(compiled.export_weights()),
-        "notes": list(compiled.notes),
-        "checks": compiled.assembled.checks,
+    more = {
         "source": compiled.source_to_export(),
         **(written_open(steps) if isinstance(steps, OpenSteps) else _written_list(steps)),
         "binaries": {driver: len(binary) for driver, binary in binaries.items()},
     }
-    head = json.dumps(words).encode()
-    return b"".join([_LENGTH.pack(len(head)), head, *binaries.values()])
+    return packed(compiled, more, *binaries.values())
 
 
 def _written_list(steps: StepList) -> dict[str, Any]:
@@ -74,42 +67,24 @@ def read(
 ) -> CompiledSteps:
     """The subgraph that `export` wrote. Nothing of it is built before it is needed."""
     where = f"subgraph {graph.name!r}"
-    words, binaries = _taken_apart(data, where)
+    words, code = unpacked(data, where, "compiled for a GPU")
     said = read_words(words, weights, where)
     try:
         steps = read_open(words) if "calls" in words else _step_list(words)
-    except (TypeError, ValueError, KeyError, IndexError):
+        sizes = {str(name): int(size) for name, size in words["binaries"].items()}
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError):
         cause = "its list of launches is not what this version of Partita writes"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None
     if isinstance(steps, OpenSteps):
         _check_open(steps, said, graph, where)
     else:
         _check(steps, said, graph, where)
-
-    def again() -> CompiledSteps:
-        if is_skeleton(graph):
-            cause = "its kernels cannot be shown: it was exported without its body"
-            raise NotSupported(cause, where=where, remedy="Export it with its body")
-        return compile_again()
-
+    again = compiling_again(graph, compile_again, "its kernels cannot be shown: it was exported without its body")
     compiled = kind(Assembled(steps, said.weights, (), said.outputs, said.checks), said.launches, again, runs_on, perf_count)
-    compiled.binaries = binaries
+    for name, size in sizes.items():
+        compiled.binaries[name], code = bytes(code[:size]), code[size:]
     compiled.notes = said.notes
     return compiled
-
-
-def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, bytes]]:
-    """The description, and the built programs by driver or digest."""
-    try:
-        (length,) = _LENGTH.unpack_from(data)
-        end = _LENGTH.size + length
-        words, binaries = json.loads(bytes(data[_LENGTH.size : end])), {}
-        for driver, size in words["binaries"].items():
-            binaries[driver] = bytes(data[end : end + size])
-            end += size
-        return words, binaries
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise AcceleratorError(f"this is no subgraph compiled for a GPU: {error}", where=where) from None
 
 
 def _step_list(words: Mapping[str, Any]) -> StepList:
@@ -133,9 +108,7 @@ def _size(written: Sequence[int]) -> tuple[int, int, int]:
 def _check(steps: StepList, said: ExportedWords, graph: Graph, where: str) -> None:
     """AcceleratorError if a value does not fit its memory, differs in type from the body's input or the weight, or is an output
     that does not exist."""
-    types = [node[0].type for node in graph.inputs]
-    wanted = [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
-    wanted += [(str(weight.dtype), tuple(weight.shape)) for weight in said.weights]
+    types, wanted = _wanted(said, graph)
     blocks = range(len(steps.blocks))
     used = [a for step in steps.steps for a in step.arguments if not isinstance(a, Number)]
     fits = all(s.block in blocks and _bytes(s) <= steps.blocks[s.block] for s in (*steps.inputs, *steps.outputs))
@@ -149,12 +122,17 @@ def _check(steps: StepList, said: ExportedWords, graph: Graph, where: str) -> No
         raise AcceleratorError(cause, where=where, remedy="Compile the model again")
 
 
+def _wanted(said: ExportedWords, graph: Graph) -> tuple[list[Type | None], list[Any]]:
+    """The types of the body's inputs, and the element types and shapes that the inputs of the launches should have."""
+    types = [node[0].type for node in graph.inputs]
+    wanted: list[Any] = [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
+    return types, wanted + [(str(weight.dtype), tuple(weight.shape)) for weight in said.weights]
+
+
 def _check_open(steps: OpenSteps, said: ExportedWords, graph: Graph, where: str) -> None:
     """AcceleratorError if a launch uses a value that does not exist, an input differs in type from the body's or the weight's, or
     an output does not exist."""
-    types = [node[0].type for node in graph.inputs]
-    wanted = [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
-    wanted += [(str(weight.dtype), tuple(weight.shape)) for weight in said.weights]
+    types, wanted = _wanted(said, graph)
     values, ends = range(len(steps.sizes)), range(-len(types), len(steps.outputs))
     used = [a for step in steps.steps for a in step.arguments if not isinstance(a, Number)]
     used += [value for call in steps.calls for value in call]
@@ -181,3 +159,82 @@ def _is_within(part: Inside, sizes: Sequence[Size]) -> bool:
 
 def _bytes(slot: Slot) -> int:
     return math.prod(slot.shape) * numpy_dtype(slot.dtype).itemsize
+
+
+def written_open(steps: OpenSteps) -> dict[str, Any]:
+    """Description of the launches for an export."""
+    return {
+        "sizes": [_formula_words(size) for size in steps.sizes],
+        "calls": steps.calls,
+        "values": [
+            [[slot.value, [_formula_words(size) for size in slot.shape], slot.dtype] for slot in slots]
+            for slots in (steps.inputs, steps.outputs)
+        ],
+        "steps": [
+            [
+                step.number, step.kernel,
+                [[a.dtype, _formula_words(a.value)] if isinstance(a, Number) else a for a in step.arguments],
+                [_formula_words(count) for count in step.groups], step.local, step.shared,
+            ]
+            for step in steps.steps
+        ],
+        "inside": [[part.value, part.whole, part.first] for part in steps.inside],
+    }
+
+
+def read_open(words: Mapping[str, Any]) -> OpenSteps:
+    """The launches of a description; ValueError, TypeError, KeyError or IndexError if it is malformed."""
+    inputs, outputs = (
+        tuple([OpenSlot(int(value), tuple(map(_open_size, shape)), str(dtype)) for value, shape, dtype in slots])
+        for slots in words["values"]
+    )
+    steps = [
+        OpenStep(int(number), str(kernel), tuple(map(_open_argument, arguments)), _three(map(_formula, groups)),
+                 _three(map(int, local)), int(shared))
+        for number, kernel, arguments, groups, local, shared in words["steps"]
+    ]
+    calls = tuple([tuple(map(int, call)) for call in words["calls"]])
+    inside = tuple([Inside(*map(int, part)) for part in words.get("inside", ())])
+    sizes = tuple(map(_open_size, words["sizes"]))
+    return OpenSteps((str(words["source"]),), sizes, calls, inputs, outputs, tuple(steps), inside)
+
+
+def _formula_words(formula: Formula) -> Any:
+    if isinstance(formula, Extent):
+        return {"terms": [[count, *monomial] for monomial, count in formula.terms.items()]}
+    if isinstance(formula, Joined):
+        return {"join": formula.operator, "of": [_formula_words(formula.left), _formula_words(formula.right)]}
+    return formula
+
+
+def _formula(written: Any) -> Formula:
+    if not isinstance(written, dict):
+        return _number(written)
+    if "terms" in written:
+        return Extent({tuple(map(str, names)): int(count) for count, *names in written["terms"]})
+    left, right = map(_formula, written["of"])
+    if written["join"] not in ARITHMETIC:
+        raise ValueError(f"nothing joins numbers by {written['join']}")
+    return Joined(written["join"], left, right)
+
+
+def _number(written: Any) -> int | float:
+    if not isinstance(written, (int, float)):
+        raise TypeError(f"{written!r} is no number")
+    return written
+
+
+def _open_size(written: Any) -> Size:
+    size = _formula(written)
+    if not isinstance(size, (int, Extent)):
+        raise TypeError(f"{written!r} is no size")
+    return size
+
+
+def _open_argument(written: Any) -> int | Number:
+    return Number(str(written[0]), _formula(written[1])) if isinstance(written, list) else int(written)
+
+
+def _three(counts: Any) -> Any:
+    x, y, z = counts
+    return x, y, z

@@ -38,8 +38,8 @@ class CompiledOpenCl(CompiledSteps):
         except opencl().Error as error:
             raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {self.driver.name}") from error
 
-    def _new_session(self, steps: StepList, weights: Sequence[Array]) -> _Session:
-        return _Session(steps, self.program(), self.driver, weights, self._perf_count)
+    def _new_session(self, steps: StepList, weights: Sequence[Array]) -> _OpenClSession:
+        return _OpenClSession(steps, self.program(), self.driver, weights, self._perf_count)
 
     def _put(self, weight: Array) -> OpenClArray:
         return put(self.driver, weight)
@@ -73,7 +73,7 @@ class CompiledOpenCl(CompiledSteps):
         return self.step_list.source
 
 
-class _Session:
+class _OpenClSession:
     """A queue, memory of its own, and for each launch a kernel object that keeps its arguments."""
 
     def __init__(self, steps: StepList, program: Any, driver: Driver, weights: Sequence[Array], measuring: bool) -> None:

@@ -1,8 +1,10 @@
-"""All kernels, in the order in which they are tried: the first that accepts a body drafts its kernel, the others decline it."""
+"""All kernels: the kinds in the order in which each takes ops of a subgraph, and the kernels in the order in which they are
+tried. The first that accepts a body drafts its kernel, the others decline it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import attrs
@@ -20,70 +22,85 @@ from partita.accelerators.tvm.bodies.recurrent import GATES
 from partita.accelerators.tvm.kernels.attention.attention import attention
 from partita.accelerators.tvm.kernels.attention.cached import cached_attention
 from partita.accelerators.tvm.kernels.attention.gpu import gpu_attention
+from partita.accelerators.tvm.kernels.attention.pattern import AttentionProperty
 from partita.accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from partita.accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
 from partita.accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
 from partita.accelerators.tvm.kernels.convolution.gpu_transposed import gpu_transposed_convolution
 from partita.accelerators.tvm.kernels.convolution.plain import convolution
+from partita.accelerators.tvm.kernels.convolution.selector import (
+    BlockedProperty,
+    ConvolutionProperty,
+    NormedProperty,
+)
 from partita.accelerators.tvm.kernels.elementwise.chain import chain
+from partita.accelerators.tvm.kernels.elementwise.selector import ChainProperty
 from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
 from partita.accelerators.tvm.kernels.matmul.gemm import gemm
-from partita.accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm
-from partita.accelerators.tvm.kernels.matmul.gpu_values import gpu_value_product
+from partita.accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm, gpu_value_product
 from partita.accelerators.tvm.kernels.matmul.packed_product import packed_product
 from partita.accelerators.tvm.kernels.matmul.product import product
+from partita.accelerators.tvm.kernels.matmul.selector import MatrixProperty, PackedProperty, ProductProperty
 from partita.accelerators.tvm.kernels.matmul.thin import thin
 from partita.accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.copies import COPIES, copies
-from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, interleave, resize
-from partita.accelerators.tvm.kernels.moves.gather import gather, packed_rows, panel_rows
-from partita.accelerators.tvm.kernels.moves.gpu_enlarging import gpu_enlarge
+from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, gpu_enlarge, interleave, resize
 from partita.accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
-from partita.accelerators.tvm.kernels.moves.scatter import scatter
+from partita.accelerators.tvm.kernels.moves.indexed import gather, packed_rows, panel_rows, scatter
 from partita.accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
-from partita.accelerators.tvm.kernels.quantized.byte_enlarging import interleave as interleave_bytes
-from partita.accelerators.tvm.kernels.quantized.byte_enlarging import mix
-from partita.accelerators.tvm.kernels.quantized.byte_enlarging import resize as resize_bytes
 from partita.accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
-from partita.accelerators.tvm.kernels.quantized.concat import joined
-from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes
-from partita.accelerators.tvm.kernels.quantized.gpu_byte_depthwise import gpu_quantized_depthwise
-from partita.accelerators.tvm.kernels.quantized.gpu_byte_moves import (
+from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
+from partita.accelerators.tvm.kernels.quantized.gpu_matmul import gpu_pair_product
+from partita.accelerators.tvm.kernels.quantized.gpu_product import (
+    gpu_quantized_depthwise,
+    gpu_quantized_product,
+)
+from partita.accelerators.tvm.kernels.quantized.matmul import pair_product
+from partita.accelerators.tvm.kernels.quantized.moves import (
     gpu_interleaved_bytes,
     gpu_joined,
+    gpu_mix,
     gpu_resized_bytes,
+    joined,
+    lookup,
+    mix,
 )
-from partita.accelerators.tvm.kernels.quantized.gpu_byte_product import gpu_quantized_product
-from partita.accelerators.tvm.kernels.quantized.gpu_dynamic_bytes import gpu_dynamic_bytes
-from partita.accelerators.tvm.kernels.quantized.gpu_matmul import gpu_pair_product
-from partita.accelerators.tvm.kernels.quantized.gpu_mix import gpu_mix
-from partita.accelerators.tvm.kernels.quantized.lookup import lookup
-from partita.accelerators.tvm.kernels.quantized.matmul import pair_product
+from partita.accelerators.tvm.kernels.quantized.moves import interleave as interleave_bytes
+from partita.accelerators.tvm.kernels.quantized.moves import resize as resize_bytes
 from partita.accelerators.tvm.kernels.quantized.pools import largest, mean
+from partita.accelerators.tvm.kernels.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.recurrent.recurrence import recurrence
-from partita.accelerators.tvm.kernels.rows.any_axes import reduction
-from partita.accelerators.tvm.kernels.rows.gpu_extremes import gpu_extreme
-from partita.accelerators.tvm.kernels.rows.gpu_positions import gpu_one_at_the_largest, gpu_position
+from partita.accelerators.tvm.kernels.rows.any_axes import gpu_extreme, reduction
+from partita.accelerators.tvm.kernels.rows.gpu_lines import (
+    gpu_one_at_the_largest,
+    gpu_position,
+    gpu_running_sums,
+)
 from partita.accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
-from partita.accelerators.tvm.kernels.rows.gpu_running_sums import gpu_running_sums
 from partita.accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from partita.accelerators.tvm.kernels.rows.program import row_program
 from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, OF_CHANNELS, SOFTMAXES
 from partita.accelerators.tvm.kernels.rows.running_sums import running_sums
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.rows.selector import RowProperty
 from partita.accelerators.tvm.kernels.shared.instructions import narrowing_of
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS
-from partita.accelerators.tvm.kernels.window.blocked_pool import blocked_pool
+from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.kernels.window.blocked import blocked_pool, depthwise
 from partita.accelerators.tvm.kernels.window.columns import columns_to_image
-from partita.accelerators.tvm.kernels.window.depthwise import depthwise
-from partita.accelerators.tvm.kernels.window.gpu_pool import gpu_pool
 from partita.accelerators.tvm.kernels.window.lrn import gpu_lrn, lrn
-from partita.accelerators.tvm.kernels.window.plain_pool import plain_pool
+from partita.accelerators.tvm.kernels.window.pool import gpu_pool, plain_pool
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.schedules.gpu_loops import bind_loops, in_items
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 from partita.graph.build import CALL_DOMAIN
+from partita.graph.graph import Graph
+from partita.graph.node import Node
 from partita.graph.ops.traits import ops
+from partita.partition.partition_graph import partition_graph
+from partita.partition.pattern import Pattern
+from partita.partition.property import PatternProperty
+from partita.passes.registry import REPORT, REQUESTS, register_pass
 
 Machines = Literal["cpu", "gpu", "any", "loops", "open loops"]
 
@@ -95,13 +112,17 @@ class Entry:
     draft: Callable[[Body, Machine], Draft | None]
     ops: frozenset[str] = frozenset()
     """The body contains one of these; empty: any body."""
+    is_alone: bool = False
+    """True if the body has this op only."""
     machines: Machines = "cpu"
     """The machines that it is tried for: processors, GPUs, or "any". Kernels for GPUs are launches, or scheduled by a generic
     rule (`schedules`). Those of "loops" serve both: on a GPU a work item runs each iteration of their parallel loops; those of
     "open loops" do so for bodies of dynamic size only."""
 
     def suits(self, body: Body, machine: Machine) -> bool:
-        """True if the kernel is tried for this machine."""
+        """True if the kernel is tried for this body and machine."""
+        if self.is_alone and len(body.ops) != 1:
+            return False
         if self.machines == "open loops":
             return not machine.is_gpu or is_for_any_size(body.graph)
         return self.machines in ("any", "loops", "gpu" if machine.is_gpu else "cpu")
@@ -115,10 +136,17 @@ class Entry:
 
 
 def _entry(
-    draft: Callable[[Body, Machine], Draft | None], ops: str = "", domain: str = "", machines: Machines = "cpu"
+    draft: Callable[[Body, Machine], Draft | None],
+    ops: str = "",
+    domain: str = "",
+    machines: Machines = "cpu",
+    is_alone: bool = False,
 ) -> Entry:
     named = frozenset(f"{domain}.{op}" if domain else op for op in ops.split())
-    return Entry(draft, named, machines)
+    return Entry(draft, named, is_alone, machines)
+
+
+_alone = partial(_entry, is_alone=True)
 
 
 ROW_OPS = sorted((*ops("row_norm"), OF_CHANNELS, *SOFTMAXES, *ALONE))
@@ -126,40 +154,40 @@ ROW_OPS = sorted((*ops("row_norm"), OF_CHANNELS, *SOFTMAXES, *ALONE))
 
 CATALOGUE = (
     _entry(attention, "Softmax"),
-    _entry(cached_attention, CACHED, CACHE),
+    _alone(cached_attention, CACHED, CACHE),
     _entry(chain, machines="loops"),
     _entry(convolution, "Conv"),
     _entry(gemm, "MatMul Gemm"),
     _entry(product, "MatMul"),
     _entry(row_program, " ".join(ROW_OPS)),
-    _entry(reduction, " ".join(REDUCERS)),
+    _alone(reduction, " ".join(REDUCERS)),
     _entry(thin, "MatMul Gemm"),
-    _entry(dynamic_bytes, "DynamicQuantizeLinear"),
+    _alone(dynamic_bytes, "DynamicQuantizeLinear"),
     _entry(packed_product, PRODUCT, PACKED),
-    _entry(packed_rows, ROWS, PACKED),
-    _entry(panel_rows, PANEL_ROWS, PACKED),
+    _alone(packed_rows, ROWS, PACKED),
+    _alone(panel_rows, PANEL_ROWS, PACKED),
     _entry(quantized_product, "Product", QUANTIZED),
     _entry(quantized_depthwise, "Depthwise", QUANTIZED),
     _entry(pair_product, "MatMul", QUANTIZED),
-    _entry(largest, "MaxPool", QUANTIZED, machines="loops"),
+    _alone(largest, "MaxPool", QUANTIZED, machines="loops"),
     _entry(mean, "Mean", QUANTIZED, machines="loops"),
-    _entry(joined, "Concat", QUANTIZED),
-    _entry(lookup, "Table", QUANTIZED),
-    _entry(interleave_bytes, "Interleave", QUANTIZED),
-    _entry(resize_bytes, "Resize", QUANTIZED),
+    _alone(joined, "Concat", QUANTIZED),
+    _alone(lookup, "Table", QUANTIZED),
+    _alone(interleave_bytes, "Interleave", QUANTIZED),
+    _alone(resize_bytes, "Resize", QUANTIZED),
     _entry(mix, "Mix", QUANTIZED),
-    _entry(recurrence, " ".join(GATES), RECURRENT),
+    _alone(recurrence, " ".join(GATES), RECURRENT),
     _entry(blocked_convolution, "Conv", DOMAIN),
     _entry(blocked_pool, "MaxPool AveragePool GlobalAveragePool", DOMAIN),
     _entry(depthwise, "DepthwiseConv", DOMAIN),
-    _entry(lrn, "LRN", DOMAIN),
-    _entry(to_blocked, "ToBlocked", DOMAIN),
-    _entry(from_blocked, "FromBlocked", DOMAIN),
+    _alone(lrn, "LRN", DOMAIN),
+    _alone(to_blocked, "ToBlocked", DOMAIN),
+    _alone(from_blocked, "FromBlocked", DOMAIN),
     _entry(concat, "Concat", DOMAIN),
-    _entry(shuffle, "Shuffle", DOMAIN),
+    _alone(shuffle, "Shuffle", DOMAIN),
     _entry(interleave, "Interleave", DOMAIN),
-    _entry(resize, "Resize", DOMAIN),
-    _entry(enlarge, "Enlarge", DOMAIN),
+    _alone(resize, "Resize", DOMAIN),
+    _alone(enlarge, "Enlarge", DOMAIN),
     _entry(gpu_attention, "Softmax", machines="gpu"),
     _entry(gpu_convolution, "Conv", machines="gpu"),
     _entry(gpu_depthwise, "Conv", machines="gpu"),
@@ -169,29 +197,29 @@ CATALOGUE = (
     _entry(gpu_quantized_product, "Product", QUANTIZED, machines="gpu"),
     _entry(gpu_quantized_depthwise, "Depthwise", QUANTIZED, machines="gpu"),
     _entry(gpu_pair_product, "MatMul", QUANTIZED, machines="gpu"),
-    _entry(gpu_joined, "Concat", QUANTIZED, machines="gpu"),
-    _entry(gpu_resized_bytes, "Resize", QUANTIZED, machines="gpu"),
-    _entry(gpu_interleaved_bytes, "Interleave", QUANTIZED, machines="gpu"),
+    _alone(gpu_joined, "Concat", QUANTIZED, machines="gpu"),
+    _alone(gpu_resized_bytes, "Resize", QUANTIZED, machines="gpu"),
+    _alone(gpu_interleaved_bytes, "Interleave", QUANTIZED, machines="gpu"),
     _entry(gpu_mix, "Mix", QUANTIZED, machines="gpu"),
-    _entry(gpu_dynamic_bytes, "DynamicQuantizeLinear", machines="gpu"),
-    _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
+    _alone(gpu_dynamic_bytes, "DynamicQuantizeLinear", machines="gpu"),
+    _alone(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
     _entry(gpu_rows, " ".join(ROW_OPS), machines="gpu"),
-    _entry(gpu_pool, "MaxPool AveragePool LpPool", machines="gpu"),
-    _entry(gpu_lrn, "LRN", machines="gpu"),
-    _entry(gpu_enlarge, "Resize", machines="gpu"),
-    _entry(gpu_position, "ArgMax ArgMin", machines="gpu"),
-    _entry(gpu_one_at_the_largest, "Hardmax", machines="gpu"),
-    _entry(gpu_running_sums, "CumSum", machines="gpu"),
-    _entry(indices, INDICES, CALL_DOMAIN, machines="any"),
-    _entry(gpu_outside, OUTSIDE, CALL_DOMAIN, machines="gpu"),
-    _entry(plain_pool, "MaxPool AveragePool LpPool"),
-    _entry(columns_to_image, "Col2Im"),
-    _entry(position_of_extreme, "ArgMax ArgMin"),
-    _entry(one_at_the_largest, "Hardmax"),
-    _entry(running_sums, "CumSum"),
-    _entry(copies, " ".join(sorted(COPIES)), machines="open loops"),
-    _entry(gather, "Gather GatherElements GatherND", machines="loops"),
-    _entry(scatter, "ScatterElements Scatter ScatterND", machines="loops"),
+    _alone(gpu_pool, "MaxPool AveragePool LpPool", machines="gpu"),
+    _alone(gpu_lrn, "LRN", machines="gpu"),
+    _alone(gpu_enlarge, "Resize", machines="gpu"),
+    _alone(gpu_position, "ArgMax ArgMin", machines="gpu"),
+    _alone(gpu_one_at_the_largest, "Hardmax", machines="gpu"),
+    _alone(gpu_running_sums, "CumSum", machines="gpu"),
+    _alone(indices, INDICES, CALL_DOMAIN, machines="any"),
+    _alone(gpu_outside, OUTSIDE, CALL_DOMAIN, machines="gpu"),
+    _alone(plain_pool, "MaxPool AveragePool LpPool"),
+    _alone(columns_to_image, "Col2Im"),
+    _alone(position_of_extreme, "ArgMax ArgMin"),
+    _alone(one_at_the_largest, "Hardmax"),
+    _alone(running_sums, "CumSum"),
+    _alone(copies, " ".join(sorted(COPIES)), machines="open loops"),
+    _alone(gather, "Gather GatherElements GatherND", machines="loops"),
+    _alone(scatter, "ScatterElements Scatter ScatterND", machines="loops"),
 )
 """One entry per kernel, in the order in which they are tried."""
 
@@ -206,3 +234,30 @@ def draft_kernel(body: Body, machine: Machine) -> Draft | None:
             if draft is not None:
                 return draft
     return None
+
+
+class SingleProperty(PatternProperty):
+    """Makes a kernel of every other op by itself."""
+
+    def __init__(self) -> None:
+        super().__init__(Pattern(_moves_numbers), "op")
+
+
+@register_pass("FuseKernels", provides=(REPORT,), keeps=REQUESTS, family="tvm", essential=True)
+def fuse_kernels(graph: Graph, machine: Machine | None = None) -> Graph:
+    """The graph with a call for each kernel; ops that move nothing stay as they are.
+
+    Each kind takes what the kinds before it left; a new one gets its place in this order. On a GPU the largest
+    and smallest numbers of rows are kernels by themselves: those that TVM makes of several ops know no infinities and no NaN.
+    Threads of a GPU that read the image of a convolution compute what is before it."""
+    is_gpu = machine is not None and machine.is_gpu
+    normed = (NormedProperty,) if is_gpu else ()
+    quantized = partial(QuantizedProperty, computes_operands=is_gpu), PairProperty
+    products = BlockedProperty, *normed, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
+    before, behind = (AttentionProperty, *quantized, *products), (ChainProperty, SingleProperty)
+    properties = [*(kind() for kind in before), RowProperty(extremes=not is_gpu), *(kind() for kind in behind)]
+    return partition_graph(graph, subgraph_property=properties)
+
+
+def _moves_numbers(node: Node) -> bool:
+    return not (node.op in VIEWS and not node.domain)

@@ -7,14 +7,14 @@ import math
 import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import Value, blocked_constant, blocked_type, dtype_of, move
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.sizes.extent import has_extents
 from partita.graph.build import constant
 from partita.graph.graph import Graph
-from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array, TensorType
+from partita.passes.constants import Namer
 
 
 class Forms:
@@ -29,7 +29,8 @@ class Forms:
         """The values that have a blocked form."""
         self._plain: set[NodeEntry] = set()
         self._constants: dict[NodeEntry, NodeEntry] = {}
-        self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
+        self.name = Namer(graph)
+        """Makes a name unique."""
 
     def need_plain(self, entry: NodeEntry) -> None:
         """Makes the plain form the value's form from here on."""
@@ -81,7 +82,3 @@ class Forms:
     def new_constant(self, array: Array, name: str) -> NodeEntry:
         """A new constant."""
         return self.rewriter.keep(constant(array, self.name(name)))[0]
-
-    def name(self, wanted: str) -> str:
-        """The name, made unique."""
-        return unique(wanted, self._names)

@@ -19,22 +19,24 @@ from partita.accelerators.tvm.bodies.blocked import (
     blocked_type,
     dtype_of,
     on_blocks,
+    origin_metadata,
     origins_of,
 )
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.transposed_phases import Kind
-from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.window import Kind, Window, make_window, window_attributes
 from partita.accelerators.tvm.layouts.blocked_forms import Forms
-from partita.accelerators.tvm.layouts.float16_images import is_blocked_alone
-from partita.accelerators.tvm.layouts.shuffles import find_shuffles
 from partita.accelerators.tvm.layouts.transposing import Phases, find_phases
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_less, is_multiple
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
+from partita.partition.matcher import find_matches
+from partita.partition.pattern import Pattern
+from partita.passes.decompose.halves import is_half
 from partita.passes.decompose.resizing import has_constant_sizes, mixtures
 from partita.passes.registry import REQUESTS, register_pass
 
@@ -174,7 +176,7 @@ class _Blocking:
         window, read, outs = phases.window(kind), self.forms.need_blocked(source, node).entry, phases.outs(kind)
         shape, more = (image[0], outs, *window.out), {"plain": 0, "channels": image[1], "outs": outs, "group": 1, "shuffle": 1}
         inner = on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window), **more)
-        origin = {ORIGIN: "\n".join(origins_of(node))}
+        origin = origin_metadata(node)
         return self.rewriter.keep(inner.evolve(name=name, op="Conv", output_names=(name,), metadata=origin))[0]
 
     def _resize(self, node: Node, shape: tuple[int, ...]) -> Node | None:
@@ -292,3 +294,63 @@ _OPS: dict[str, Callable[[_Blocking, Node, tuple[int, ...]], Node | None]] = {
     "Upsample": _Blocking._resize,
     "Concat": _Blocking._concat,
 }
+
+
+BLOCKED_ALONE = ops("resizing") | {"LRN"}
+"""Ops that have kernels on plain values for float32 alone."""
+
+
+def is_blocked_alone(node: Node) -> bool:
+    """True for a half-precision op that has no kernel on plain values."""
+    return node.op in BLOCKED_ALONE and is_half(node.inputs[0])
+
+
+def has_blocked_kernel(node: Node, graph: Graph, machine: Machine) -> bool:
+    """True if `blocking` gives the half-precision op a kernel, whichever op makes its image."""
+    image, result = real_shape(node.inputs[0]), real_shape(node[0])
+    is_image = image is not None and result is not None and len(image) == len(result) == 4 and 0 not in (*image, *result)
+    if machine.is_gpu or node.domain or not is_image or image is None or result is None:
+        return False
+    if node.op == "ConvTranspose":
+        return find_phases(node, machine.lanes) is not None
+    if node.op in ops("resizing"):
+        return has_constant_sizes(node) and mixtures(node, graph, image, result) is not None
+    return node.op == "LRN"
+
+
+@attrs.frozen(slots=True)
+class Shuffle:
+    """A channel shuffle of three nodes."""
+
+    source: NodeEntry
+    """The shuffled value, [N, C, H, W]."""
+    rows: int
+    """Rows of the matrix that is transposed."""
+    nodes: tuple[Node, Node, Node]
+    """Reshape, Transpose, Reshape."""
+
+
+def _splits_channels(node: Node) -> bool:
+    """True for a Reshape of [N, C, H, W] to [N, rows, columns, H, W]."""
+    given, split = (real_shape(node.inputs[0]), real_shape(node[0])) if node.op == "Reshape" else (None, None)
+    if given is None or split is None or len(given) != 4 or len(split) != 5:
+        return False
+    return (split[0], *split[3:]) == (given[0], *given[2:])
+
+
+def _swaps_rows(node: Node) -> bool:
+    """True for a Transpose that swaps rows and columns of [N, rows, columns, H, W]."""
+    return node.op == "Transpose" and tuple(node.attrs.get("perm", ())) == (0, 2, 1, 3, 4)
+
+
+SHUFFLE = Pattern(_splits_channels, _swaps_rows, "Reshape")
+
+
+def find_shuffles(graph: Graph) -> list[Shuffle]:
+    """The shuffles whose inner values no other node reads. Linear."""
+    shuffles = []
+    for first, turn, last in find_matches(graph, SHUFFLE) if any(map(_swaps_rows, graph.nodes)) else ():
+        source, split = first.inputs[0], real_shape(first[0])
+        if source is not None and split is not None and real_shape(last[0]) == real_shape(source):
+            shuffles.append(Shuffle(source, split[1], (first, turn, last)))
+    return shuffles

@@ -15,11 +15,11 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
 from partita.graph.build import constant
 from partita.graph.graph import Graph
-from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
+from partita.passes.constants import Namer
 from partita.passes.registry import REQUESTS, register_pass
 
 POOLS = ops("pool") - {"LpPool"}
@@ -81,7 +81,7 @@ class _Images:
         self.images: dict[NodeEntry, NodeEntry] = {}
         """The images, by the signals of the old graph."""
         self._plain: set[NodeEntry] = set()
-        self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
+        self._name = Namer(graph)
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -187,9 +187,6 @@ class _Images:
             return self.rewriter.keep(row)[0]
         wider = array.reshape(*array.shape[:-1], 1, array.shape[-1])
         return self.rewriter.keep(constant(wider, self._name(f"{entry.name}_row")))[0]
-
-    def _name(self, wanted: str) -> str:
-        return unique(wanted, self._names)
 
 
 def _image_type(entry: NodeEntry, sizes: Sequence[Size]) -> TensorType:

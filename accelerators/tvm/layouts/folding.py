@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
+from partita.accelerators.tvm.kernels.shared.element_access import float32_shape
 from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
@@ -21,7 +21,7 @@ from partita.passes.registry import REQUESTS, register_pass
 
 
 @attrs.frozen(slots=True)
-class Run:
+class ScaleRun:
     """A run of ops that compute y = x · scale + shift per channel."""
 
     source: NodeEntry
@@ -37,7 +37,7 @@ class Run:
 @register_pass("FoldScales", keeps=REQUESTS, family="tvm")
 def fold_scales(graph: Graph) -> Graph:
     """Per-channel Mul, Add and BatchNormalization folded into the convolution before them, or into one Mul and Add. Linear."""
-    runs: dict[Node, Run] = {}
+    runs: dict[Node, ScaleRun] = {}
     for node in graph.nodes:
         step = _step(node, graph)
         if step is None:
@@ -46,7 +46,7 @@ def fold_scales(graph: Graph) -> Graph:
         if before is not None and is_only_reader(step.source, graph):
             del runs[step.source.node]
             shift = before.shift * step.scale + step.shift
-            step = Run(before.source, before.scale * step.scale, shift, (*before.nodes, node))
+            step = ScaleRun(before.source, before.scale * step.scale, shift, (*before.nodes, node))
         runs[node] = step
     if not runs:
         return graph
@@ -54,12 +54,12 @@ def fold_scales(graph: Graph) -> Graph:
 
 
 class _Folding:
-    def __init__(self, graph: Graph, runs: dict[Node, Run]) -> None:
+    def __init__(self, graph: Graph, runs: dict[Node, ScaleRun]) -> None:
         self.graph = graph
         self.namer = Namer(graph)
-        self.into: dict[Node, tuple[Run, Array, Array]] = {}
+        self.into: dict[Node, tuple[ScaleRun, Array, Array]] = {}
         """For each convolution, the run that is folded into it, and its new weights and bias."""
-        self.alone: dict[Node, Run] = {}
+        self.alone: dict[Node, ScaleRun] = {}
         """The runs that are not folded, by their last op; each becomes a Mul and an Add."""
         for last, run in runs.items():
             folded = self._folded(run)
@@ -73,7 +73,7 @@ class _Folding:
     def run(self) -> Graph:
         return rewrite(self.graph, self._visit)
 
-    def _folded(self, run: Run) -> tuple[Array, Array] | None:
+    def _folded(self, run: ScaleRun) -> tuple[Array, Array] | None:
         """The new weights and bias of the convolution before the run, if the run can be folded into it."""
         op = run.source.node
         if op.op not in ops("convolution") or op.domain or not is_only_reader(run.source, self.graph):
@@ -101,7 +101,7 @@ class _Folding:
         elif node not in self.gone:
             rewriter.keep(node)
 
-    def _pair(self, node: Node, run: Run, rewriter: Rewriter) -> None:
+    def _pair(self, node: Node, run: ScaleRun, rewriter: Rewriter) -> None:
         """Replaces the run by a Mul and an Add."""
         value_type = run.source.type
         assert isinstance(value_type, TensorType) and value_type.rank is not None
@@ -119,13 +119,13 @@ class _Folding:
         rewriter.replace(node[0], value)
 
 
-def _step(node: Node, graph: Graph) -> Run | None:
+def _step(node: Node, graph: Graph) -> ScaleRun | None:
     """The op as a run of one, if it scales and shifts channels."""
     if not node.is_op or node.domain or node.bodies or not node.inputs or node.inputs[0] is None:
         return None
     if node.op == "BatchNormalization":
         factors = scale_and_shift(node) if is_inference(node, graph) and _channels(node.inputs[0]) else None
-        return None if factors is None else Run(node.inputs[0], *factors, (node,))
+        return None if factors is None else ScaleRun(node.inputs[0], *factors, (node,))
     if node.op not in ("Mul", "Add", "Sub", "Div") or len(node.inputs) != 2:
         return None
     for x, other in (node.inputs, node.inputs[::-1]):
@@ -139,7 +139,7 @@ def _step(node: Node, graph: Graph) -> Run | None:
         one, none = np.ones(channels), np.zeros(channels)
         with np.errstate(divide="ignore"):  # Div by zero yields infinity, and operands of the other ops may be zero.
             factors = {"Mul": (wide, none), "Add": (one, wide), "Sub": (one, -wide), "Div": (1 / wide, none)}[node.op]
-        return Run(x, *factors, (node,))
+        return ScaleRun(x, *factors, (node,))
     return None
 
 

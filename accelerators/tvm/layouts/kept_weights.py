@@ -8,12 +8,11 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT, ROWS
 from partita.accelerators.tvm.bodies.quantized import is_weight
-from partita.accelerators.tvm.kernels.shared.element_access import REALS
+from partita.accelerators.tvm.kernels.shared.element_access import REALS, any_shape, real_shape
 from partita.accelerators.tvm.kernels.shared.packing import Packing
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
 from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.scales import LEAST
 from partita.accelerators.tvm.machine.machine import Machine
@@ -21,6 +20,7 @@ from partita.graph.build import constant
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array
 from partita.passes.constants import Namer
@@ -31,7 +31,7 @@ BITS = {"int8": 8, "uint8": 8, "int4": 4, "uint4": 4}
 
 
 @attrs.frozen(slots=True, eq=False)
-class Stored:
+class StoredMatrix:
     """A quantized constant matrix [depth, columns] as the model stores it."""
 
     numbers: Array
@@ -51,14 +51,14 @@ def pack_weights(graph: Graph, machine: Machine) -> Graph:
     """Matrix products and gathers that read weights of 8 or 4 bits as they are stored. Linear."""
     if not any(is_weight(node[0]) for node in graph.nodes if node.is_op):
         return graph
-    packing, rewriter = _Packing(graph, machine), Rewriter(graph)
+    packing, rewriter = _WeightPacker(graph, machine), Rewriter(graph)
     with collector_paused():
         for node in graph.nodes:
             packing.visit(node, rewriter)
         return rewriter.finish(nodes=())
 
 
-class _Packing:
+class _WeightPacker:
     def __init__(self, graph: Graph, machine: Machine) -> None:
         self.namer = Namer(graph)
         self.lanes = machine.lanes
@@ -105,7 +105,7 @@ class _Packing:
     def _helper(self, node: Node, helper: Node, name: str) -> Node:
         """The node, renamed and traced to the original node."""
         name = self.namer(name)
-        return helper.evolve(name=name, output_names=(name,), metadata={ORIGIN: "\n".join(origins_of(node))})
+        return helper.evolve(name=name, output_names=(name,), metadata=origin_metadata(node))
 
     def _rows(self, node: Node, rewriter: Rewriter) -> bool:
         table, indices = node.inputs[0], node.inputs[1]
@@ -132,7 +132,7 @@ class _Packing:
         return self.operands[key]
 
     def _constants(
-        self, node: Node, stored: Stored, rewriter: Rewriter
+        self, node: Node, stored: StoredMatrix, rewriter: Rewriter
     ) -> tuple[tuple[NodeEntry, ...], dict[str, int]]:
         depth, columns = stored.numbers.shape
         packing = Packing(stored.bits, stored.signed, depth, columns, self.lanes)
@@ -143,10 +143,10 @@ class _Packing:
         return tuple(entries), {**packing.attributes, "block": stored.block}
 
 
-_CHANGES = {"MatMul": _Packing._product, "Gemm": _Packing._product, "Gather": _Packing._rows}
+_CHANGES = {**dict.fromkeys(ops("matmul"), _WeightPacker._product), "Gather": _WeightPacker._rows}
 
 
-def stored_matrix(node: Node, turned: bool) -> Stored | None:
+def stored_matrix(node: Node, turned: bool) -> StoredMatrix | None:
     """The matrix that a DequantizeLinear of a constant represents; `turned` if the constant is [columns, depth].
 
     None unless its scales are per tensor, per column, or per column and block of the depth."""
@@ -183,15 +183,16 @@ def stored_matrix(node: Node, turned: bool) -> Stored | None:
     return _stored(numbers.T if turned else numbers, arranged(scale), points, bits, size)
 
 
-def _stored(numbers: Array, scales: Array, points: Array, bits: int, block: int) -> Stored:
+def _stored(numbers: Array, scales: Array, points: Array, bits: int, block: int) -> StoredMatrix:
     """The integers with their zero points subtracted if they still fit, so that none is subtracted at run time."""
     whole = np.repeat(points, block, axis=0)[: len(numbers)] if len(points) > 1 else points
     centred = numbers - whole if points.any() else numbers
     half = 1 << (bits - 1)
     if centred.min() >= -half and centred.max() < half:
-        return Stored(centred, scales, None, bits, True, block)
+        return StoredMatrix(centred, scales, None, bits, True, block)
     signed = bool(min(numbers.min(), points.min()) < 0)
-    return Stored(numbers, scales, points.astype(np.int8 if signed else np.uint8) if points.any() else None, bits, signed, block)
+    narrow = points.astype(np.int8 if signed else np.uint8) if points.any() else None
+    return StoredMatrix(numbers, scales, narrow, bits, signed, block)
 
 
 def _before_turn(entry: NodeEntry | None) -> tuple[NodeEntry | None, bool]:

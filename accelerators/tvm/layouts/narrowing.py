@@ -12,11 +12,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
-from partita.accelerators.tvm.bodies.element_types import WIDE
-from partita.accelerators.tvm.bodies.stored import LATER, as_stored
-from partita.accelerators.tvm.kernels.shared.element_access import HALVES
-from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
+from partita.accelerators.tvm.bodies.blocked import DOMAIN, origin_metadata, origins_of
+from partita.accelerators.tvm.bodies.element_types import LATER, WIDE, as_stored
+from partita.accelerators.tvm.kernels.shared.element_access import HALVES, float32_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine
@@ -267,7 +265,7 @@ class _Narrowing:
         name = self.namer(f"{value.name}_{dtype}")
         to = {"float32": 1, "float16": 10, "bfloat16": 16}[dtype]
         types = (_retyped(value.type, dtype),)
-        metadata = {ORIGIN: "\n".join(origins_of(origin))}
+        metadata = origin_metadata(origin)
         if dtype == "float16":
             value = self._within(value, name, origin)
         node = Node(name, "Cast", (value,), frozen_attrs({"to": to}), (name,), types, metadata=metadata)
@@ -279,7 +277,7 @@ class _Narrowing:
         bounds = [self.rewriter.keep(constant(np.float32(x), self.namer(f"{name}_bound")))[0] for x in (-limit, limit)]
         name = self.namer(f"{name}_within")
         types = (value.type,)
-        metadata = {ORIGIN: "\n".join(origins_of(origin))}
+        metadata = origin_metadata(origin)
         node = Node(name, "Clip", (value, *bounds), output_names=(name,), output_types=types, metadata=metadata)
         return self.rewriter.keep(node)[0]
 

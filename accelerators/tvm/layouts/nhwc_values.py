@@ -7,17 +7,17 @@ from itertools import dropwhile
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.layouts.scales import Scaling
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.build import constant
 from partita.graph.graph import Graph
-from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array, TensorType
+from partita.passes.constants import Namer
 
 
 @attrs.frozen(slots=True)
@@ -43,7 +43,8 @@ class Sides:
         self._plain: set[NodeEntry] = set()
         self._unsigned: dict[NodeEntry, NodeEntry] = {}
         self._turned: dict[tuple[NodeEntry, tuple[int, ...]], Node] = {}
-        self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
+        self.name = Namer(graph)
+        """Makes a name unique."""
 
     def keep(self, old: Node, new: Node, is_beside: bool) -> Node:
         """Keeps the new node in place of the old one."""
@@ -60,7 +61,7 @@ class Sides:
         name, kind = self.name(name), _turned(origin[0]) if is_beside else origin.output_types[0]
         assert isinstance(kind, TensorType)
         types = (TensorType(dtype or kind.dtype, kind.shape),)
-        metadata = {ORIGIN: "\n".join(origins_of(origin))}
+        metadata = origin_metadata(origin)
         return self.rewriter.keep(node.evolve(name=name, output_names=(name,), output_types=types, metadata=metadata))
 
     def need_plain(self, entry: NodeEntry) -> None:
@@ -96,7 +97,7 @@ class Sides:
             self._turned[integers, perm] = self._turned_round(integers, f"{name}_integers", perm, shape, origin)
         name, types = self.name(name), (TensorType("float32", shape),)
         inputs = (self._turned[integers, perm][0], *numbers.inputs[1:])
-        metadata = {ORIGIN: "\n".join(origins_of(origin))}
+        metadata = origin_metadata(origin)
         moved = numbers.evolve(name=name, inputs=inputs, output_names=(name,), output_types=types, metadata=metadata)
         self.scalings[moved] = scaling
         return self.rewriter.keep(moved)
@@ -108,7 +109,7 @@ class Sides:
         name, (before,) = self.name(name), [any_shape(entry) or ()]
         value_type = TensorType(entry.type.dtype, shape)  # type: ignore[union-attr]
         moving = [d for d in perm if before[d] != 1]
-        metadata = {ORIGIN: "\n".join(origins_of(origin))}
+        metadata = origin_metadata(origin)
         if moving == sorted(moving):
             inputs = (entry, *self.sizes(shape, f"{name}_shape"))
             node = Node(name, "Reshape", inputs, output_names=(name,), output_types=(value_type,), metadata=metadata)
@@ -125,7 +126,7 @@ class Sides:
             return read
         if read not in self._unsigned:
             name = self.name(f"{entry.name}_unsigned")
-            metadata = {ORIGIN: "\n".join(origins_of(entry.node))}
+            metadata = origin_metadata(entry.node)
             value_type = TensorType("uint8", kind.shape)
             types = (value_type,)
             node = Node(name, "Shift", (read,), output_names=(name,), output_types=types, domain=DOMAIN, metadata=metadata)
@@ -149,10 +150,6 @@ class Sides:
         if any(isinstance(size, Extent) for size in shape):
             return ()
         return (self.new_constant(np.array(shape, np.int64), name),)
-
-    def name(self, wanted: str) -> str:
-        """The name, made unique."""
-        return unique(wanted, self._names)
 
 
 def _turned(entry: NodeEntry) -> TensorType:

@@ -9,14 +9,17 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
-from partita.accelerators.tvm.kernels.shared.window import window_attributes
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
+from partita.accelerators.tvm.kernels.shared.window import (
+    has_few_phases,
+    is_cropped_as_told,
+    window_attributes,
+)
 from partita.accelerators.tvm.layouts.quantized_moves import wanted_after
 from partita.accelerators.tvm.layouts.quantized_products import repeated
-from partita.accelerators.tvm.layouts.quantized_walk import Walk
-from partita.accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
-from partita.accelerators.tvm.layouts.sums import sums_of
-from partita.accelerators.tvm.layouts.transposing import Phases, has_few_phases
+from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk
+from partita.accelerators.tvm.layouts.scales import Scaling, is_lossless, sums_of, weight_of
+from partita.accelerators.tvm.layouts.transposing import Phases
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.types import Array
@@ -26,10 +29,10 @@ WIDEST = 4
 """Largest growth of a dilated filter that is filled with zeros between its taps."""
 
 
-def transposed(walk: Walk, node: Node) -> bool | None:
+def transposed(walk: QuantizingWalk, node: Node) -> bool | None:
     """ConvTranspose: a convolution that makes all phases, which are interleaved, after quantizing if the result is quantized."""
     image, shape = any_shape(node.inputs[0]) or (), any_shape(node[0]) or ()
-    if len(shape) != 4 or not _is_plain(node):
+    if len(shape) != 4 or not is_cropped_as_told(node):
         return None
     given, weight = walk.dequantized(node.inputs[0]), weight_of(node.inputs[1], 1)
     array = None if weight is None else _spread(weight[0], tuple(node.attrs.get("dilations") or (1, 1)))
@@ -87,7 +90,7 @@ def _beside(weight: Array, groups: int) -> Array:
     return weight.reshape(groups, -1, own, *taps).swapaxes(0, 1).reshape(-1, groups * own, *taps)
 
 
-def _image_of(walk: Walk, node: Node, source: NodeEntry, outs: int) -> tuple[NodeEntry, dict[str, Any]]:
+def _image_of(walk: QuantizingWalk, node: Node, source: NodeEntry, outs: int) -> tuple[NodeEntry, dict[str, Any]]:
     """The bytes that a convolution of `outs` results reads, and its channels and groups. If it is depthwise, each channel is
     repeated once for each of its results."""
     channels, groups = (any_shape(source) or ())[1], int(node.attrs.get("group", 1))
@@ -97,19 +100,13 @@ def _image_of(walk: Walk, node: Node, source: NodeEntry, outs: int) -> tuple[Nod
     return repeated(walk, node, read, outs // channels), {"channels": outs, "group": outs}
 
 
-def _is_plain(node: Node) -> bool:
-    """True for a transposed convolution with explicit pads and no `output_shape`."""
-    automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
-    return not (automatic or node.attrs.get("output_shape"))
-
-
-def resized(walk: Walk, node: Node) -> bool | None:
+def resized(walk: QuantizingWalk, node: Node) -> bool | None:
     """Resize: nearest pixels stay integers; linear mixtures of two pixels per axis become float32."""
     source, shape = node.inputs[0], any_shape(node[0]) or ()
     if source not in walk.sides.beside or len(shape) != 4 or any(e is not None and e.node.value is None for e in node.inputs[1:]):
         return None
     image, integers = any_shape(source) or (), walk.integers(source)
-    read = _Reading.of(walk, node, image, shape) if integers is not None else None
+    read = _EnlargedReads.of(walk, node, image, shape) if integers is not None else None
     if integers is None or read is None:
         return None
     given, scaling = integers
@@ -126,7 +123,7 @@ def resized(walk: Walk, node: Node) -> bool | None:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Reading:
+class _EnlargedReads:
     """The pixels of the image that each pixel of a resize's result reads."""
 
     is_nearest: bool
@@ -137,7 +134,7 @@ class _Reading:
     """The integer factors, and whether coordinates are pixel centres."""
 
     @classmethod
-    def of(cls, walk: Walk, node: Node, image: tuple[int, ...], shape: tuple[int, ...]) -> _Reading | None:
+    def of(cls, walk: QuantizingWalk, node: Node, image: tuple[int, ...], shape: tuple[int, ...]) -> _EnlargedReads | None:
         """The pixels that a resize reads; None if it mixes more than two per axis or has no integer factors."""
         if not any(isinstance(size, Extent) for size in (*image[2:], *shape[2:])):
             tables = mixtures(node, walk.graph, image, shape)
@@ -150,5 +147,5 @@ class _Reading:
         return cls(node.attrs.get("mode", "nearest") == "nearest", [], {"times": list(times), "centred": int(is_centred)})
 
 
-def _constants(walk: Walk, node: Node, arrays: list[Array]) -> list[NodeEntry]:
+def _constants(walk: QuantizingWalk, node: Node, arrays: list[Array]) -> list[NodeEntry]:
     return [walk.sides.new_constant(np.ascontiguousarray(array), f"{node.name}_mixture_{i}") for i, array in enumerate(arrays)]

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
-from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
+from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk
 from partita.accelerators.tvm.layouts.scales import scaling_of
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.passes.fold_batch_norm import is_inference, scale_and_shift
 
 
-def rounding(walk: Walk, node: Node) -> bool | None:
+def rounding(walk: QuantizingWalk, node: Node) -> bool | None:
     """QuantizeLinear or DequantizeLinear, with its scale and zero point as broadcast operands."""
     scaling, source = scaling_of(node), node.inputs[0]
     assert scaling is not None and source is not None
@@ -38,13 +38,13 @@ def rounding(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def _own(walk: Walk, node: Node, inputs: tuple[NodeEntry, ...], is_beside: bool) -> Node:
+def _own(walk: QuantizingWalk, node: Node, inputs: tuple[NodeEntry, ...], is_beside: bool) -> Node:
     """Keeps the op in our domain."""
     quantized = node.evolve(domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({}))
     return walk.sides.keep(node, quantized, is_beside)
 
 
-def elementwise(walk: Walk, node: Node) -> bool | None:
+def elementwise(walk: QuantizingWalk, node: Node) -> bool | None:
     """An element-wise op of which an operand is NHWC, or a Clip of values that are divided already."""
     shape = any_shape(node[0])
     if node in walk.divided and node.op == "Clip" and node.inputs[0] not in walk.sides.beside:
@@ -63,7 +63,7 @@ def elementwise(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def normalized(walk: Walk, node: Node) -> bool | None:
+def normalized(walk: QuantizingWalk, node: Node) -> bool | None:
     """BatchNormalization as a Mul and an Add per channel."""
     source = node.inputs[0]
     if source not in walk.sides.beside or not is_inference(node, walk.graph):
@@ -78,7 +78,7 @@ def normalized(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def looked_up(walk: Walk, node: Node) -> bool | None:
+def looked_up(walk: QuantizingWalk, node: Node) -> bool | None:
     """A Table, whose bytes may be NHWC."""
     source, table = node.reads
     if source not in walk.sides.beside:
@@ -87,7 +87,7 @@ def looked_up(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def _bound(walk: Walk, node: Node, i: int) -> NodeEntry | None:
+def _bound(walk: QuantizingWalk, node: Node, i: int) -> NodeEntry | None:
     """A Clip's bound, divided by the scale that its values are divided by."""
     entry = node.inputs[i]
     if entry is None or entry.node.value is None:
@@ -95,7 +95,7 @@ def _bound(walk: Walk, node: Node, i: int) -> NodeEntry | None:
     return walk.sides.new_constant(np.asarray(entry.node.value / np.float32(walk.divided[node])), f"{node.name}_bound")
 
 
-def _operand(walk: Walk, entry: NodeEntry, shape: tuple[int, ...]) -> Callable[[], NodeEntry] | None:
+def _operand(walk: QuantizingWalk, entry: NodeEntry, shape: tuple[int, ...]) -> Callable[[], NodeEntry] | None:
     """A function that returns the operand of an element-wise op in NHWC; None if it has no such form."""
     own, array = any_shape(entry), entry.node.value
     if own is None:
@@ -112,7 +112,7 @@ def _operand(walk: Walk, entry: NodeEntry, shape: tuple[int, ...]) -> Callable[[
     return None
 
 
-def _single(walk: Walk, entry: NodeEntry) -> NodeEntry:
+def _single(walk: QuantizingWalk, entry: NodeEntry) -> NodeEntry:
     """A value of one element, unchanged."""
     walk.sides.need_plain(entry)
     return walk.rewriter.value(entry)

@@ -11,12 +11,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.shared.operands import readers_of
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
+from partita.accelerators.tvm.kernels.shared.operands import only_reader, readers_of
 from partita.accelerators.tvm.layouts.nhwc_values import Sides
-from partita.accelerators.tvm.layouts.scales import Scaling, scaling_of
+from partita.accelerators.tvm.layouts.scales import Scaling, is_lossless, scaling_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
@@ -30,7 +30,7 @@ MOVES = ops("copying") | {"Pad"}
 """Ops whose results consist of elements of their inputs."""
 
 
-class Walk:
+class QuantizingWalk:
     """The old graph, both forms of its values, and their scalings."""
 
     def __init__(self, graph: Graph, machine: Machine) -> None:
@@ -101,7 +101,7 @@ class Walk:
 
     def quantize(self, node: Node, read: NodeEntry, scaling: Scaling, name: str) -> NodeEntry:
         """The value quantized with one scale, by a new node on behalf of `node`."""
-        metadata = {ORIGIN: "\n".join(origins_of(node))}
+        metadata = origin_metadata(node)
         value_type = TensorType(scaling.point.dtype.name, any_shape(read))
         name = self.sides.name(name)
         inputs = (read, *self.operands(node, scaling))
@@ -130,7 +130,7 @@ class Walk:
         """The value of a new node that computes a part of the given node."""
         helper = node.evolve(op=op, inputs=inputs, attrs=frozen_attrs(attributes), domain=domain)
         name = self.sides.name(f"{node.name}_{op.lower()}")
-        metadata = {ORIGIN: "\n".join(origins_of(node))}
+        metadata = origin_metadata(node)
         types = (TensorType(dtype, shape),)
         return self.rewriter.keep(helper.evolve(name=name, output_names=(name,), output_types=types, metadata=metadata))[0]
 
@@ -167,5 +167,28 @@ def _read_as_integers(graph: Graph) -> set[NodeEntry]:
     return wanted
 
 
-Rule = Callable[[Walk, Node], bool | None]
+Rule = Callable[[QuantizingWalk, Node], bool | None]
 """Rewrites one op: True if the rule kept a replacement, None if the op stays as it is."""
+
+
+def divide(walk: QuantizingWalk, node: Node, factor: Array) -> Array:
+    """The factor, divided by the scale with which the result is quantized if all ops in between commute with that."""
+    path, reader = [], only_reader(node[0], walk.readers)
+    while reader is not None and _is_homogeneous(reader):
+        path.append(reader)
+        reader = only_reader(reader[0], walk.readers)
+    scaling = None if reader is None or reader.op != "QuantizeLinear" else scaling_of(reader)
+    if reader is None or scaling is None or not scaling.is_plain:
+        return factor
+    quotient = factor / np.float64(scaling.scale)
+    if not is_lossless(quotient):
+        return factor
+    walk.divided.update(dict.fromkeys((*path, reader), float(scaling.scale)))
+    return quotient.astype(np.float32)
+
+
+def _is_homogeneous(node: Node) -> bool:
+    """True if f(x / scale) = f(x) / scale, for a Clip once its bounds are divided too."""
+    if node.domain or node.op not in ("Relu", "LeakyRelu", "Clip"):
+        return False
+    return node.op != "Clip" or (len(node.inputs) > 1 and all(entry.node.value is not None for entry in node.reads[1:]))

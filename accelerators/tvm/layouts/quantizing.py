@@ -10,14 +10,13 @@ from collections.abc import Mapping
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.layouts.quantized_enlarging import resized, transposed
-from partita.accelerators.tvm.layouts.quantized_images import join, largest, mean, response
-from partita.accelerators.tvm.layouts.quantized_moves import move, pad
+from partita.accelerators.tvm.layouts.quantized_moves import join_channels, largest, mean, move, pad, response
 from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, normalized, rounding
 from partita.accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
-from partita.accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
+from partita.accelerators.tvm.layouts.quantized_walk import MOVES, QuantizingWalk, Rule
 from partita.accelerators.tvm.layouts.scales import scaling_of
 from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution
 from partita.accelerators.tvm.machine.machine import Machine
@@ -32,16 +31,14 @@ RULES: Mapping[str, Rule] = {
     "Pad": pad,
     "Conv": convolution,
     "ConvTranspose": transposed,
-    "Resize": resized,
-    "Upsample": resized,
+    **dict.fromkeys(ops("resizing"), resized),
     "BatchNormalization": normalized,
     "MaxPool": largest,
     "AveragePool": mean,
     "GlobalAveragePool": mean,
-    "Concat": join,
+    "Concat": join_channels,
     "LRN": response,
-    "Gemm": matrices,
-    "MatMul": matrices,
+    **dict.fromkeys(ops("matmul"), matrices),
     "MatMulInteger": whole_product,
     "ConvInteger": whole_convolution,
 }
@@ -57,10 +54,10 @@ def quantize(graph: Graph, machine: Machine) -> Graph:
     if all(node.op not in ops("quantizing", "integer_product") for node in graph.nodes):
         return graph
     with collector_paused():
-        return _walked(Walk(graph, machine))
+        return _walked(QuantizingWalk(graph, machine))
 
 
-def _walked(walk: Walk) -> Graph:
+def _walked(walk: QuantizingWalk) -> Graph:
     wanted = set(walk.graph.outputs)
     for node in walk.graph.nodes:
         rule = _rule(node, walk.is_for_gpu) if node.is_op else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.recurrent import DOMAIN, is_recurrent
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
@@ -102,4 +102,4 @@ class _Projecting:
     def _named(self, node: Node, what: str) -> Node:
         name = self.namer(f"{self.node.name}_{what}")
         names = (name,) if len(node.output_names) == 1 else node.output_names
-        return node.evolve(name=name, output_names=names, metadata={ORIGIN: "\n".join(origins_of(self.node))})
+        return node.evolve(name=name, output_names=names, metadata=origin_metadata(self.node))

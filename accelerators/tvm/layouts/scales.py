@@ -1,15 +1,17 @@
-"""Scales and zero points of quantized values that are constant."""
+"""Scales of quantized values, accumulators of their products, bounds of these, and factors that dequantize the sums."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import STORED, around_zero, is_weight
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
-from partita.accelerators.tvm.sizes.extent import sizes_of
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
+from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
+from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.types import Array, numpy_dtype
@@ -122,3 +124,69 @@ def whole_weight(entry: NodeEntry | None, point: NodeEntry | None) -> Array | No
     if array is None or zero is None or array.ndim != 2 or array.dtype.itemsize != 1 or zero.ndim > 1:
         return None
     return around_zero(array, zero.astype(np.int16))
+
+
+PIECE = 1 << 20
+"""Approximate number of weights processed at a time."""
+
+
+def sums_of(
+    scaling: Scaling, weight: Array, scales: Array, bias: NodeEntry | None, times: int = 1
+) -> tuple[Array, Array, NodeEntry | None] | None:
+    """The initial accumulators for a weight [outs, channels, taps down, taps across], the factor that dequantizes the sums, and
+    the bias if it is added after dequantizing; None if a sum might overflow int32 or a scale under- or overflows.
+
+    The scales and the bias are per output channel; the weight repeats these channels `times` times."""
+    factor = np.multiply(scaling.scale, scales, dtype=np.float64)
+    whole = _whole_bias(bias, factor, len(weight) // times)
+    beginning = -scaling.unsigned_point * weight.sum((1, 2, 3), dtype=np.int64)
+    beginning = beginning if whole is None else beginning + (np.tile(whole, times) if whole.size > 1 else whole)
+    factor = np.tile(factor.reshape(-1), times) if factor.size > 1 else factor
+    most = np.abs(beginning) + BYTE * _magnitudes(weight)
+    if not is_lossless(scaling.scale, scales, factor) or not weight.size or most.max() > LARGEST_SUM:
+        return None
+    return beginning.astype(np.int32), factor.astype(np.float32), bias if whole is None else None
+
+
+def _magnitudes(weight: Array) -> Array:
+    """Sum of the absolute weights of each output, computed in pieces so that the weight is never widened as a whole."""
+    step = max(1, PIECE // max(1, weight[:1].size))
+    pieces = [np.abs(weight[i : i + step], dtype=np.int16).sum((1, 2, 3), dtype=np.int64) for i in range(0, len(weight), step)]
+    return np.concatenate([np.zeros(0, np.int64), *pieces])
+
+
+def _whole_bias(bias: NodeEntry | None, factor: Array, outs: int) -> Array | None:
+    """The int32 bias of each output if the model stores it in units of the factor, else None; zero if there is no bias."""
+    if bias is None:
+        return np.zeros(1, np.int64)
+    if not is_weight(bias):
+        return None
+    arrays = [None if entry is None else entry.node.value for entry in bias.node.inputs]
+    array, scale, point = (*arrays, None)[:3]
+    if array is None or scale is None or array.dtype != np.int32 or (point is not None and point.any()):
+        return None
+    is_for_each = array.size == outs and array.shape[-1:] == (outs,)
+    if not (is_for_each or array.size == 1) or scale.size not in (1, array.size):
+        return None
+    alike = np.allclose(scale.reshape(-1), factor.reshape(-1), rtol=1e-5, atol=0.0)
+    return array.reshape(-1).astype(np.int64) if alike else None
+
+
+PRODUCTS = ops("matmul") | {"MatMulInteger"}
+
+
+def whole_sums(graph: Graph, is_for_gpu: bool) -> tuple[Extent, ...]:
+    """Conditions (each ≥ 0) under which the sums of global pools fit int32 and, on a GPU, which has kernels of dynamic depth, the
+    sums of matrix products too. Empty if no value is quantized. Linear."""
+    if all(node.op not in ops("quantizing", "integer_product") for node in graph.nodes):
+        return ()
+    pools = [sizes_of(node.reads[0].type) or () for node in graph.nodes if node.op == "GlobalAveragePool"]
+    depths = [_depth(node) for node in graph.nodes if node.op in PRODUCTS and is_for_gpu]
+    rooms = [*(LARGEST_SUM // BYTE - math.prod(sizes[2:]) for sizes in pools), *(DEEPEST - depth for depth in depths)]
+    return tuple([room for room in dict.fromkeys(rooms) if isinstance(room, Extent)])
+
+
+def _depth(node: Node) -> Size:
+    """Number of products per sum; 0 if it is unknown."""
+    sizes = sizes_of(node.reads[0].type) or (0,)
+    return sizes[0 if node.attrs.get("transA", 0) else -1]

@@ -9,17 +9,17 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape, float32_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape, float32_shape
 from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.scales import scaling_of
 from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.interpret import evaluate_node
-from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType
+from partita.passes.constants import Namer
 from partita.passes.registry import REQUESTS, register_pass
 
 BYTES = ("uint8", "int8")
@@ -30,14 +30,14 @@ def tabulate(graph: Graph) -> Graph:
     """A table of 256 entries for each costly element-wise function of a quantized byte. Linear."""
     if not any(node.op == "QuantizeLinear" for node in graph.nodes):
         return graph
-    tables, names = _Tables(graph), {name for node in graph.nodes for name in (node.name, *node.output_names)}
+    tables, namer = _Tables(graph), Namer(graph)
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         source = tables.sources.get(node[0]) if node.op == "QuantizeLinear" and node[0] in tables.long else None
         if source is None or not node.is_op:
             rewriter.keep(node)
             return
-        numbers = rewriter.keep(constant(tables.values(node[0]), unique(f"{node.name}_table", names)))
+        numbers = rewriter.keep(constant(tables.values(node[0]), namer(f"{node.name}_table")))
         read = (rewriter.value(source), numbers[0])
         rewriter.keep(node, node.evolve(op="Table", domain=DOMAIN, inputs=read, attrs=frozen_attrs({})))
 

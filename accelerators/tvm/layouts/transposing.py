@@ -13,14 +13,19 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.transposed_phases import Kind, all_alike, have_taps, kinds_of
-from partita.accelerators.tvm.kernels.shared.window import Pair, Window
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.window import (
+    Kind,
+    Pair,
+    Window,
+    all_alike,
+    has_few_phases,
+    have_taps,
+    is_cropped_as_told,
+    kinds_of,
+)
 from partita.graph.node import Node
 from partita.graph.types import Array
-
-MOST_PHASES = 1024
-"""Largest number of phases that are rewritten: each phase has output channels and weights of its own."""
 
 
 @attrs.frozen(slots=True)
@@ -82,8 +87,7 @@ def find_phases(node: Node, lanes: int) -> Phases | None:
     groups, dilations, automatic padding, `output_shape`, phases without a tap, and too many phases."""
     image, result = real_shape(node.inputs[0]), real_shape(node[0])
     is_plain = tuple(node.attrs.get("dilations") or (1, 1)) == (1, 1) and int(node.attrs.get("group", 1)) == 1
-    is_automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or bool(node.attrs.get("output_shape"))
-    if image is None or result is None or len(image) != 4 or not is_plain or is_automatic:
+    if image is None or result is None or len(image) != 4 or not is_plain or not is_cropped_as_told(node):
         return None
     weight, *biases = [None if entry is None else entry.node.value for entry in node.inputs[1:]]
     strides = tuple(node.attrs.get("strides") or (1, 1))
@@ -94,11 +98,6 @@ def find_phases(node: Node, lanes: int) -> Phases | None:
     before = tuple(node.attrs.get("pads") or (0,) * 4)[:2]
     channels = math.ceil(result[1] / lanes) * lanes
     return Phases(image[2:], result[2:], weight.shape[2:], strides, before, channels)  # type: ignore[arg-type]
-
-
-def has_few_phases(strides: tuple[int, ...]) -> bool:
-    """True if there are few enough phases for each to have output channels of its own."""
-    return math.prod(strides) <= MOST_PHASES
 
 
 def _pair(values: Sequence[int]) -> Pair:

@@ -11,18 +11,13 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, around_zero
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.quantized_products import SIGN, WORD, is_signed, whole_point
+from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk
 from partita.accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM
 from partita.graph.node import Node, NodeEntry, frozen_attrs
-from partita.graph.types import Array, TensorType
-
-INT32 = 6
-"""ONNX's number for the element type."""
-
-WORD = 4
-"""Largest number of channels of an image that is read in NCHW."""
+from partita.graph.types import Array
 
 REFUSAL = "kernels of whole convolutions take bytes by constant ones, whose distances to their zero point are signed bytes"
 
@@ -45,8 +40,7 @@ class WholeConvolution:
     @property
     def moved(self) -> int:
         """Offset that makes the bytes unsigned: 128 for int8, else 0."""
-        kind = self.source.type
-        return 128 if isinstance(kind, TensorType) and kind.dtype == "int8" else 0
+        return SIGN if is_signed(self.source) else 0
 
 
 def whole_convolution_of(node: Node) -> WholeConvolution | None:
@@ -71,7 +65,7 @@ def whole_convolution_of(node: Node) -> WholeConvolution | None:
     return WholeConvolution(source, weight, window, group, is_alone, point)
 
 
-def whole_convolution(walk: Walk, node: Node) -> bool | None:
+def whole_convolution(walk: QuantizingWalk, node: Node) -> bool | None:
     """ConvInteger: the int32 sums."""
     given = whole_convolution_of(node)
     if given is None:
@@ -99,12 +93,9 @@ def whole_convolution(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def _moved_point(walk: Walk, node: Node, point: NodeEntry, moved: int) -> NodeEntry:
+def _moved_point(walk: QuantizingWalk, node: Node, point: NodeEntry, moved: int) -> NodeEntry:
     """The zero point as an int32 scalar, for unsigned bytes."""
-    walk.sides.need_plain(point)
-    number = walk.helper(node, "Cast", (walk.rewriter.value(point),), any_shape(point) or (), {"to": INT32})
-    if any_shape(point):
-        number = walk.helper(node, "Reshape", (number, *walk.sizes(node, ())), (), {})
+    number = whole_point(walk, node, point)
     if not moved:
         return number
     return walk.helper(node, "Add", (number, walk.sides.new_constant(np.array(moved, np.int32), f"{node.name}_moved")), (), {})

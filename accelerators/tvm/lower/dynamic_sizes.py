@@ -1,18 +1,18 @@
 """Bodies for any size through TVM's importer. Each extent becomes a variable there, which kernels read from their arguments; in
-the function that calls them the variables are replaced by the extents again."""
+the function that calls them the variables are replaced by the extents again, as expressions of TVM's Relax."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
+from functools import cache, reduce
+from operator import add, mul
 from typing import Any
 
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.lower.onnx_importer import import_body, legalize
-from partita.accelerators.tvm.lower.size_expressions import size_expression
 from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
-from partita.accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.machine.library import part, structural_map, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import refused
 from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
@@ -91,7 +91,7 @@ def _bound(module: Any, stated: Mapping[str, Any]) -> Any:
     def change(variable: Any) -> Any:
         return stated.get(variable.name, variable)
 
-    changed = importlib.import_module("tvm_ffi").structural_map(functions[main], [(part("tirx").Var, change)])
+    changed = structural_map(functions[main], [(part("tirx").Var, change)])
     return tvm().IRModule({**functions, main: changed})
 
 
@@ -117,7 +117,7 @@ def _whole(module: Any) -> Any:
         numerator, denominator = (tirx.const(number, "int64") for number in float(factor.value).as_integer_ratio())
         return tirx.floordiv(size.value * numerator, denominator)
 
-    changed = importlib.import_module("tvm_ffi").structural_map(module[main], [(tirx.Cast, change)])
+    changed = structural_map(module[main], [(tirx.Cast, change)])
     return tvm().IRModule({**dict(module.functions), main: changed})
 
 
@@ -126,3 +126,25 @@ def _are_same(sizes: Any, wanted: tuple[Size, ...]) -> bool:
     analyzer = part("sym").Analyzer()
     pairs = [(have, size_expression(size)) for have, size in zip(sizes, wanted, strict=False)]
     return len(sizes) == len(wanted) and all(analyzer.can_prove_equal(have, size) for have, size in pairs)
+
+
+def tensor_type(shape: Any, dtype: str) -> Any:
+    """TVM's type of a tensor."""
+    if not all(isinstance(dim, (int, Extent)) for dim in shape):
+        raise CompileError(f"a kernel needs sizes, and {dtype}{list(shape)} has others")
+    return part("relax").TensorType([size_expression(dim) for dim in shape], dtype)
+
+
+@cache
+def size_variable(name: str) -> Any:
+    """TVM's variable for a symbol in Relax functions: one object for each name."""
+    return part("tirx").Var(name, "int64")
+
+
+def size_expression(size: Size) -> Any:
+    """A size as a Relax expression."""
+    if isinstance(size, int):
+        return size
+    number = part("tirx").const
+    terms = [reduce(mul, map(size_variable, names), number(count, "int64")) for names, count in size.terms.items()]
+    return reduce(add, terms)

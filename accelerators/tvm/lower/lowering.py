@@ -10,10 +10,14 @@ import attrs
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.extensions import TvmExtension, find
-from partita.accelerators.tvm.lower.dynamic_sizes import import_open
+from partita.accelerators.tvm.lower.dynamic_sizes import (
+    import_open,
+    size_expression,
+    size_variable,
+    tensor_type,
+)
 from partita.accelerators.tvm.lower.nan_propagation import ACROSS_THREADS, carrying
 from partita.accelerators.tvm.lower.onnx_importer import import_fixed
-from partita.accelerators.tvm.lower.size_expressions import size_expression, size_variable, tensor_type
 from partita.accelerators.tvm.machine.library import compiling, part, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
@@ -24,7 +28,7 @@ from partita.graph.types import Array, TensorType
 from partita.passes.infer import infer
 
 if TYPE_CHECKING:
-    from partita.accelerators.tvm.kernels.shared.draft import Draft
+    from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 
 
 
@@ -125,7 +129,7 @@ def _reshape(shape: Any) -> Callable[[Array], Array]:
 
 def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Draft:
     """The user's tensor expression, scheduled by the generic rule."""
-    from partita.accelerators.tvm.kernels.shared.draft import Draft
+    from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
     from partita.accelerators.tvm.schedules.choosing import schedule
 
     te, node = part("te"), body.ops[0]

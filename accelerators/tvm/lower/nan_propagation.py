@@ -5,12 +5,11 @@ TVM's maximum and minimum are comparisons that drop NaN, in activations, bounds,
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
 
-from partita.accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.machine.library import part, structural_map
 
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
 
@@ -25,13 +24,11 @@ def carrying(function: Any, holds_bfloat16: bool) -> Any:
     Let-bindings evaluate the operands once. But TVM's pass that lowers bfloat16 to integers does not look into these, so the
     operands are duplicated if there is bfloat16."""
     tirx = part("tirx")
-    tvm()  # loads TVM's library, which has to come before tvm_ffi is used
-    changed = importlib.import_module("tvm_ffi").structural_map
 
     def chosen(largest: bool) -> Callable[[Any], Any]:
         return lambda one: _chosen(one, largest, not holds_bfloat16)
 
-    return changed(function, [(tirx.Max, chosen(True)), (tirx.Min, chosen(False))])
+    return structural_map(function, [(tirx.Max, chosen(True)), (tirx.Min, chosen(False))])
 
 
 def _chosen(one: Any, largest: bool, is_named: bool) -> Any:

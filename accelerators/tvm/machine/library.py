@@ -1,19 +1,34 @@
-"""TVM with its compiler, imported when something is first compiled."""
+"""TVM with its compiler, imported when something is first compiled, in a third of the time.
+
+Half of the import is hooks for GPUs. They look up a hundred names that TVM does not know. For each such error TVM walks the
+stack, and the first time it reads the symbols of all its libraries. Besides, fifty modules each list the names of all 2,000
+functions."""
 
 from __future__ import annotations
 
 import importlib
 import logging
+import os
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.tvm.machine.fast_import import short_import
-from partita.accelerators.tvm.run.runtime import PACKAGE, function, has_backend, package_folder, runtime
+from partita.accelerators.tvm.run.runtime import (
+    EXTRA,
+    PACKAGE,
+    function,
+    has_backend,
+    package_folder,
+    runtime,
+    without_torch,
+)
+from partita.graph.gc_pause import collector_paused
 
-__all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "tvm", "why_no_compiler"]
+__all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "structural_map", "tvm", "why_no_compiler"]
 
 OLDEST = (0, 27)
 """Oldest version with the module layout that this folder expects."""
@@ -49,9 +64,75 @@ def part(name: str) -> Any:
     return importlib.import_module(f"tvm.{name}")
 
 
+def structural_map(thing: Any, changes: list[tuple[Any, Callable[[Any], Any]]]) -> Any:
+    """The TensorIR function, statement or expression with each part of one of these kinds replaced by what its change returns."""
+    tvm()  # loads TVM's library, which has to come before tvm_ffi is used
+    return importlib.import_module("tvm_ffi").structural_map(thing, changes)
+
+
 @cache
 def why_no_compiler() -> str | None:
     """Why TVM cannot compile here, though it may run models that were compiled before; None if it can."""
     if package_folder() is None or not has_backend("tvm_compiler"):
         return f"TVM's compiler is not installed here, only its runtime: pip install {PACKAGE}"
     return None
+
+
+HOOKS = "TVM_DEVICE_BACKEND_AUTOLOAD"
+"""Environment variable; TVM imports no hooks if it is 0."""
+
+_importing = Guard(threading.RLock)
+"""Lock: only one thread at a time may patch what TVM's import reads."""
+
+
+@contextmanager
+def short_import() -> Iterator[None]:
+    """Inside, TVM is imported without its hooks and torch, its functions' names are listed once, and garbage collection is
+    paused."""
+    has_backend(EXTRA)  # Without this library TVM lacks some of the types that it imports.
+    with _importing.lock, without_torch(), collector_paused(), _hooks_left_out(), _names_listed_once():
+        yield
+
+
+def gpu_hooks(kind: str) -> None:
+    """Load TVM's hooks for a kind of GPU, "cuda" or "opencl", before code generation.
+
+    TVM marks them as loaded when loading begins; the lock lets a second thread wait until they are."""
+    with _importing.lock:
+        importlib.import_module("tvm.backend").load(kind)
+
+
+@contextmanager
+def _hooks_left_out() -> Iterator[None]:
+    """Inside, the import of TVM loads no hooks, unless the environment variable is set."""
+    if HOOKS in os.environ:
+        yield
+        return
+    os.environ[HOOKS] = "0"
+    try:
+        yield
+    finally:
+        os.environ.pop(HOOKS, None)
+
+
+@contextmanager
+def _names_listed_once() -> Iterator[None]:
+    """Inside, the names of TVM's functions are listed again only if their number has grown."""
+    registry: Any = importlib.import_module("tvm_ffi.registry")
+    counting = registry.get_global_func("ffi.FunctionListGlobalNamesFunctor", allow_missing=True)
+    if counting is None:
+        yield
+        return
+    listed, known = registry.list_global_func_names, list[str]()
+
+    def names() -> list[str]:
+        nonlocal known
+        if counting()(-1) != len(known):
+            known = listed()
+        return known
+
+    registry.list_global_func_names = names
+    try:
+        yield
+    finally:
+        registry.list_global_func_names = listed

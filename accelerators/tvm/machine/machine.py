@@ -8,10 +8,9 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.tvm.machine.fast_import import gpu_hooks
 from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu, opencl_gpu
 from partita.accelerators.tvm.machine.instructions import BY_NAME, Used, best_instructions
-from partita.accelerators.tvm.machine.library import function, tvm
+from partita.accelerators.tvm.machine.library import function, gpu_hooks, tvm
 from partita.accelerators.tvm.machine.parallel_thresholds import STEPS, TASKS
 from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES, usable_features
 from partita.accelerators.tvm.sizes.extent import Extent

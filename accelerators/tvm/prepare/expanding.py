@@ -1,16 +1,18 @@
-"""An op as a call of its body, to be inlined: the decomposition of our table, or ONNX's function."""
+"""An op alone: as a call of its body to be inlined, which is the decomposition of our table or ONNX's function, or as a graph
+of its own."""
 
 from __future__ import annotations
 
 from partita.accelerators.interface.provenance import FUSED
 from partita.graph.body_builder import NoBody, body_call
-from partita.graph.build import CALL_DOMAIN
+from partita.graph.build import CALL_DOMAIN, variable
 from partita.graph.errors import UnknownOp
 from partita.graph.graph import Graph
 from partita.graph.microsoft import is_known, why_unknown
-from partita.graph.node import Node
+from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
 from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.single_node import graph_of_node
 from partita.passes.decompose import decomposed, has_decomposition, has_function_of_onnx, onnx_function
 
 EXPANDED = "Expanded"
@@ -66,3 +68,13 @@ def _marked(body: Graph, whole: Node) -> Graph:
         rewriter.keep(node, rewriter.rebuilt(node, metadata={FUSED: names}) if node.is_op else node)
 
     return rewrite(body, visit)
+
+
+def alone(node: Node, graph: Graph, *, constants: bool = True) -> Graph:
+    """The graph of the node alone; its constants are kept, unless `constants` is False, and become inputs then."""
+
+    def stand_in(entry: NodeEntry, number: int) -> NodeEntry:
+        is_kept = constants and entry.node.value is not None
+        return entry if is_kept else variable(f"x{number}", type=entry.type)[0]
+
+    return graph_of_node(node, graph.opsets, stand_in)

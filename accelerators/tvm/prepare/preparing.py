@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 
 from partita.accelerators.interface.cached_attention import says_what_it_is
-from partita.accelerators.tvm.prepare.expanding import expanded, has_function, is_expanded
-from partita.accelerators.tvm.prepare.single import alone
+from partita.accelerators.tvm.prepare.expanding import alone, expanded, has_function, is_expanded
 from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls

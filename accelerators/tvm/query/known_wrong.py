@@ -51,10 +51,6 @@ LONGEST = 1 << 20
 """Maximum number of elements of a constant that the importer may make of an op."""
 
 
-def _drops_nan(node: Node) -> bool:
-    return _is_float(node)
-
-
 def _other_sizes(node: Node) -> bool:
     """True if indices are shorter than the data along a dimension other than the axis."""
     shapes = [entry.type.shape for entry in node.reads[:2] if isinstance(entry.type, TensorType) and entry.type.is_static]
@@ -91,7 +87,7 @@ RULES = (
     Rule("BitShift", lambda n: _dtype(n).startswith("int"), "TVM shifts by negative or too large counts as the processor does"),
     Rule("Gemm", _has_fractions, "TVM's importer makes the factors of Gemm whole where numbers are"),
     Rule("MeanVarianceNormalization", lambda n: True, "TVM divides by the deviation alone, which is zero for equal numbers"),
-    *[Rule(op, _drops_nan, f"TVM's {op} passes over NaN") for op in ("GlobalMaxPool", "Hardmax")],
+    *[Rule(op, _is_float, f"TVM's {op} passes over NaN") for op in ("GlobalMaxPool", "Hardmax")],
     Rule("TopK", lambda n: _dtype(n) not in SORTED, "TVM's TopK has no order for NaN, and does not take every element type"),
     Rule("TopK", lambda n: _dtype(n) == "float64" and FUSED not in n.metadata,
          "TVM's TopK has no order for NaN among float64"),

@@ -7,9 +7,7 @@ from functools import partial
 
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops import is_random
-from partita.graph.ops.traits import ops, traits
-from partita.passes.infer.shape_operands import deciding
+from partita.passes.infer.shape_operands import deciding, is_settled_by
 
 
 def is_settled(node: Node, graph: Graph) -> bool:
@@ -59,13 +57,6 @@ def _find_settled(graph: Graph) -> set[NodeEntry]:
     """All values of a graph that are known once its sizes are. Linear."""
     settled: set[NodeEntry] = set()
     for node in graph.nodes:
-        known = node.value is not None or (node.op in ops("size") and not node.domain)
-        if known or (_is_computed_beforehand(node) and all(e in settled for e in node.reads)):
+        if is_settled_by(node, settled):
             settled.update(node.outputs)
     return settled
-
-
-def _is_computed_beforehand(node: Node) -> bool:
-    """True if constant folding computes the op once its inputs are known."""
-    is_endless = "endless" in traits(str(node.op), node.domain)
-    return node.is_op and not node.bodies and not is_random(node) and not is_endless

@@ -23,15 +23,14 @@ from partita.accelerators.tvm.kernels.shared.element_access import REALS
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.kernels.window.columns import has_constant_blocks
-from partita.accelerators.tvm.layouts.float16_images import has_blocked_kernel
+from partita.accelerators.tvm.layouts.blocking import has_blocked_kernel
 from partita.accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
 from partita.accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
 from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
 from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
-from partita.accelerators.tvm.prepare.expanding import why_whole
-from partita.accelerators.tvm.prepare.single import alone
+from partita.accelerators.tvm.prepare.expanding import alone, why_whole
 from partita.accelerators.tvm.query.isolated_trials import trial_elsewhere
 from partita.accelerators.tvm.query.known_wrong import known_wrong
 from partita.accelerators.tvm.query.sizes import is_settled, unsettled_input
@@ -45,8 +44,7 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 from partita.passes.decompose.einsum import groups_of, order_of
 from partita.passes.decompose.halves import is_widened
-from partita.passes.decompose.integer_products import is_far, is_pair_of_unknown_points
-from partita.passes.decompose.patches import is_of_patches
+from partita.passes.decompose.products import is_far, is_of_patches, is_pair_of_unknown_points
 from partita.passes.infer.shape_operands import INDEXED, deciding
 
 DTYPES = frozenset(

@@ -13,7 +13,7 @@ import os
 import select
 import sys
 
-from partita.accelerators.process.parents import end_with
+from partita.accelerators.process.descriptors import end_with
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.code.building import compile_kernels
 from partita.accelerators.tvm.lower.lowering import lower

@@ -159,14 +159,14 @@ class CudaDriver(DeviceMemory):
 
     # -- code --------------------------------------------------------------------------------------------
 
-    def loaded(self, binaries: Sequence[bytes], kernels: Mapping[str, int]) -> dict[str, Kernel]:
+    def loaded(self, binaries: Sequence[bytes], kernels: Mapping[str, int]) -> dict[str, LoadedKernel]:
         """Kernels of these names from machine code, each with its bytes of dynamic shared memory."""
         with self.current():
             modules = [Owned(self, created("cuModuleLoadData", binary), "cuModuleUnload") for binary in binaries]
             return {name: self._kernel(modules, name, shared) for name, shared in kernels.items()}
 
     @staticmethod
-    def _kernel(modules: Sequence[Owned], name: str, shared: int) -> Kernel:
+    def _kernel(modules: Sequence[Owned], name: str, shared: int) -> LoadedKernel:
         for module in modules:
             try:
                 function = created("cuModuleGetFunction", module.handle, name.encode())
@@ -176,12 +176,12 @@ class CudaDriver(DeviceMemory):
             else:
                 if shared > USUAL_SHARED:
                     call("cuFuncSetAttribute", function, _SHARED_SIZE, shared)
-                return Kernel(function, module)
+                return LoadedKernel(function, module)
         raise RunError(f"its machine code holds no kernel {name!r}", remedy="Compile the model again")
 
 
 @attrs.frozen(slots=True)
-class Kernel:
+class LoadedKernel:
     """A kernel that can be launched."""
 
     handle: int

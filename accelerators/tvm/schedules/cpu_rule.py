@@ -13,7 +13,6 @@ import attrs
 
 from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.schedules import bytes_of
 
 DEAR_STEPS = 8
 """Number of cheap steps that take as long as a step with a call into the C library."""
@@ -206,7 +205,7 @@ def kinds_of(block: Any) -> list[int]:
 
 def _bytes(region: Any) -> int:
     """Size in bytes of an element of the buffer."""
-    return bytes_of(str(region.source.dtype))
+    return int("".join(filter(str.isdigit, str(region.source.dtype))) or 8) // 8
 
 
 def _narrow(block: Any) -> bool:

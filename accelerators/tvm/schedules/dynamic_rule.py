@@ -6,13 +6,12 @@ divide by dynamic sizes, on which TVM's simplifier does not terminate.)"""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from partita.accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.machine.library import part, structural_map, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import STEPS
 from partita.accelerators.tvm.schedules.cpu_rule import REDUCTION, SPATIAL, along_rows, inline_cheap, kinds_of
@@ -23,7 +22,7 @@ NAME = "any size"
 
 def schedule_open(function: Any, machine: Machine) -> tuple[Any, str]:
     """The scheduled kernel and the rule's name; a kernel that TVM cannot schedule stays as it is."""
-    rule = _Rule(part("s_tir").Schedule(function, error_render_level="none"), machine)
+    rule = _OpenRule(part("s_tir").Schedule(function, error_render_level="none"), machine)
     try:
         rule.run()
     except Exception:  # noqa: BLE001  TVM raises any exception
@@ -32,7 +31,7 @@ def schedule_open(function: Any, machine: Machine) -> tuple[Any, str]:
 
 
 @attrs.define(slots=True)
-class _Rule:
+class _OpenRule:
     schedule: Any
     """The schedule being made."""
     machine: Machine
@@ -89,5 +88,5 @@ def _decided_while_running(function: Any, steps: Sequence[Any]) -> Any:
         alone = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
         return tirx.IfThenElse(is_enough, shared, alone)
 
-    twice = importlib.import_module("tvm_ffi").structural_map(function, [(tirx.For, change)])
+    twice = structural_map(function, [(tirx.For, change)])
     return part("s_tir.transform").ConvertSSA()(tvm().IRModule({"main": twice}))["main"]

@@ -5,14 +5,13 @@ launch of a single work item, which is slow but correct. Parallel loops further 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.machine.library import part, structural_map
 from partita.accelerators.tvm.machine.machine import Machine
 
 ITEMS = 64
@@ -112,4 +111,4 @@ def _in_turn(statement: Any) -> Any:
     def refuse(_: Any) -> Any:
         raise CompileError("a GPU's kernel cannot complain while it runs")
 
-    return importlib.import_module("tvm_ffi").structural_map(statement, [(tirx.For, change), (tirx.AssertStmt, refuse)])
+    return structural_map(statement, [(tirx.For, change), (tirx.AssertStmt, refuse)])

@@ -12,7 +12,7 @@ from traceback import walk_stack
 from typing import Any
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.machine.library import part, structural_map, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 
 MOST_BLOCKS = 65535
@@ -128,7 +128,7 @@ def _without_sums_of_one(function: Any) -> Any:
     def change(block: Any) -> Any:
         return _at_once(block) if block.init is not None and _reduces_one(block) else block
 
-    body = importlib.import_module("tvm_ffi").structural_map(function.body, [(scheduling.SBlock, change)])
+    body = structural_map(function.body, [(scheduling.SBlock, change)])
     return function if body.same_as(function.body) else function.with_body(body)
 
 
@@ -147,7 +147,7 @@ def _at_once(block: Any) -> Any:
     def begun(load: Any) -> Any:
         return first if load.source.same_as(store.buffer) else load
 
-    value = importlib.import_module("tvm_ffi").structural_map(store.value, [(part("ir").TensorLoad, begun)])
+    value = structural_map(store.value, [(part("ir").TensorLoad, begun)])
     axes = [tirx.IterVar(axis.dom, axis.var, tirx.IterVar.DataPar, axis.thread_tag) for axis in block.iter_vars]
     return part("s_tir").SBlock(
         axes, block.reads, block.writes, block.name_hint, tirx.BufferStore(store.buffer, value, store.indices), None,

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
 from partita.graph.ops.traits import ops
-from partita.graph.types import TensorType
-from partita.passes.decompose.halves import HALVES
+from partita.graph.types import HALVES, TensorType
 
 BY_FACTORS = frozenset(("asymmetric", "half_pixel", "pytorch_half_pixel"))
 """Coordinate modes in which the factor alone determines the positions."""

@@ -6,6 +6,7 @@ sizes. If its elements are used, as those of positions and causal masks, it beco
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -13,13 +14,15 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.dynamic_ops import (
-    is_repeated_by_sizes,
-    is_sliced,
-    multiplies_a_vector,
-    padded_by_sizes,
+from partita.accelerators.tvm.sizes.extent import (
+    Extent,
+    Indivisible,
+    Size,
+    has_extents,
+    known_least,
+    sizes_of,
+    symbol,
 )
-from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, symbol
 from partita.accelerators.tvm.sizes.gathered_resizes import (
     can_gather,
     changes_nothing,
@@ -55,9 +58,20 @@ from partita.passes.registry import REQUESTS, register_pass
 MOST_INPUTS = 512
 """Largest number of the host's values; a graph with more is compiled for each size."""
 
-
 IN_PARTS = "InParts"
 """The op of a call of an op's body until it is inlined."""
+
+SHAPE_HAS_ENDS = 15
+"""The opset since which a Shape may return some of the sizes."""
+
+UNSQUEEZE_HAS_AXES = 13
+"""The opset since which the axes of Unsqueeze are an input."""
+
+PADDED = frozenset("float32 float64 int32 int64".split())
+"""The element types whose padding has a body."""
+
+FEW_ROWS = 8
+"""Least number of rows in products on a GPU; sizes with fewer rows are compiled on their own."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -166,20 +180,56 @@ def _decomposition(node: Node, reading: Reading, version: int) -> Callable[[Body
     axes = _gathered_along(node, reading, version)
     if axes:
         return partial(dynamic_sizes.resize_by_gathers, axes=axes)
-    amounts = padded_by_sizes(node, reading, version)
+    amounts = _padded_by_sizes(node, reading, version)
     if amounts:
         return partial(dynamic_sizes.pad_by_gathers, amounts=amounts)
     if is_one_hot(node, version):
         return one_hot
-    if is_repeated_by_sizes(node, reading, version):
+    if _is_repeated_by_sizes(node, reading, version):
         return dynamic_sizes.tile_by_expand
-    if is_sliced(node, reading, version):
+    if _is_sliced(node, reading, version):
         return dynamic_sizes.volumes_as_images
-    if multiplies_a_vector(node, reading, version):
+    if _multiplies_a_vector(node, reading, version):
         return dynamic_sizes.vector_product
     if is_gathered(node, reading, version):
         return partial(dynamic_sizes.slice_by_gathers, spans=gathered_spans(node, reading))
     return None
+
+
+def _is_repeated_by_sizes(node: Node, reading: Reading, version: int) -> bool:
+    """True for a Tile by counts that follow from dynamic sizes."""
+    if node.op != "Tile" or node.domain or version < UNSQUEEZE_HAS_AXES:
+        return False
+    return any(isinstance(count, Extent) for count in reading.vector(node.inputs[1]))
+
+
+def _multiplies_a_vector(node: Node, reading: Reading, version: int) -> bool:
+    """True for a MatMul by a vector."""
+    return node.op == "MatMul" and version >= UNSQUEEZE_HAS_AXES and any(len(reading.sizes(entry)) == 1 for entry in node.reads)
+
+
+def _is_sliced(node: Node, reading: Reading, version: int) -> bool:
+    """True for a convolution of volumes of dynamic depth, height or width by constant weights that read all channels."""
+    sizes = reading.sizes(node.inputs[0]) if node.op == "Conv" and not node.domain and version >= SHAPE_HAS_ENDS else ()
+    if len(sizes) != 5:
+        return False
+    weight, *others = node.inputs[1:]
+    is_constant = all(entry is None or entry.node.value is not None for entry in (weight, *others))
+    is_plain = node.attrs.get("group", 1) == 1 and node.attrs.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    return is_constant and is_plain and any(isinstance(size, Extent) for size in sizes[2:])
+
+
+def _padded_by_sizes(node: Node, reading: Reading, version: int) -> dict[int, tuple[int, int]]:
+    """By padded axis, the places of its two amounts among the pads; empty unless one of these follows from dynamic sizes."""
+    if node.op != "Pad" or node.domain or version < SHAPE_HAS_ENDS or node.inputs[0] is None:
+        return {}
+    pads: list[Size] = list(reading.vector(node.inputs[1]))
+    if not any(isinstance(size, Extent) for size in pads) or reading.type_of(node.inputs[0]).dtype not in PADDED:
+        return {}
+    named = node.inputs[3] if len(node.inputs) > 3 else None
+    rank, count = len(reading.sizes(node.inputs[0])), len(pads) // 2
+    axes = range(rank) if named is None else reading.numbers(named)
+    return {axis % rank: (i, count + i) for i, axis in enumerate(axes) if pads[i] != 0 or pads[count + i] != 0}
 
 
 @register_pass("InlineParts", keeps=REQUESTS, family="tvm")
@@ -335,3 +385,21 @@ def _needed(graph: Graph, reading: Reading, lent: Sequence[NodeEntry]) -> tuple[
             needed.add(node)
             waiting += [] if node.op in ops("size") else [entry.node for entry in node.reads]
     return tuple([node for node in graph.nodes if node in needed])
+
+
+def enough_rows(graph: Graph) -> tuple[Extent, ...]:
+    """Conditions (each ≥ 0) under which products of dynamic rows by constants have enough rows, weighted by the constants' sizes:
+    a GPU's kernel computes whole tiles. Rows of a convolution are the pixels of all results, of a transposed one those of all
+    images."""
+    room: Size = 0
+    for node in graph.nodes:
+        weight = node.inputs[1] if node.op in ops("convolution", "matmul") else None
+        if weight is None or weight.node.value is None:
+            continue
+        counted = node.reads[0] if node.op == "ConvTranspose" else node[0]
+        shape = sizes_of(counted.type)
+        ways = () if shape is None else (shape[0], *shape[2:]) if node.op in ops("convolution") else shape[:-1]
+        rows = math.prod(ways)
+        if isinstance(rows, Extent):
+            room = room + (rows - FEW_ROWS) * int(weight.node.value.size)
+    return (room,) if isinstance(room, Extent) else ()

@@ -17,9 +17,8 @@ import attrs
 from partita.accelerators.cache.folder import chosen_folder, inner_folder, refuse_link
 from partita.accelerators.cache.store import Store
 from partita.accelerators.errors import AcceleratorError
-from partita.accelerators.process.atomic import replacing
+from partita.accelerators.process.atomic import open_private, replacing
 from partita.accelerators.process.json_form import form_error
-from partita.accelerators.process.regular import open_private
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.run.runtime import version
 
@@ -28,7 +27,7 @@ FOLDER = "tuned"
 
 
 @attrs.frozen(slots=True)
-class Found:
+class Finding:
     """Measurements of one kernel."""
 
     choices: Mapping[str, str]
@@ -41,7 +40,7 @@ class Found:
     """Number of kernels measured."""
 
 
-Findings = Mapping[str, Found]
+Findings = Mapping[str, Finding]
 """Results by the digest of a body's key."""
 
 
@@ -64,7 +63,7 @@ def findings(config: Mapping[str, Any], machine: Machine) -> Findings:
     return _read(_path(folder, machine))
 
 
-def add(config: Mapping[str, Any], machine: Machine, key: str, choices: Found) -> None:
+def add(config: Mapping[str, Any], machine: Machine, key: str, choices: Finding) -> None:
     """Store the result for a kernel."""
     folder = chosen_folder(config.get("CACHE_DIR"))
     if folder is None:
@@ -93,7 +92,7 @@ def _path(folder: Path, machine: Machine) -> Path:
     return folder / FOLDER / f"{hashlib.sha256(known.encode()).hexdigest()[:32]}.json"
 
 
-def _read(path: Path) -> dict[str, Found]:
+def _read(path: Path) -> dict[str, Finding]:
     """Results in the file; empty if the file is missing or damaged."""
     try:
         refuse_link(path.parent)
@@ -107,7 +106,7 @@ def _read(path: Path) -> dict[str, Found]:
 def _parsed(path: Path, _time: int, _size: int) -> Findings:
     with open_private(path) as file:
         rows = json.load(file)["kernels"]
-    return {name: Found(*(row[part] for part in _FORM)) for name, row in rows.items() if form_error(row, _FORM) is None}
+    return {name: Finding(*(row[part] for part in _FORM)) for name, row in rows.items() if form_error(row, _FORM) is None}
 
 
 _FORM = {"choices": {str: str}, "seconds": float, "before": float, "tried": int}

@@ -17,14 +17,14 @@ import numpy as np
 from partita.accelerators.errors import CompileError
 from partita.accelerators.interface.accelerator import TunedKernel
 from partita.accelerators.process.cores import usable_cores
-from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.code.codegen import generate
 from partita.accelerators.tvm.compiled.subgraph import as_tensor
 from partita.accelerators.tvm.lower.lowering import Lowered, lower, nameless
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.run.threads import set_tvm_threads
-from partita.accelerators.tvm.tune.findings import Found, add, digest_of, findings
+from partita.accelerators.tvm.tune.findings import Finding, add, digest_of, findings
 from partita.graph.types import Array, numpy_dtype
 
 COLD = 16 << 20
@@ -103,7 +103,7 @@ class Tuner:
         return compiled[0] if compiled and self._same(compiled[0], plain) else plain
 
     def _keep(self, best: _Trial, plain: _Trial, tried: int) -> None:
-        add(self.config, self.machine, plain.body.key, Found(best.choices, best.seconds, plain.seconds, tried))
+        add(self.config, self.machine, plain.body.key, Finding(best.choices, best.seconds, plain.seconds, tried))
 
     def _compiled(self, trials: Sequence[_Trial]) -> list[_Trial]:
         """The trials that compile."""

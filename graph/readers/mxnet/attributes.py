@@ -110,7 +110,7 @@ class Attributes:
             self.fail(name, f"{rank} numbers, each {least} or more")
         return list(values)
 
-    def dtype(self, name: str, default: str) -> str:
+    def dtype(self, name: str, default: str | None = None) -> str:
         """An element type, by name or by MXNet's number."""
         text = self.string(name, default)
         known = {str(number): dtype for number, dtype in DTYPES.items()}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+import attrs
 import numpy as np
 
-from partita.graph.body_builder import OpBuilder, Operand, as_operand
+from partita.graph.body_builder import OpBuilder, Operand, as_operand, static_shape
 from partita.graph.build import constant, op
 from partita.graph.errors import ReadError
 from partita.graph.graph import DEFAULT_OPSET
-from partita.graph.node import Node, NodeEntry
+from partita.graph.node import NOTHING, Node, NodeEntry
 from partita.graph.readers.mxnet.attributes import Attributes
 from partita.graph.readers.mxnet.infer import output_types
 from partita.graph.readers.mxnet.naming import Names, noted_name
@@ -21,6 +22,23 @@ from partita.graph.types import Dim, TensorType, numpy_dtype
 __all__ = ["Conversion"]
 
 
+@attrs.frozen(slots=True)
+class SizeOf:
+    """A product of an integer and a value's dynamic sizes along some axes."""
+
+    entry: NodeEntry
+    """The value."""
+    axes: tuple[int, ...]
+    """Its axes, counted from the front."""
+    factor: int = 1
+    """The integer."""
+
+
+Part = int | SizeOf
+"""One dimension of a new shape; -1 is inferred."""
+
+
+@attrs.define(slots=False, eq=False)
 class Conversion(OpBuilder):
     """One MXNet node that is being converted.
 
@@ -29,44 +47,35 @@ class Conversion(OpBuilder):
 
     version = DEFAULT_OPSET
 
-    def __init__(
-        self,
-        kind: str,
-        name: str,
-        inputs: tuple[NodeEntry, ...],
-        params: Attributes,
-        names: Names,
-        after: tuple[Node, ...] = (),
-        metadata: dict[str, str] | None = None,
-    ) -> None:
-        self.kind = kind
-        """MXNet's op."""
-        self.inputs = inputs
-        """Its inputs."""
-        self.params = params
-        """The op's parameters."""
-        self.where = params.where
+    kind: str
+    """MXNet's op."""
+    _name: str
+    inputs: tuple[NodeEntry, ...]
+    """Its inputs."""
+    params: Attributes
+    """The op's parameters."""
+    _names: Names
+    _after: tuple[Node, ...] = ()
+    _metadata: Mapping[str, str] = NOTHING
+
+    @property
+    def where(self) -> str:
         """The node, for messages."""
-        self._name = name
-        self._names = names
-        self._after = after
-        self._metadata = metadata or {}
+        return self.params.where
 
-    # making nodes -----------------------------------------------------------------------------------
+    @property
+    def data(self) -> NodeEntry:
+        """The first input."""
+        return self.inputs[0]
 
-    def result(
-        self, op_type: str, *inputs: NodeEntry | None, shape: Sequence[Dim] | None = None, **attrs: Any
-    ) -> NodeEntry:
+    # -- making nodes --------------------------------------------------------------------------------
+
+    def result(self, op_type: str, *inputs: NodeEntry | None, shape: Sequence[Dim] | None = None, **attrs: Any) -> NodeEntry:
         """The value of the MXNet node. `shape` is used if ONNX's rules do not infer one."""
         return self.results(op_type, *inputs, count=1, shape=shape, **attrs)[0]
 
     def results(
-        self,
-        op_type: str,
-        *inputs: NodeEntry | None,
-        count: int,
-        shape: Sequence[Dim] | None = None,
-        **attrs: Any,
+        self, op_type: str, *inputs: NodeEntry | None, count: int, shape: Sequence[Dim] | None = None, **attrs: Any
     ) -> tuple[NodeEntry, ...]:
         """The values of a MXNet node with several outputs, all computed by one node."""
         values, name = self._names.outputs(self._name, count), self._names.node(self._name)
@@ -111,13 +120,8 @@ class Conversion(OpBuilder):
         return entry if self.dtype(entry) == dtype else self.op("Cast", entry, to=dtype, name=what)
 
     def _make(
-        self,
-        op_type: str,
-        inputs: Sequence[Node | NodeEntry | None],
-        name: str,
-        values: tuple[str, ...],
-        shape: Sequence[Dim] | None,
-        attrs: dict[str, Any],
+        self, op_type: str, inputs: Sequence[Node | NodeEntry | None], name: str, values: tuple[str, ...],
+        shape: Sequence[Dim] | None, attrs: dict[str, Any],
     ) -> Node:
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
@@ -127,7 +131,47 @@ class Conversion(OpBuilder):
             types[0] = TensorType(types[0].dtype, shape)
         return node.evolve(output_types=tuple(types), after=self._after, metadata=self._metadata)
 
-    # what is known ----------------------------------------------------------------------------------
+    # -- shapes --------------------------------------------------------------------------------------
+
+    def flat(self, entry: NodeEntry) -> NodeEntry:
+        """The value reshaped to one dimension."""
+        return self.Reshape(entry, self.integers("all", [-1]), name="flat")
+
+    def size_at(self, entry: NodeEntry, *axes: int) -> Part:
+        """The product of a value's sizes along these axes; an integer if they are static."""
+        dims = self.dims(entry)
+        open_axes = tuple(axis for axis in axes if not isinstance(dims[axis], int))
+        factor = math.prod(size for axis in axes if isinstance(size := dims[axis], int))
+        return SizeOf(entry, open_axes, factor) if open_axes else factor
+
+    def shape_value(self, what: str, parts: Sequence[Part], infer: bool = False) -> NodeEntry:
+        """The shape as a value: a constant if it is static, else computed at run time.
+
+        `infer` is for Reshape, which infers a single unknown dimension itself."""
+        unknown = [i for i, part in enumerate(parts) if isinstance(part, SizeOf)]
+        if infer and len(unknown) == 1 and -1 not in parts:
+            parts = [-1 if i == unknown[0] else part for i, part in enumerate(parts)]
+        static = [part for part in parts if isinstance(part, int)]
+        if len(static) == len(parts):
+            return self.integers(what, static)
+        return self.Concat(*[self._piece(f"{what}_{i}", part) for i, part in enumerate(parts)], axis=0, name=what)
+
+    def _piece(self, what: str, part: Part) -> NodeEntry:
+        """The part as an array of one element."""
+        if isinstance(part, int):
+            return self.integers(what, [part])
+        shape = self.Shape(part.entry, name=f"{what}_of")
+        sizes = self.Gather(shape, self.integers(f"{what}_axes", part.axes), name=f"{what}_sizes")
+        if len(part.axes) > 1:
+            sizes = self.ReduceProd(sizes, self.integers(f"{what}_all", [0]), name=f"{what}_product")
+        return sizes if part.factor == 1 else self.Mul(sizes, self.integers(f"{what}_factor", [part.factor]), name=what)
+
+    def shape_of(self, what: str, entry: NodeEntry) -> NodeEntry:
+        """The value's shape as a value: a constant if it is static."""
+        static = static_shape(entry)
+        return self.Shape(entry, name=what) if static is None else self.integers(what, static)
+
+    # -- what is known -------------------------------------------------------------------------------
 
     def shape(self, entry: NodeEntry) -> tuple[Dim, ...] | None:
         """The value's shape, or None."""
@@ -174,11 +218,10 @@ class Conversion(OpBuilder):
 
     def volume(self, entry: NodeEntry) -> int | None:
         """The number of elements, or None."""
-        shape = self.shape(entry)
-        sizes = [d for d in shape or () if isinstance(d, int)]
-        return math.prod(sizes) if shape is not None and len(sizes) == len(shape) else None
+        sizes = static_shape(entry)
+        return None if sizes is None else math.prod(sizes)
 
-    # refusing ---------------------------------------------------------------------------------------
+    # -- refusing ------------------------------------------------------------------------------------
 
     def fail(self, cause: str, remedy: str | None = None) -> NoReturn:
         """Raises an error at the node."""

@@ -13,9 +13,9 @@ from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, next_place
 from partita.graph.readers.mxnet.conversion import Conversion
-from partita.graph.readers.mxnet.hints import hints
 from partita.graph.readers.mxnet.naming import Names, noted_name, unique, variable_names
 from partita.graph.readers.mxnet.ops import converter_of
+from partita.graph.readers.mxnet.ops.table import Converter
 from partita.graph.readers.mxnet.symbol import Symbol, SymbolNode
 from partita.graph.types import Dim, TensorType, Type
 
@@ -104,8 +104,7 @@ def _given_shape(node: SymbolNode, name: str, arrays: Arrays, shapes: Shapes) ->
     actual = tuple(arrays[node.name].shape)
     if given is not None and not _agree(actual, given):
         raise ReadError(
-            f"the array has the shape {_spelled(actual)}, and {_spelled(given)} was declared",
-            where=node.where,
+            f"the array has the shape {_spelled(actual)}, and {_spelled(given)} was declared", where=node.where
         )
     return actual
 
@@ -113,9 +112,7 @@ def _given_shape(node: SymbolNode, name: str, arrays: Arrays, shapes: Shapes) ->
 def _agree(shape: Sequence[Dim], other: Sequence[Dim]) -> bool:
     """True if both can be shapes of one value."""
     pairs = zip(shape, other, strict=False)
-    return len(shape) == len(other) and all(
-        a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs
-    )
+    return len(shape) == len(other) and all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs)
 
 
 def _shape(entry: NodeEntry) -> tuple[Dim, ...] | None:
@@ -171,7 +168,7 @@ class _Converting:
             return self.called(node)
         row = converter_of(node.op)
         assert row is not None  # _check_ops has seen to it
-        self.refine(node)
+        self.refine(node, row)
         for slot, (source, _) in enumerate(node.inputs):
             (self.labels if slot in row.labels else self.read).add(source)
         conversion = Conversion(
@@ -181,17 +178,19 @@ class _Converting:
             node.params,
             self.names,
             tuple(entry.node for i in node.after for entry in self.values[i][:1]),
-            {CTX_GROUP: group} if (group := node.hidden.string("ctx_group", "")) else None,
+            {CTX_GROUP: group} if (group := node.hidden.string("ctx_group", "")) else {},
         )
         try:
             return row(conversion)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise ReadError(f"the parameters do not fit the inputs: {error}", where=node.where) from error
 
-    def refine(self, node: SymbolNode) -> None:
+    def refine(self, node: SymbolNode, row: Converter) -> None:
         """Checks the inputs against the shapes that the op implies; completes shapes of variables that nothing has read yet."""
         entries = [self.entry(source, node.where) for source in node.inputs]
-        hinted = hints(node.op, node.params, lambda i: _shape(entries[i]) if i < len(entries) else None)
+        hinted = (
+            row.implied(node.params, lambda i: _shape(entries[i]) if i < len(entries) else None) if row.implied else []
+        )
         for (source, _), entry, hint in zip(node.inputs, entries, hinted, strict=False):
             shape = _shape(entry)
             if hint is None:
@@ -203,20 +202,14 @@ class _Converting:
                     remedy="Check the shapes of the inputs and of the parameters",
                 )
             if entry.node.is_variable and source not in self.read and isinstance(entry.type, TensorType):
-                merged = (
-                    hint
-                    if shape is None
-                    else [h if d is None else d for d, h in zip(shape, hint, strict=True)]
-                )
+                merged = hint if shape is None else [h if d is None else d for d, h in zip(shape, hint, strict=True)]
                 refined = self.variables[source].evolve(output_types=(TensorType(entry.type.dtype, merged),))
                 self.variables[source], self.values[source] = refined, refined.outputs
 
     def called(self, node: SymbolNode) -> tuple[NodeEntry, ...]:
         """Converts a call: the body's variables are bound to the node's inputs in order."""
         if len(node.subgraphs) != 1:
-            raise ReadError(
-                f"a call is to have one subgraph, and has {len(node.subgraphs)}", where=node.where
-            )
+            raise ReadError(f"a call is to have one subgraph, and has {len(node.subgraphs)}", where=node.where)
         body = node.subgraphs[0]
         formal = [i for i, inner in enumerate(body.nodes) if inner.is_variable]
         actual = [self.entry(source, node.where) for source in node.inputs]
@@ -232,9 +225,7 @@ class _Converting:
         inner = _Converting(body, variables, node.name, self.names.ops)
         graph = inner.graph()
         if len(graph.inputs) != len(formal):
-            raise ReadError(
-                "the body reads labels of training, which a call cannot leave out", where=node.where
-            )
+            raise ReadError("the body reads labels of training, which a call cannot leave out", where=node.where)
         call_node = call(graph, *actual, name=name)
         values = self.names.outputs(node.name, len(graph.outputs))
         return call_node.evolve(output_names=values, metadata=noted_name(node.name, name)).outputs

@@ -49,12 +49,7 @@ def output_types(node: Node, where: str) -> tuple[Type | None, ...]:
             {name: _to_proto(entry) for name, entry in given},
             {name: _tensor(entry) for name, entry in given if _is_small(entry)},
         )
-    except (
-        onnx.shape_inference.InferenceError,
-        onnx.checker.ValidationError,
-        ValueError,
-        OverflowError,
-    ) as error:
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, OverflowError) as error:
         raise ReadError(
             f"{node.op} does not take these inputs: {_first_line(error)}",
             where=where,

@@ -50,7 +50,6 @@ STORAGE = {-1: "undefined", 1: "row_sparse", 2: "csr"}
 """MXNet's numbers of storage types other than dense."""
 
 
-
 def read_params(source: str | os.PathLike[str] | bytes | Mapping[str, Any]) -> dict[str, Array]:
     """The arrays by name, without MXNet's prefixes "arg:" and "aux:".
 
@@ -72,9 +71,7 @@ def _mapped(path: Path) -> memoryview:
     """The file's bytes, mapped into memory."""
     try:
         if not path.stat().st_size:
-            raise ReadError(
-                "the file is empty", where=str(path), remedy="It is to be a file written by MXNet"
-            )
+            raise ReadError("the file is empty", where=str(path), remedy="It is to be a file written by MXNet")
         return np.memmap(path, dtype=np.uint8, mode="r").data
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
@@ -123,17 +120,14 @@ class _Reader:
         """The named arrays; the file must end with the last name."""
         if len(self.data) < 16 or self.number("<Q") != LIST_MAGIC:
             self.fail(
-                "this is no MXNet parameter file",
-                "It is to begin with MXNet's number 0x112, as nd.save writes it",
+                "this is no MXNet parameter file", "It is to begin with MXNet's number 0x112, as nd.save writes it"
             )
         self.number("<Q")  # reserved
         arrays = [self.array(i) for i in range(self.count("arrays"))]
         names = [self.name(i) for i in range(self.count("names"))]
         if len(names) != len(arrays):
             missing = "has no names" if not names else f"has {len(names)} names"
-            self.fail(
-                f"the file {missing} for its {len(arrays)} arrays", "Save a mapping from names to arrays"
-            )
+            self.fail(f"the file {missing} for its {len(arrays)} arrays", "Save a mapping from names to arrays")
         if self.at != len(self.data):
             self.fail(f"{len(self.data) - self.at} bytes follow the last name", "The file is damaged")
         return list(zip(names, arrays, strict=True))
@@ -143,9 +137,7 @@ class _Reader:
 
     def take(self, size: int, what: str) -> memoryview:
         if size > len(self.data) - self.at:
-            self.fail(
-                f"the file ends inside {what}, which needs {size} bytes", "The file is cut off or damaged"
-            )
+            self.fail(f"the file ends inside {what}, which needs {size} bytes", "The file is cut off or damaged")
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -181,10 +173,7 @@ class _Reader:
                 )
         dims = self.dims(magic, what)
         if not dims and magic != V3:
-            self.fail(
-                f"{what} has no shape: it was saved before it was initialized",
-                "Initialize the parameters first",
-            )
+            self.fail(f"{what} has no shape: it was saved before it was initialized", "Initialize the parameters first")
         self.take(8, what)  # the context: the kind and the number of the device it was on
         flag = self.number("<i")
         if flag not in DTYPES:
@@ -204,8 +193,5 @@ class _Reader:
         form = f"<{rank}{'q' if modern else 'I'}"
         dims = struct.unpack(form, self.take(struct.calcsize(form), what))
         if any(d < 0 for d in dims) or math.prod(max(d, 1) for d in dims) >= 2**60:
-            self.fail(
-                f"{what} has the shape {dims}",
-                "It was saved before it was initialized, or the file is damaged",
-            )
+            self.fail(f"{what} has the shape {dims}", "It was saved before it was initialized, or the file is damaged")
         return tuple(dims)

@@ -73,9 +73,7 @@ def parse_symbol(source: str | bytes | Mapping[str, Any], where: str) -> Symbol:
         data = json.loads(source)
     except (ValueError, RecursionError) as error:
         raise ReadError(
-            f"this is no JSON: {error}",
-            where=where,
-            remedy="It is to be a '-symbol.json' file as MXNet exports it",
+            f"this is no JSON: {error}", where=where, remedy="It is to be a '-symbol.json' file as MXNet exports it"
         ) from error
     return _symbol(data, where)
 
@@ -98,9 +96,7 @@ def _symbol(data: Any, where: str, depth: int = 0) -> Symbol:
 
 def _version(attributes: Any) -> str | None:
     version = attributes.get("mxnet_version") if isinstance(attributes, Mapping) else None
-    return (
-        str(version[1]) if isinstance(version, list) and len(version) == 2 and isinstance(version[1], int) else None
-    )
+    return str(version[1]) if isinstance(version, list) and len(version) == 2 and isinstance(version[1], int) else None
 
 
 def _node(item: Any, index: int, where: str, depth: int) -> SymbolNode:
@@ -125,9 +121,7 @@ def _node(item: Any, index: int, where: str, depth: int) -> SymbolNode:
         params=Attributes(params, title),
         hidden=Attributes(hidden, title),
         after=tuple(after),
-        subgraphs=tuple(
-            _symbol(body, f"{title}, subgraph {i}", depth + 1) for i, body in enumerate(subgraphs)
-        ),
+        subgraphs=tuple(_symbol(body, f"{title}, subgraph {i}", depth + 1) for i, body in enumerate(subgraphs)),
     )
 
 
@@ -141,14 +135,8 @@ def _entries(listed: Any, count: int, where: str, what: str) -> tuple[tuple[int,
         raise ReadError(f"{what} is to be a list", where=where)
     entries = []
     for entry in listed:
-        if (
-            not isinstance(entry, list)
-            or len(entry) not in (2, 3)
-            or not all(_is_index(i, 2**31) for i in entry)
-        ):
-            raise ReadError(
-                f"{what} holds {entry!r:.60}, which is to be [node, output, version]", where=where
-            )
+        if not isinstance(entry, list) or len(entry) not in (2, 3) or not all(_is_index(i, 2**31) for i in entry):
+            raise ReadError(f"{what} holds {entry!r:.60}, which is to be [node, output, version]", where=where)
         if entry[0] >= count:
             raise ReadError(
                 f"{what} refers to node {entry[0]}, and only the first {count} nodes can be meant",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from partita.graph.call_record import BodyRecord, CallRecord, record_from_json
+from partita.graph.call_record import BodyRecord, CallRecord, record_from_json, with_names
 from partita.graph.errors import ReadError
-from partita.graph.function_names import with_names
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.schemas import ONNX_DOMAINS, spec_of

@@ -42,7 +42,7 @@ def read_parts(file: BinaryIO) -> Parts | None:
     with contextlib.suppress(_NotSimple):
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
-        rest = _Walk(file, data).model(size) if size >= WORTH else b""
+        rest = _ProtoWalk(file, data).model(size) if size >= WORTH else b""
         if data:
             return Parts(rest, data)
     file.seek(0)
@@ -53,7 +53,7 @@ class _NotSimple(Exception):
     """The file is damaged, or written in an unusual way."""
 
 
-class _Walk:
+class _ProtoWalk:
     """One scan of a file: each method takes the message that begins at the position and returns the remaining bytes."""
 
     def __init__(self, file: BinaryIO, data: dict[int, Array]) -> None:

@@ -17,8 +17,8 @@ from partita.graph.readers.onnx import roundtrip
 from partita.graph.readers.onnx.functions import read_functions
 from partita.graph.readers.onnx.level import Level
 from partita.graph.readers.onnx.node_order import REMEDY, Unsorted
-from partita.graph.readers.onnx.reading import Names, Reading
-from partita.graph.readers.onnx.source import Source, open_source, read_opsets, utf8
+from partita.graph.readers.onnx.reading import OpNames, Reading
+from partita.graph.readers.onnx.source import ModelSource, open_source, read_opsets, utf8
 from partita.graph.types import Dim, TensorType, Type
 
 PRODUCER = "partita"
@@ -65,7 +65,7 @@ def load_onnx(
     return graph
 
 
-def _read_in_order(source: Source, shapes: Mapping[str, Sequence[Dim]], strict: bool) -> Graph:
+def _read_in_order(source: ModelSource, shapes: Mapping[str, Sequence[Dim]], strict: bool) -> Graph:
     """The graph; a file with unsorted nodes is read again, sorted."""
     reading = _reading(source, strict)
     try:
@@ -84,16 +84,16 @@ def _read_in_order(source: Source, shapes: Mapping[str, Sequence[Dim]], strict: 
     return graph
 
 
-def _reading(source: Source, strict: bool) -> Reading:
+def _reading(source: ModelSource, strict: bool) -> Reading:
     model = source.model
-    names = Names([model.graph.node, *(function.node for function in model.functions)])
+    names = OpNames([model.graph.node, *(function.node for function in model.functions)])
     reading = Reading(source.title, source.folder, {"": 1}, names, TypeReader(), strict)
     if model.ir_version >= 3:
         reading.opsets = read_opsets(model.opset_import, source.title, reading.note)
     return reading
 
 
-def _read(source: Source, reading: Reading, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
+def _read(source: ModelSource, reading: Reading, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
     model, proto = source.model, source.model.graph
     read_functions(reading, model.functions)
     reading.opsets.pop(CALL_DOMAIN, None)
@@ -111,9 +111,7 @@ def _read(source: Source, reading: Reading, shapes: Mapping[str, Sequence[Dim]])
     return level.finish(outputs, inputs, proto.name or "net", output_names, metadata, order)
 
 
-def _read_inputs(
-    level: Level, proto: Any, constants: set[str], overrides: Mapping[str, Type], where: str
-) -> list[Any]:
+def _read_inputs(level: Level, proto: Any, constants: set[str], overrides: Mapping[str, Type], where: str) -> list[Any]:
     """The variables. An input that is also an initializer becomes a constant, and its metadata keep its position."""
     inputs = []
     for position, item in enumerate(proto.input):

@@ -24,7 +24,7 @@ PLAIN_KINDS = frozenset((1, 2, 3, 6, 7, 8))
 """The attribute kinds that are numbers, strings, and lists of these."""
 
 
-class Names:
+class OpNames:
     """Assigns unique names to op nodes, across the graph, its bodies and its functions."""
 
     def __init__(self, protos: Sequence[Any]) -> None:
@@ -63,7 +63,7 @@ class Reading:
     """One model while it is read."""
 
     def __init__(
-        self, title: str, folder: str | None, opsets: dict[str, int], names: Names, types: TypeReader, strict: bool = False
+        self, title: str, folder: str | None, opsets: dict[str, int], names: OpNames, types: TypeReader, strict: bool = False
     ) -> None:
         self.title = title
         """The model's name in messages."""

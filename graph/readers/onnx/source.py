@@ -13,6 +13,7 @@ import attrs
 from partita.graph.errors import ReadError
 from partita.graph.graph import NEWEST_VERSION
 from partita.graph.ops.schemas import newest_versions
+from partita.graph.readers.foreign import format_of, remedy_for
 from partita.graph.readers.onnx.large import Parts, read_parts
 from partita.graph.types import Array
 
@@ -20,7 +21,7 @@ UPGRADE = "Upgrade the package onnx, or save the model for an older version"
 
 
 @attrs.frozen(slots=True)
-class Source:
+class ModelSource:
     """A model and its origin."""
 
     model: Any
@@ -33,13 +34,13 @@ class Source:
     """The bytes of large initializers of the main graph, by index; the ModelProto then lacks them."""
 
 
-def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any] | None) -> Source:
+def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any] | None) -> ModelSource:
     """The model, checked for a graph and supported versions."""
     import onnx
 
     folder = base_dir if base_dir is None or isinstance(base_dir, Mapping) else os.fspath(base_dir)
     if isinstance(given, onnx.ModelProto):
-        source = Source(given, str(given.graph.name) or "model", folder)
+        source = ModelSource(given, str(given.graph.name) or "model", folder)
     elif isinstance(given, (bytes, bytearray, memoryview)):
         whole = bytes(given)
         source = _source(read_parts(io.BytesIO(whole)) or whole, "the bytes given", folder)
@@ -52,7 +53,7 @@ def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any]
     else:
         raise ReadError(
             f"an object of type {type(given).__name__} is no ONNX model",
-            remedy="Give a path, the bytes of a file, or a ModelProto",
+            remedy=remedy_for(given) or "Give a path, the bytes of a file, or a ModelProto",
         )
     _check_model(source.model, source.title)
     return source
@@ -73,10 +74,10 @@ def _read_file(path: str) -> bytes | Parts:
         raise ReadError(f"the file cannot be read: {reason}", where=path) from None
 
 
-def _source(content: bytes | Parts, title: str, folder: Any) -> Source:
+def _source(content: bytes | Parts, title: str, folder: Any) -> ModelSource:
     if isinstance(content, Parts):
-        return Source(_parsed(content.rest, title), title, folder, content.data)
-    return Source(_parsed(content, title), title, folder)
+        return ModelSource(_parsed(content.rest, title), title, folder, content.data)
+    return ModelSource(_parsed(content, title), title, folder)
 
 
 def _parsed(data: bytes, title: str) -> Any:
@@ -90,8 +91,9 @@ def _parsed(data: bytes, title: str) -> Any:
     try:
         model.ParseFromString(data)
     except (DecodeError, RuntimeError):
-        what = "it is a text file" if _is_text(data) else "it is damaged, or of another format"
-        raise ReadError(f"this is no ONNX model: {what}", where=title) from None
+        name, remedy = format_of(title)
+        what = "a text file" if _is_text(data) else "damaged, or of another format"
+        raise ReadError(f"this is no ONNX model: it is {name or what}", where=title, remedy=remedy) from None
     return model
 
 

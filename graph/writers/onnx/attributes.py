@@ -12,7 +12,7 @@ from partita.graph.node import Body
 from partita.graph.protos import write_type
 from partita.graph.sparse import SparseTensor
 from partita.graph.types import Type
-from partita.graph.writers.onnx.tensors import Aside, write_tensor
+from partita.graph.writers.onnx.tensors import ExternalFile, write_tensor
 
 NUMBERS = {
     "FLOAT": 1, "INT": 2, "STRING": 3, "TENSOR": 4, "GRAPH": 5, "FLOATS": 6, "INTS": 7, "STRINGS": 8, "TENSORS": 9,
@@ -24,7 +24,13 @@ _MANY = {"SPARSE_TENSORS": "sparse_tensors", "TENSORS": "tensors", "TYPE_PROTOS"
 
 
 def write_attribute(
-    proto: Any, name: str, value: Any, kind: str | None, where: str, write_body: Callable[[Any, Any], None], aside: Aside | None
+    proto: Any,
+    name: str,
+    value: Any,
+    kind: str | None,
+    where: str,
+    write_body: Callable[[Any, Any], None],
+    aside: ExternalFile | None,
 ) -> None:
     """Fills an AttributeProto; `kind` is the kind in the op's schema, or None."""
     kind = kind or _kind(value, name, where)
@@ -36,7 +42,7 @@ def write_attribute(
         raise WriteError(f"the attribute {name!r} is to be {kind}, not {value!r:.80}", where=where) from None
 
 
-def _fill(proto: Any, value: Any, kind: str, write_body: Callable[[Any, Any], None], aside: Aside | None) -> None:
+def _fill(proto: Any, value: Any, kind: str, write_body: Callable[[Any, Any], None], aside: ExternalFile | None) -> None:
     if kind == "INT":
         proto.i = value
     elif kind == "INTS":

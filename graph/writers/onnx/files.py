@@ -12,11 +12,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from partita.graph.atomic_write import no_file, open_aside
-from partita.graph.errors import WriteError
+from partita.graph.errors import WriteError, check_path
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph, require_graph
-from partita.graph.writers.onnx.model import Writing, to_model
-from partita.graph.writers.onnx.output_types import complete_outputs
+from partita.graph.writers.onnx.model import ModelWriter, complete_outputs, to_model
 
 EXTERNAL_ABOVE = 1 << 30
 """Graphs with more bytes of constants than this store them in a separate file."""
@@ -33,7 +32,7 @@ def save(
     one that an earlier save of the same path left is removed. Control dependencies are an error unless
     `drop_control`."""
     require_graph(graph)
-    path = os.fspath(path)
+    path = check_path("save", path, WriteError)
     folder = os.path.dirname(os.path.abspath(path))
     cause = no_file(path) or (None if os.path.isdir(folder) else f"there is no folder {folder!r}")
     if cause is not None:
@@ -101,7 +100,7 @@ def _save_both(graph: Graph, path: str, folder: str, drop_control: bool) -> None
     with _temporary(folder) as (file, written):
         data = DataFile(file, "data")
         with collector_paused():
-            model = Writing(graph, drop_control=drop_control, aside=data).model
+            model = ModelWriter(graph, drop_control=drop_control, aside=data).model
         complete_outputs(graph, model)
         file.flush()
         name = f"{os.path.basename(path)}.{data.digest()}.data"

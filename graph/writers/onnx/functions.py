@@ -6,9 +6,8 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from partita.graph.build import CALL_DOMAIN
-from partita.graph.call_record import BodyRecord, CallRecord
+from partita.graph.call_record import BodyRecord, CallRecord, canonical, names_inside
 from partita.graph.errors import WriteError
-from partita.graph.function_names import canonical, names_inside
 from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.nested import graphs_in
@@ -19,14 +18,14 @@ from partita.graph.writers.onnx.attributes import write_attribute
 from partita.graph.writers.onnx.level import SMALL, LevelWriter
 
 if TYPE_CHECKING:
-    from partita.graph.writers.onnx.model import Writing
+    from partita.graph.writers.onnx.model import ModelWriter
 
 
 
 class Functions:
     """The functions of one model."""
 
-    def __init__(self, writing: Writing, graph: Graph) -> None:
+    def __init__(self, writing: ModelWriter, graph: Graph) -> None:
         self.writing = writing
         """The model."""
         self.uses: Counter[int] = Counter()
@@ -81,9 +80,7 @@ class Functions:
             write_attribute(proto.attribute.add(), name, value, None, f"call {node.name!r}", _no_body, self.writing.aside)
         shown = level.names.changed.get(node, node.output_names)
         proto.output.extend(body.direct(shown))
-        record = CallRecord(
-            node.op, node.domain, tuple(zip(node.output_names, shown, strict=True)), body.record(names)
-        )
+        record = CallRecord(node.op, node.domain, tuple(zip(node.output_names, shown, strict=True)), body.record(names))
         if record != _plain_record(function, proto):
             self.writing.note(proto, roundtrip.CALL, record.to_json())
         else:
@@ -131,7 +128,7 @@ class Functions:
 class FunctionWriter(LevelWriter):
     """Writes the body of a call as a FunctionProto."""
 
-    def __init__(self, writing: Writing, node: Node) -> None:
+    def __init__(self, writing: ModelWriter, node: Node) -> None:
         import onnx
 
         assert node.subgraph is not None

@@ -19,7 +19,7 @@ from partita.graph.writers.onnx.names import FileNames, bind_outputs
 from partita.graph.writers.onnx.tensors import write_tensor
 
 if TYPE_CHECKING:
-    from partita.graph.writers.onnx.model import Writing
+    from partita.graph.writers.onnx.model import ModelWriter
 
 
 SMALL = 1024
@@ -33,7 +33,7 @@ DEEPEST = 31
 class LevelWriter:
     """Writes one graph into a GraphProto (or the nodes of a function into a FunctionProto)."""
 
-    def __init__(self, writing: Writing, graph: Graph, proto: Any, outer: LevelWriter | None = None) -> None:
+    def __init__(self, writing: ModelWriter, graph: Graph, proto: Any, outer: LevelWriter | None = None) -> None:
         self.writing = writing
         """State shared by the whole model."""
         self.graph = graph

@@ -7,14 +7,15 @@ from typing import Any
 from partita.graph.errors import WriteError
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
 from partita.graph.node import Node
+from partita.graph.ops.onnx_crashes import is_fragile, unsound
 from partita.graph.ops.schemas import ONNX_DOMAINS
 from partita.graph.protos import FIRST_IR, first_ir, write_type
 from partita.graph.readers.onnx import roundtrip
 from partita.graph.readers.onnx.load import MODEL_FIELDS, PRODUCER
 from partita.graph.types import Type, dtype_name
-from partita.graph.writers.onnx.output_types import complete_outputs
-from partita.graph.writers.onnx.tensors import Aside
+from partita.graph.writers.onnx.tensors import ExternalFile
 
 OLDEST_IR = 4
 """The oldest IR version that is written; older ones require each constant to be an input."""
@@ -27,17 +28,17 @@ def to_model(graph: Graph, *, elide_constants_above: int | None = None, drop_con
     model is then small and sufficient for shape inference. Control dependencies are an error unless dropped.
     ONNX requires the types of the graph's outputs: missing ones are inferred."""
     with collector_paused():
-        model = Writing(graph, elide_constants_above, drop_control).model
+        model = ModelWriter(graph, elide_constants_above, drop_control).model
     if elide_constants_above is None:
         complete_outputs(graph, model)
     return model
 
 
-class Writing:
+class ModelWriter:
     """One model while it is written."""
 
     def __init__(
-        self, graph: Graph, elide_above: int | None = None, drop_control: bool = False, aside: Aside | None = None
+        self, graph: Graph, elide_above: int | None = None, drop_control: bool = False, aside: ExternalFile | None = None
     ) -> None:
         import onnx
 
@@ -142,3 +143,35 @@ class Writing:
             self.need(8)
         self.need(onnx.helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True))
         model.ir_version = self.ir
+
+
+SHOWN = 1024
+"""Maximum bytes of a constant that is passed to ONNX's inference."""
+
+
+def complete_outputs(graph: Graph, model: Any) -> None:
+    """Infers missing types of outputs by ONNX.
+
+    A type that ONNX cannot infer (of an engine's own op, or of one that crashes ONNX) remains open. The reader ignores
+    inferred types, so that the graph is read back as it was.
+    """
+    missing = [item for item in model.graph.output if not item.HasField("type")]
+    if not missing or any(_would_crash(node) for inner in graphs_in(graph) for node in inner.nodes):
+        return
+    from onnx.shape_inference import InferenceError, infer_shapes
+
+
+    try:
+        inferred = infer_shapes(to_model(graph, elide_constants_above=SHOWN, drop_control=True))
+    except InferenceError:
+        return
+    types = {item.name: item.type for item in inferred.graph.output if item.HasField("type")}
+    for item in missing:
+        if item.name in types:
+            item.type.CopyFrom(types[item.name])
+            item.metadata_props.add(key=roundtrip.INFERRED)
+            model.ir_version = max(model.ir_version, 10)
+
+
+def _would_crash(node: Node) -> bool:
+    return unsound(node) is not None or (is_fragile(node) and (not node.reads or any(entry.type is None for entry in node.reads)))

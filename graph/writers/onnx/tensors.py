@@ -16,7 +16,7 @@ EXTERNAL_FROM = 1024
 """Arrays of fewer bytes are always stored in the model itself."""
 
 
-class Aside(Protocol):
+class ExternalFile(Protocol):
     """A separate file for large arrays."""
 
     location: str
@@ -26,7 +26,7 @@ class Aside(Protocol):
         """Appends the array; returns its offset and length."""
 
 
-def write_tensor(proto: Any, array: Array, name: str = "", aside: Aside | None = None) -> None:
+def write_tensor(proto: Any, array: Array, name: str = "", aside: ExternalFile | None = None) -> None:
     """Fills a TensorProto; with `aside` a large array goes there."""
     dtype = dtype_name(array.dtype)
     proto.data_type = DTYPE_NUMBERS[dtype]
@@ -51,7 +51,7 @@ def packed(array: Array, dtype: str) -> Array:
     return np.packbits(stream.reshape(-1), bitorder="little")
 
 
-def _refer(proto: Any, aside: Aside, data: Array) -> None:
+def _refer(proto: Any, aside: ExternalFile, data: Array) -> None:
     offset, length = aside.add(data)
     proto.data_location = 1
     for key, value in (("location", aside.location), ("offset", str(offset)), ("length", str(length))):

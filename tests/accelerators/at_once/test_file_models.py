@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 import partita as pt
-from partita.accelerators import compiling_files
+from partita.accelerators import api
 from partita.accelerators.at_once import file_model, file_opening
 from tests.accelerators.at_once.files import X, convolution
 from tests.accelerators.hetero.small_devices import device
@@ -294,7 +294,7 @@ def test_a_file_is_compiled_as_its_graph_is(path, expected) -> None:
     (["cpu"], {"START": "now"}, None),
 ])
 def test_what_may_be_asked_for_without_a_look(device, config, threads) -> None:
-    assert compiling_files._threads(device, config) == threads
+    assert api._threads(device, config) == threads
 
 
 def test_a_name_that_is_no_text_is_left_to_the_reader(tmp_path, capfd) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.placement import constant_ops
+from partita.accelerators.placement import placing
 from partita.graph.text import parse
 
 SCALED = """opset 21
@@ -57,7 +57,7 @@ def test_an_output_is_made_by_its_device(alpha, beta) -> None:
 
 
 def test_random_ops_and_large_results_stay_ops(alpha, beta, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constant_ops, "LIMIT", 1 << 10)
+    monkeypatch.setattr(placing, "LIMIT", 1 << 10)
     graph = parse("""opset 21
 graph net(x: float32[1000]) -> (y, z, r) {
   one = const float32[1] [1]

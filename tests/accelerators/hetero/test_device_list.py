@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from partita.accelerators import AcceleratorError, AcceleratorUnavailable, UnknownDevice
 from partita.accelerators.interface.device_list import parse_devices
+from partita.accelerators.interface.settings import read_config
 from tests.accelerators.hetero.small_devices import device
 
 
@@ -64,3 +67,14 @@ def test_a_device_that_cannot_be_used_says_why():
     with pytest.raises(AcceleratorUnavailable, match="the driver is not loaded\n  Load it with modprobe gamma"):  # noqa: SIM117
         with device("gamma", __init__=no_driver):
             parse_devices("gamma")
+
+
+def test_the_settings_for_one_of_the_devices(tmp_path: Path) -> None:
+    """Graphs are drawn once, for the first device."""
+    devices = parse_devices("HETERO:reference,cpu")
+    config = read_config({"HETERO": {"HETERO_DUMP_GRAPH_DOT": tmp_path, "NUM_REQUESTS": 3}, "cpu": {"NUM_THREADS": 2}}, devices)
+    first, second = (config.of(device, first) for device, first in zip(devices, (True, False)))
+    assert first.hetero == config.hetero and first.hetero.dot_folder == tmp_path
+    assert second.hetero.dot_folder is None and second.hetero.requests == 3
+    assert list(first.by_device) == ["reference"] and second.by_device == {"cpu": config.by_device["cpu"]}
+    assert second.by_device["cpu"]["NUM_THREADS"] == 2

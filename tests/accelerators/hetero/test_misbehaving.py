@@ -9,9 +9,11 @@ import pytest
 
 import partita as pt
 from partita.accelerators import Accelerator, CompiledSubgraph
+from partita.accelerators.building.units import OutputCheck
 from partita.accelerators.errors import DeviceMistake
 from partita.accelerators.interface.registry import accelerator
 from partita.graph.interpret import interpret
+from partita.graph.types import TensorType
 from tests.accelerators.hetero.small_devices import device
 from tests.graphs.topologies import alternating
 
@@ -51,6 +53,29 @@ def test_outputs_that_are_not_what_the_body_states(beta, change, message):
         with pytest.raises(pt.RunError) as caught:
             m(X)
     assert str(caught.value).startswith(f"subgraph 'wrong_1' on 'wrong': {message}")
+
+
+@pytest.mark.parametrize(
+    ("shape", "returned", "fits"),
+    [
+        ((2, 3), np.zeros((2, 3), "f"), True),
+        ((2, 3), np.zeros((3, 2), "f"), False),
+        ((2, 3), np.zeros((2, 3)), False),
+        ((2, "n"), np.zeros((2, 9), "f"), True),
+        ((2, "n"), np.zeros((3, 9), "f"), False),
+        ((2, "n"), np.zeros((2, 9, 1), "f"), False),
+        ((2, "n"), np.zeros(2, "f"), False),
+        (None, np.zeros((4, 4, 4), "f"), True),
+        (None, [0.0], False),
+    ],
+)
+def test_outputs_that_fit_their_declared_sizes(shape, returned, fits):
+    body = pt.Graph([pt.op("Relu", pt.variable("x", "float32", shape))])
+    (relu,) = [node for node in body.nodes if node.is_op]
+    typed = relu.evolve(output_types=(TensorType("float32", shape),))
+    check = OutputCheck(pt.Graph([typed], [relu.inputs[0].node]))
+    assert check.fits([returned]) is check.fits((returned,)) is fits
+    assert not check.fits(returned) and not check.fits([]) and not check.fits([returned, returned])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.interface.accelerator import Accelerator
-from partita.accelerators.running.least_busy import Spreading
+from partita.accelerators.running.multi import Spreading
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.graphs.topologies import alternating
@@ -180,7 +180,7 @@ def test_a_run_within_a_run_does_not_wait_for_itself():
         def __init__(self):
             self.outer = None
 
-        def run(self, arrays, out=None):
+        def run(self, arrays, *options):
             return self.outer.run([arrays[0] - 1]) if arrays[0] else arrays
 
     inner = Inner()
@@ -192,7 +192,7 @@ def test_a_forked_process_has_all_its_devices():
     entered, leave = threading.Event(), threading.Event()
 
     class Slow:
-        def run(self, arrays, out=None):
+        def run(self, arrays, *options):
             entered.set()
             leave.wait(300)
             return arrays

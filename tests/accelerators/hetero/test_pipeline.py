@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.running.pipeline import Pipeline
-from partita.accelerators.running.pipelining import TRIES, WINDOW, PipelineTrial, Window
+from partita.accelerators.running.pipeline import TRIES, WINDOW, Pipeline, PipelineTrial, Window
 from partita.accelerators.running.steps import plan_run
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device

@@ -416,10 +416,10 @@ def test_closing_lets_a_call_that_runs_side_by_side_finish():
 
 
 def test_side_by_side_is_kept_where_it_is_measured_to_be_faster():
-    from partita.accelerators.running.executor import Trial
+    from partita.accelerators.running.executor import ConcurrencyTrial
 
     def decided(in_turn: float, together: float) -> bool | None:
-        trial = Trial(None)
+        trial = ConcurrencyTrial(None)
         for _ in range(10):
             way = trial.next()
             trial.note(way, together if way else in_turn)
@@ -442,3 +442,25 @@ def test_properties_and_forms(model):
     assert [name for name, _ in p.inputs] == ["a", "b"] and [str(kind) for _, kind in p.outputs] == ["float32[n, 2]"] * 2
     assert repr(model) == "<CompiledModel 'net' (a, b -> sum, exp): 1 subgraph on beta>"
     assert [node.op for node in model.graph.nodes if node.is_op] == ["Call"]
+
+
+def test_a_device_writes_to_the_callers_array_itself_where_it_may():
+    """Not over an input, and to no memory that is not aligned or not in order."""
+    given = []
+
+    class Seen(Ran):
+        def run(self, inputs, out=None):
+            given.append(None if out is None else out[0])
+            return super().run(inputs)
+
+    memory = np.zeros(64, np.float32)
+    aligned = memory[-memory.ctypes.data // 4 % 16 :]
+    with device("seen", subgraph_type=Seen):
+        model = pt.compile(pt.Graph([pt.op("Exp", pt.variable("x", "float32", (4,)), name="e")]), "seen")
+        x = aligned[:4]
+        x[...] = X
+        for target, is_written in ((aligned[16:20], True), (x, False), (aligned[2:6], False), (aligned[16:24:2], False)):
+            x[...] = X
+            (exp,) = model(x, out=[target])
+            assert exp is target and np.array_equal(exp, np.exp(X))
+            assert (given[-1] is target) is is_written

@@ -12,7 +12,7 @@ import pytest
 import partita as pt
 from partita.accelerators.errors import CompileError
 from partita.accelerators.isolation import background_worker, process
-from partita.accelerators.isolation.process import Origin
+from partita.accelerators.isolation.process import ClassOrigin
 from partita.accelerators.starting import Beginning
 from partita.graph.text import parse
 from tests.accelerators.hetero.small_devices import Small, device
@@ -52,7 +52,7 @@ def workshop(monkeypatch):
     starting.clear()
     go_on.clear()
     monkeypatch.setattr(background_worker, "Child", FakeChild)
-    yield background_worker.Workshop(Origin("fake", "", "", ""), process.Limit(300.0))
+    yield background_worker.Workshop(ClassOrigin("fake", "", "", ""), process.Limit(300.0))
     go_on.set()
 
 
@@ -86,7 +86,7 @@ def test_a_process_that_cannot_be_started_leaves_no_open_file(monkeypatch) -> No
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
-            process.Child(Origin("fake", "", "", ""), quiet=True)
+            process.Child(ClassOrigin("fake", "", "", ""), quiet=True)
     assert set(os.listdir("/proc/self/fd")) <= before
 
 

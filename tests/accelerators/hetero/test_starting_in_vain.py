@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators import compiling_files
+from partita.accelerators import api
 from partita.graph.text import parse
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.package.models import ROOT
@@ -60,13 +60,13 @@ def test_a_file_goes_to_the_engine_unread_only_where_the_cache_may_be(name: str,
         (tmp_path / folder).mkdir()
         (tmp_path / folder).chmod(mode)
     asked = {"START": "now", "CACHE_DIR": str(tmp_path / name)}
-    assert compiling_files._threads("cpu", asked) == (0 if may else None)
+    assert api._threads("cpu", asked) == (0 if may else None)
 
 
 def test_words_for_a_cache_name_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "off").write_text("mine")
-    assert compiling_files._threads("cpu", {"START": "now", "CACHE_DIR": "off"}) == 0
+    assert api._threads("cpu", {"START": "now", "CACHE_DIR": "off"}) == 0
 
 
 def test_a_device_that_nobody_knows_is_named_with_its_key() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partita.accelerators.process.once import Once
+from partita.accelerators.starting import DoneOnce
 
 
 def test_an_error_is_kept_and_an_interruption_is_not() -> None:
@@ -13,7 +13,7 @@ def test_an_error_is_kept_and_an_interruption_is_not() -> None:
     def work() -> None:
         raise outcomes.pop(0)
 
-    once = Once[None]()
+    once = DoneOnce[None]()
     with pytest.raises(KeyboardInterrupt):
         once(work)
     for _ in range(2):

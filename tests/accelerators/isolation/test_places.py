@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from partita.accelerators.process import compile_slots, cores
-from partita.accelerators.process.compile_slots import GivenUp, Places, Worker
+from partita.accelerators.process.compile_slots import GivenUp, Places, SlotSeeker
 from tests.waiting import until
 
 
@@ -18,7 +18,7 @@ class Job:
     """Work that lasts until the test ends it."""
 
     def __init__(self, queue: Places, needed: int = 0) -> None:
-        self.worker, self._done = Worker(), threading.Event()
+        self.worker, self._done = SlotSeeker(), threading.Event()
         self.inside = self.was_given_up = False
         self._thread = threading.Thread(target=self._work, args=(queue, needed))
         self._thread.start()
@@ -94,7 +94,7 @@ def test_who_is_given_up_leaves_the_queue() -> None:
 
 def test_the_first_of_the_queue_is_given_up_before_it_knows_of_its_place() -> None:
     queue = Places(lambda: 1, lambda: None)
-    worker = Worker()
+    worker = SlotSeeker()
     worker.give_up()
     with pytest.raises(GivenUp), queue.place(worker, 0):
         pass
@@ -103,7 +103,7 @@ def test_the_first_of_the_queue_is_given_up_before_it_knows_of_its_place() -> No
 
 def test_an_error_gives_the_place_back() -> None:
     queue = Places(lambda: 1, lambda: None)
-    with pytest.raises(KeyboardInterrupt), queue.place(Worker(), 0):
+    with pytest.raises(KeyboardInterrupt), queue.place(SlotSeeker(), 0):
         raise KeyboardInterrupt
     assert not queue._inside
 
@@ -114,7 +114,7 @@ def test_a_forked_process_finds_all_places_free() -> None:
         assert until(lambda: jobs[0].inside)
         child = os.fork()
         if child == 0:
-            with queue.place(Worker(), 0):
+            with queue.place(SlotSeeker(), 0):
                 os._exit(7)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 

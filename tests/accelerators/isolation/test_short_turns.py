@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from partita.accelerators.process.background import behind
-from partita.accelerators.process.switch_interval import TURN, short_turns
+from partita.accelerators.process.background import TURN, behind, short_turns
 
 USUAL = 0.005
 

@@ -13,7 +13,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.cache import answers, clear, explain, list_entries
-from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.folder import Damaged
 from partita.accelerators.cache.store import MAGIC, Store
 from partita.accelerators.tvm.tune import findings
 from partita.cli import exits
@@ -323,7 +323,7 @@ def test_a_finding_of_another_form_is_passed_over(change, tmp_path):
     """Choices that were no table kept `cpu` from compiling."""
     path = tmp_path / "tuned"
     path.write_text(json.dumps({"kernels": {"bad": GOOD | change, "good": GOOD}}))
-    assert findings._read(path) == {"good": findings.Found({"tile": "rows"}, 1, 2.0, 3)}
+    assert findings._read(path) == {"good": findings.Finding({"tile": "rows"}, 1, 2.0, 3)}
 
 
 def test_findings_are_no_link(tmp_path):

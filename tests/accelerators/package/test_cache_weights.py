@@ -16,13 +16,12 @@ import partita as pt
 from partita.accelerators.arrays import sharing
 from partita.accelerators.arrays.layout import aligned_block
 from partita.accelerators.arrays.sharing import array_digest, held_once
-from partita.accelerators.cache import weight_files
-from partita.accelerators.cache.damage import Damaged
-from partita.accelerators.cache.store import Store
-from partita.accelerators.cache.weight_files import read_weights, write_weights
+from partita.accelerators.cache import store
+from partita.accelerators.cache.folder import Damaged
+from partita.accelerators.cache.store import Store, read_weights, write_weights
 from partita.accelerators.process import background
 from partita.accelerators.process.atomic import PIECE, write_pieces
-from partita.accelerators.process.switch_interval import short_turns
+from partita.accelerators.process.background import short_turns
 from tests.close import is_close
 
 
@@ -38,9 +37,9 @@ def test_each_large_array_is_on_disk_once_and_in_memory_once(tmp_path):
 
 
 def test_weights_are_read_anew_only_where_something_can_have_happened_to_them(tmp_path: Path) -> None:
-    array = np.arange(weight_files.LARGE, dtype=np.float32)
-    rows = weight_files.write_weights(tmp_path, [array])
-    (read,) = weight_files.read_weights(tmp_path, rows)
+    array = np.arange(store.LARGE, dtype=np.float32)
+    rows = store.write_weights(tmp_path, [array])
+    (read,) = store.read_weights(tmp_path, rows)
     assert np.array_equal(read, array)
     del read
     file = tmp_path / rows[0][0]
@@ -48,33 +47,33 @@ def test_weights_are_read_anew_only_where_something_can_have_happened_to_them(tm
     changed[5] ^= 1
     file.write_bytes(changed)
     with pytest.raises(Damaged, match="the checksum of its weights is wrong"):
-        weight_files.read_weights(tmp_path, rows)
+        store.read_weights(tmp_path, rows)
 
 
 def test_a_weight_that_was_just_written_is_not_read_to_check_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file was mapped as it was packed, which noted the time, so that it counted as another when its entry was read."""
-    monkeypatch.setattr(weight_files, "used_now", lambda path: os.utime(path, (1, 1)))
-    monkeypatch.setattr(weight_files.hashlib, "file_digest", lambda *given: pytest.fail("it is read"))
-    array = np.arange(weight_files.LARGE, dtype=np.float32)
+    monkeypatch.setattr(store, "used_now", lambda path: os.utime(path, (1, 1)))
+    monkeypatch.setattr(store.hashlib, "file_digest", lambda *given: pytest.fail("it is read"))
+    array = np.arange(store.LARGE, dtype=np.float32)
     digest = array_digest(array)
-    assert weight_files.keep_weight(tmp_path, array, digest) is not None  # and is freed, with the compiled subgraph
-    (read,) = weight_files.read_weights(tmp_path, [(digest, 0, "float32", array.shape)])
+    assert store.keep_weight(tmp_path, array, digest) is not None  # and is freed, with the compiled subgraph
+    (read,) = store.read_weights(tmp_path, [(digest, 0, "float32", array.shape)])
     assert np.array_equal(read, array)
 
 
 def test_weights_are_read_by_a_single_thread_behind_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six threads of low priority got as much of two cores as a call did, which took half as long again meanwhile."""
     monkeypatch.setattr(background, "usable_cores", lambda: 3)
-    arrays = [np.full(weight_files.LARGE, i, np.float32) for i in range(12)]
+    arrays = [np.full(store.LARGE, i, np.float32) for i in range(12)]
     readers, meet = set[int](), threading.Barrier(3)
 
-    def noted(path: Path, mapped: Callable[[Path], np.ndarray] = weight_files._mapped) -> np.ndarray:
+    def noted(path: Path, mapped: Callable[[Path], np.ndarray] = store._mapped) -> np.ndarray:
         readers.add(threading.get_ident())
         if not short_turns.are_on:
             meet.wait(30)  # which takes three at a time
         return mapped(path)
 
-    monkeypatch.setattr(weight_files, "_mapped", noted)
+    monkeypatch.setattr(store, "_mapped", noted)
     rows = write_weights(tmp_path, arrays)
     assert [int(array[0]) for array in read_weights(tmp_path, rows)] == list(range(12))
     assert len(readers) == 3
@@ -137,26 +136,26 @@ def memory_of(array: np.ndarray) -> object:
 
 
 def test_a_weight_that_cannot_be_written_stays_in_memory(tmp_path: Path) -> None:
-    large, small = np.zeros(weight_files.LARGE, np.uint8), np.zeros(weight_files.LARGE - 1, np.uint8)
-    kept = weight_files.keep_weight(tmp_path, large, array_digest(large))
+    large, small = np.zeros(store.LARGE, np.uint8), np.zeros(store.LARGE - 1, np.uint8)
+    kept = store.keep_weight(tmp_path, large, array_digest(large))
     assert kept is not None and np.array_equal(kept, large)
-    assert weight_files.keep_weight(tmp_path, small, array_digest(small)) is None
-    assert weight_files.keep_weight(tmp_path / "absent", large, array_digest(large)) is None
-    (tmp_path / array_digest(large)).write_bytes(bytes(weight_files.LARGE - 1) + b"x")
+    assert store.keep_weight(tmp_path, small, array_digest(small)) is None
+    assert store.keep_weight(tmp_path / "absent", large, array_digest(large)) is None
+    (tmp_path / array_digest(large)).write_bytes(bytes(store.LARGE - 1) + b"x")
     del kept
-    assert weight_files.keep_weight(tmp_path, large, array_digest(large)) is None, "the file has other numbers"
+    assert store.keep_weight(tmp_path, large, array_digest(large)) is None, "the file has other numbers"
 
 
 def test_a_file_that_took_the_place_of_a_weight_is_looked_at(tmp_path: Path) -> None:
     """It counted as written by this process, where the weight was in memory still."""
-    array = np.zeros(weight_files.LARGE, np.uint8)
+    array = np.zeros(store.LARGE, np.uint8)
     digest = array_digest(array)
-    first = weight_files.keep_weight(tmp_path, array, digest)
+    first = store.keep_weight(tmp_path, array, digest)
     (row,) = write_weights(tmp_path, [array])
     (read,) = read_weights(tmp_path, [row])
-    (tmp_path / "other").write_bytes(bytes(weight_files.LARGE - 1) + b"x")
+    (tmp_path / "other").write_bytes(bytes(store.LARGE - 1) + b"x")
     (tmp_path / "other").replace(tmp_path / digest)
-    again = weight_files.keep_weight(tmp_path, array, digest)
+    again = store.keep_weight(tmp_path, array, digest)
     assert again is not None and np.array_equal(again, array)
     del first, read, again
     with pytest.raises(Damaged, match="the checksum of its weights is wrong"):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.folder import Damaged
 from partita.accelerators.cache.store import LOCKS, Store
 from partita.accelerators.interface.registry import accelerator
 from tests.accelerators.package.models import ROOT

@@ -14,6 +14,9 @@ import pytest
 
 import partita as pt
 from partita.accelerators.choosing.op_costs import Measuring
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.precision.device_plan import on_devices
+from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.precision.priced_devices import Prices, priced
 from tests.graphs.small_models import convolutions, inputs_of, sensitive
 
@@ -215,3 +218,22 @@ def test_another_process_applies_the_plan(tmp_path: Any) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     placed, shape = done.stdout.splitlines()
     assert placed == str([(n.name, n.affinity) for n in plan.apply(graph).nodes if n.is_op]) and shape == "(4, 8)"
+
+
+def test_an_op_that_lowering_added_goes_to_the_first_device_that_runs_it() -> None:
+    x = pt.variable("x", "float32", (2, 3))
+    half = pt.op("Cast", pt.op("Relu", x, name="kept").evolve(affinity="first"), to=10, name="cast").evolve(affinity="first")
+    rest = pt.op("Relu", pt.op("Neg", half, name="other"), name="free")
+    graph = pt.apply_pass(pt.Graph([rest], [x]), "InferShape")
+    with device("first", "Relu"), device("second", "Cast Neg"), device("third", "Cast Neg Exp"):
+        placed = on_devices(graph, ["first", "second", "third"])
+        assert {node.name: node.affinity for node in placed.nodes if node.is_op} == {
+            "kept": "first", "cast": "second", "other": "second", "free": "first"
+        }
+        lost = pt.apply_pass(pt.Graph([pt.op("Exp", x, name="exp").evolve(affinity="first")], [x]), "InferShape")
+        with pytest.raises(NotSupported, match="the plan puts it on 'first', which does not run it") as error:
+            on_devices(lost, ["first", "second", "third"])
+        assert "third would run it" in str(error.value) and "node 'exp' (Exp in float32)" in str(error.value)
+        unknown = pt.apply_pass(pt.Graph([pt.op("Sin", x, name="sin").evolve(affinity="first")], [x]), "InferShape")
+        with pytest.raises(NotSupported, match="none of the plan's devices runs it"):
+            on_devices(unknown, ["first", "second", "third"])

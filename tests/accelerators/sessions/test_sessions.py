@@ -16,9 +16,9 @@ import pytest
 import partita as pt
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, Llama, Sizes, Value, gpt2, llama, numbers, scalar
 from partita.accelerators.errors import AcceleratorError, InputError, NotSupported, RunError
-from partita.accelerators.sessions.errors import Unfit
 from partita.accelerators.sessions.input_roles import roles_of
 from partita.accelerators.sessions.kv_pairs import find_caches
+from partita.accelerators.sessions.readers import Unfit
 from partita.accelerators.sessions.step import StepSizes, step_graph
 from partita.graph.interpret import evaluate_node
 from tests.close import is_close

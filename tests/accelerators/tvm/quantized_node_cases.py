@@ -2,7 +2,7 @@
 
     python -m tests.accelerators.tvm.quantized_node_cases
 
-prints the table of docs/quantized.md, and what is wrong, if anything is."""
+prints the table of benchmarks/notes/quantized.md, and what is wrong, if anything is."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def all_ran() -> list[Ran]:
 
 
 def table(outcomes: list[Ran]) -> str:
-    """The table of docs/quantized.md."""
+    """The table of benchmarks/notes/quantized.md."""
     lines = ["| node tests | cases | all on `cpu` | others, with values of these element types |", "|---|---|---|---|"]
     for family in FAMILIES:
         own = [outcome for outcome in outcomes if outcome.family == family]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.shared.loops import is_shared_out
 from partita.accelerators.tvm.machine.machine import host_machine
 from partita.accelerators.tvm.machine.parallel_thresholds import STEPS
 from partita.accelerators.tvm.sizes.extent import symbol

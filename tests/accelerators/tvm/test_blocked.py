@@ -13,7 +13,7 @@ import partita as pt
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.code.building import build
-from partita.accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
+from partita.accelerators.tvm.kernels.convolution.bands import BlockedShape, cut_bands
 from partita.accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from partita.accelerators.tvm.kernels.shared.window import Window, window_attributes
 from partita.accelerators.tvm.machine.machine import Machine
@@ -205,7 +205,7 @@ def test_a_window_as_wide_as_the_image(channels: int, stride: int) -> None:
 )
 def test_a_tile_of_neighbouring_pixels_leaves_registers_for_what_is_read_ahead(ins: int, outs: int, size: int) -> None:
     window = Window((size, size), (size, size), (1, 1), (1, 1), (1, 1), (0, 0)).flat()
-    shape = Shape(window=window, batch=1, channels=ins, outs=outs, groups=1, plain=False, shuffled=False)
+    shape = BlockedShape(window=window, batch=1, channels=ins, outs=outs, groups=1, plain=False, shuffled=False)
     bands = cut_bands(shape, Machine("cpu", "znver4", 1, 16, 32))
     assert bands.pixels <= (6 if bands.vectors == 2 else 8) and bands.pixels * bands.vectors >= 8
 
@@ -214,7 +214,7 @@ def test_a_tile_of_neighbouring_pixels_leaves_registers_for_what_is_read_ahead(i
 def test_a_tile_of_many_channels_divides_the_rows(channels: int, size: int) -> None:
     """Its pixels share an address then, and more of them fit the registers, so that chunks are longer."""
     window = Window((size, size), (size, size), (3, 3), (1, 1), (1, 1), (1, 1))
-    shape = Shape(window=window, batch=1, channels=channels, outs=channels, groups=1, plain=False, shuffled=False)
+    shape = BlockedShape(window=window, batch=1, channels=channels, outs=channels, groups=1, plain=False, shuffled=False)
     bands = cut_bands(shape, Machine("cpu", "znver4", 1, 16, 32))
     assert size % bands.pixels == 0 and bands.vectors == 2 and bands.shares
     assert not cut_bands(shape, Machine("cpu", "haswell", 1, 8, 16)).shares
@@ -245,7 +245,7 @@ def test_images_whose_rows_are_whole_tiles(stride: int, pads: list[int], lanes: 
 
 def test_bands_of_one_thread_do_not_overlap_where_a_few_more_divide_the_rows() -> None:
     window = Window((28, 28), (28, 28), (3, 3), (1, 1), (1, 1), (1, 1))
-    shape = Shape(window=window, batch=1, channels=512, outs=512, groups=1, plain=False, shuffled=False)
+    shape = BlockedShape(window=window, batch=1, channels=512, outs=512, groups=1, plain=False, shuffled=False)
     bands = cut_bands(shape, Machine("cpu", "znver4", 1, 16, 32))
     assert bands.rows * bands.down == 28
 

@@ -16,7 +16,7 @@ from partita.accelerators.tvm.code.codegen import ALIGNMENT
 from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, as_tensor
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES, UNSTATED
-from partita.accelerators.tvm.query import trial_process
+from partita.accelerators.tvm.query import isolated_trials
 from tests.accelerators.tvm.running import check, compiled, error, normals, schedules
 
 pytest.importorskip("tvm")
@@ -258,31 +258,31 @@ def fresh() -> pt.Graph:
 
 
 def test_a_compiler_that_hangs_is_survived(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(trial_process, "COMMAND", child(tmp_path, "time.sleep(60)"))
+    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, "time.sleep(60)"))
     with pytest.raises(CompileError, match=r"'cosine' \(Cos\).* on device 'cpu': TVM's compiler took more than 0.3 s"):
         compiled(fresh(), ISOLATE=True, ISOLATE_SECONDS=0.3)
 
 
 def test_a_compiler_that_crashes_is_survived(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(trial_process, "COMMAND", child(tmp_path, "os.abort()"))
+    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, "os.abort()"))
     with pytest.raises(CompileError, match="TVM's compiler died"):
         compiled(fresh(), ISOLATE=True)
 
 
 def test_the_time_that_the_child_takes_to_start_does_not_count(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    answer = trial_process.TrialProcess._answer
+    answer = isolated_trials.TrialProcess._answer
 
     def patient(self, seconds: float, doing: str = "") -> str | None:  # type: ignore[no-untyped-def]
         return answer(self, seconds if doing else 300, doing)
 
-    monkeypatch.setattr(trial_process, "COMMAND", child(tmp_path, "pass", late=0.5))
-    monkeypatch.setattr(trial_process.TrialProcess, "_answer", patient)  # A busy machine may take long to answer.
+    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, "pass", late=0.5))
+    monkeypatch.setattr(isolated_trials.TrialProcess, "_answer", patient)  # A busy machine may take long to answer.
     assert compiled(fresh(), ISOLATE=True, ISOLATE_SECONDS=0.3).kernels()
 
 
 def test_a_child_that_does_not_start(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(trial_process, "COMMAND", child(tmp_path, "pass", late=60))
-    monkeypatch.setattr(trial_process, "STARTING", 0.3)
+    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, "pass", late=60))
+    monkeypatch.setattr(isolated_trials, "STARTING", 0.3)
     with pytest.raises(CompileError, match="TVM's compiler took more than 0.3 s to start"):
         compiled(fresh(), ISOLATE=True)
 
@@ -341,7 +341,7 @@ def test_small_values_keep_their_digits(op: str) -> None:
 def test_what_kills_the_compiler_goes_to_the_next_device(tmp_path, monkeypatch, does: str, seconds: float, said: str) -> None:  # type: ignore[no-untyped-def]
     graph = fresh()
     assert pt.query(graph, "cpu")["cosine"] == "cpu", "what a query tries is known now: kernels alone are left to the child"
-    monkeypatch.setattr(trial_process, "COMMAND", child(tmp_path, does))
+    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, does))
     model = pt.compile(graph, "HETERO:cpu,reference", config={"cpu": {"ISOLATE": True, "ISOLATE_SECONDS": seconds}})
     report: Any = model.report
     (move,) = report.moves
@@ -380,7 +380,7 @@ def test_what_kills_the_compiler_in_a_query_is_refused(tmp_path, monkeypatch, do
     support.forget()
     device = CpuAccelerator()
     device.set_config({"ISOLATE": True, "ISOLATE_SECONDS": seconds})
-    monkeypatch.setattr(trial_process, "COMMAND", child(tmp_path, does))
+    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, does))
     answer = device.query(graph)["tried"]
     assert f"TVM's compiler {said}" in str(answer) and not support.trials
     support.forget()

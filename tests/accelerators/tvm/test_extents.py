@@ -13,9 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import partita as pt
 from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.kernels.shared.tile import larger, smaller
+from partita.accelerators.tvm.lower.dynamic_sizes import _refuse_wrong
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
 from partita.accelerators.tvm.sizes.views import SizedView
+from partita.graph.types import TensorType
 
 A, B = symbol("a"), symbol("b")
 
@@ -110,5 +114,69 @@ def test_views_with_extents_stand_where_those_of_numpy_do(order: list[int], join
     np.testing.assert_array_equal(whole.reshape(-1)[at], wanted)
 
 
+def elements(view: SizedView, whole: np.ndarray[Any, Any], sizes: dict[str, int]) -> np.ndarray[Any, Any]:
+    """What a view reads of the whole."""
+    at = np.full([value_of(size, sizes) for size in view.shape], value_of(view.offset, sizes))
+    for d, (size, step) in enumerate(zip(view.shape, view.steps, strict=True)):
+        along = np.arange(value_of(size, sizes)) * value_of(step, sizes)
+        at = at + along.reshape([-1 if i == d else 1 for i in range(view.ndim)])
+    return whole.reshape(-1)[at]
+
+
+@pytest.mark.parametrize(
+    ("taken", "wanted"),
+    [
+        (lambda v: v, lambda x: x),
+        (lambda v: v.transpose([2, 0, 1]), lambda x: x.transpose(2, 0, 1)),
+        (lambda v: v.part(0, 1, A - 2), lambda x: x[1:-1]),
+        (lambda v: v.part(2, A - 1, 1), lambda x: x[:, :, -1:]),
+        (lambda v: v.part(1, 2, 1).broadcast((A, 5, A)), lambda x: np.broadcast_to(x[:, 2:3], (7, 5, 7))),
+        (lambda v: v.broadcast((2, A, 3, A)), lambda x: np.broadcast_to(x, (2, 7, 3, 7))),
+        (lambda v: v.every(1, 2, 2), lambda x: x[:, ::2]),
+        (lambda v: v.part(1, 1, 2).every(1, 1, 2), lambda x: x[:, 1:]),
+        (lambda v: v.part(0, 1, 1).transpose([1, 0, 2]).broadcast((3, A, A)),
+         lambda x: np.broadcast_to(x[1][:, None], (3, 7, 7))),
+        (lambda v: v.one(1, 2), lambda x: x[:, 2]),
+    ],
+)
+def test_parts_and_repeats_of_views(taken: Callable[[SizedView], SizedView], wanted: Callable[..., Any]) -> None:
+    whole, sizes = np.arange(7 * 3 * 7).reshape(7, 3, 7), {"a": 7}
+    np.testing.assert_array_equal(elements(taken(SizedView.whole((A, 3, A))), whole, sizes), wanted(whole))
+
+
+@pytest.mark.parametrize("shape", [(B, 3, A), (A, 3, 5), (A, 6, A)])
+def test_views_that_no_broadcast_fits(shape: tuple[Any, ...]) -> None:
+    with pytest.raises(CompileError, match="is not broadcast to"):
+        SizedView.whole((A, 3, A)).broadcast(shape)
+
+
 def test_extents_are_their_text() -> None:
     assert str(A * B * 12 + 1) == "12*a*b+1" and isinstance(A + B, Extent) and isinstance(A - A, int)
+
+
+def test_the_smaller_and_the_larger_of_two_counts_are_told_apart_where_sizes_permit() -> None:
+    """A symbol is at least 1; two counts that are never apart the wrong way need no comparison while the kernel runs."""
+    more = A + 1
+    for one, other in ((3, 5), (5, 5), (A, more), (1, A), (A, A), (2, more)):
+        assert smaller(one, other) == smaller(other, one) == one
+        assert larger(one, other) == larger(other, one) == other
+    for one, other in ((A, B), (A, 2), (A * 2, B + 1)):
+        assert str(smaller(one, other)).startswith("min") and str(larger(one, other)).startswith("max")
+
+
+def test_remainders_that_are_known() -> None:
+    assert [(4 * A + 3) % 4, (4 * A + 6 * B) % 2, (A * B + A) % A, (A * B) % B, (4 * A) % (2 * A)] == [3, 0, 0, 0, 0]
+    for dividend, divisor in ((A, 2), (4 * A + B, 4), (A, B), (A * B + 1, A), (5, A)):
+        with pytest.raises(CompileError):
+            dividend % divisor
+
+
+@pytest.mark.parametrize(("scale", "more", "is_refused"), [(2.0, A, False), (1.1, 3, True)])
+def test_ops_that_tvm_computes_wrongly_for_sizes_of_such_relations_are_refused(scale: float, more: Any, is_refused: bool) -> None:
+    """Tried with numbers in place of the symbols: 97 times 1.1 is no whole number."""
+    x = pt.variable("x", type=TensorType("float32", (1, 1, A, 8)))
+    factors = pt.constant(np.array([1, 1, scale, 1], np.float32))
+    attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    node = pt.op("Resize", x, None, factors, **attributes).evolve(output_types=(TensorType("float32", (1, 1, A + more, 8)),))
+    with pytest.raises(CompileError, match="ratio of the sizes") if is_refused else contextlib.nullcontext():
+        _refuse_wrong(pt.Graph([node], [x]))

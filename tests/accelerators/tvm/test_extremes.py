@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.layouts.outer_taps import _meets
+from partita.accelerators.tvm.layouts.windows import _meets
 from partita.passes.decompose.einsum import contractions, is_long
 from tests.accelerators.tvm.running import check, normals
 from tests.close import assert_close

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
+from partita.accelerators.tvm.kernels.shared.element_access import float32_shape
 from partita.accelerators.tvm.layouts.folding import fold_scales
 from partita.graph.interpret import interpret
 from tests.accelerators.tvm.running import normals
@@ -59,3 +59,20 @@ def test_a_constant_along_another_dimension_is_no_scale() -> None:
     x = pt.variable("x", "float32", (1, 4, 4, 4))
     result = pt.op("Conv", x, channels(4, 4, 1, 1))
     assert folded(pt.op("Mul", result, channels(4)), x) == ["Conv", "Mul"]
+
+
+def test_a_bias_that_is_left_out_or_computed() -> None:
+    x, scale = pt.variable("x", "float32", (1, 4, 4, 4)), channels(4, 1, 1)
+    bias = pt.op("ReduceMax", x, pt.constant(np.array([0, 2, 3])), keepdims=0)
+    assert folded(pt.op("Mul", pt.op("Conv", x, channels(4, 4, 1, 1), None), scale), x) == ["Conv"]
+    assert folded(pt.op("Mul", pt.op("Conv", x, channels(4, 4, 1, 1), bias), scale), x) == ["ReduceMax", "Conv", "Mul"]
+
+
+def test_weights_that_are_computed_and_ops_of_another_domain_stay() -> None:
+    x, scale = pt.variable("x", "float32", (4, 4, 1, 1)), channels(4, 1, 1)
+    assert folded(pt.op("Mul", pt.op("Conv", x, x), scale), x) == ["Conv", "Mul"]
+    assert folded(pt.op("Mul", pt.op("Relu", x), scale), x) == ["Relu", "Mul"]
+    far = pt.constant(np.full((4, 1, 1), 1e38, np.float32))
+    large = pt.constant(np.full((4, 4, 1, 1), 1e3, np.float32))
+    graph = pt.apply_pass(pt.Graph([pt.op("Mul", pt.op("Conv", x, large), far)], inputs=[x]), "InferShape")
+    assert [node.op for node in fold_scales(graph).nodes if node.is_op] == ["Conv", "Mul"], "the weights would be infinite"

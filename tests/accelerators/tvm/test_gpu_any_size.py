@@ -18,7 +18,7 @@ import partita as pt
 from benchmarks.models.any_size import Sizes, bert, gpt2
 from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.tvm.run import opencl_driver
-from partita.accelerators.tvm.sizes import row_conditions
+from partita.accelerators.tvm.sizes import sizing
 from tests.accelerators.tvm.any_size import attention, numbers, random, specialized
 from tests.accelerators.tvm.opencl_nets import ROOT
 from tests.close import assert_close
@@ -37,7 +37,7 @@ CONFIG = {"CACHE_DIR": ""}
 def any_rows() -> Iterator[None]:
     """Few rows are computed by the kernels for any number of them too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_conditions, "FEW", 0)
+        patch.setattr(sizing, "FEW_ROWS", 0)
         yield
 
 
@@ -176,7 +176,7 @@ def test_a_kernel_without_such_a_form_is_named() -> None:
 
 def test_products_of_few_rows_are_compiled_for_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """A product of one row beside them changes nothing, since most of the work is in the others."""
-    monkeypatch.setattr(row_conditions, "FEW", 8)
+    monkeypatch.setattr(sizing, "FEW_ROWS", 8)
     x = pt.variable("x", "float32", ("N", 24))
     row = pt.op("Slice", x, *[pt.constant(np.array([i])) for i in (0, 1, 0)])
     products = [pt.op("MatMul", x, pt.constant(numbers(24, 50))), pt.op("MatMul", row, pt.constant(numbers(24, 3)))]
@@ -191,7 +191,7 @@ def test_products_of_few_rows_are_compiled_for_their_size(monkeypatch: pytest.Mo
 
 def test_transposed_convolutions_of_few_pixels_are_compiled_for_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows are the pixels that it reads: four of each image."""
-    monkeypatch.setattr(row_conditions, "FEW", 8)
+    monkeypatch.setattr(sizing, "FEW_ROWS", 8)
     x = pt.variable("x", "float32", ("N", 3, 2, 2))
     graph = pt.Graph([pt.op("ConvTranspose", x, pt.constant(numbers(3, 5, 3, 3)), strides=[2, 2])])
     model, reference = pt.compile(graph, "opencl", config=CONFIG), pt.compile(graph, "reference")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.errors import AcceleratorUnavailable
-from partita.accelerators.tvm.kernels.convolution import gpu_conv
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+from partita.accelerators.tvm.kernels.shared import gpu_tile
+from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile
 from partita.accelerators.tvm.run import opencl_driver
-from partita.accelerators.tvm.sizes import row_conditions
+from partita.accelerators.tvm.sizes import sizing
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.any_size import specialized
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
@@ -82,7 +82,7 @@ def on_opencl(graph: pt.Graph) -> Value:
 @pytest.mark.thinned(2)
 def test_one_compilation_serves_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Odd sizes, fewer pixels than a tile has, and none of a window that is not padding."""
-    monkeypatch.setattr(row_conditions, "FEW", 0)
+    monkeypatch.setattr(sizing, "FEW_ROWS", 0)
     graph = pt.Graph([NETS[name](pt.variable("x", "float32", ("N", 3, "H", "W")))], name="net")
     model, reference = on_opencl(graph), pt.compile(graph, "reference")
     for batch, high, wide in SIZES:
@@ -111,7 +111,7 @@ def test_on_tensor_cores_by_any_cut(dtype: str, tap: int, data: st.DataObject) -
     image = pt.variable("x", dtype, ("N", inner, "H", "W"))
     out = pt.op("Conv", image, pt.constant(numbers(9, inner, tap, tap, dtype=dtype)), pads=[tap // 2] * 4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_conv, "choose", lambda name, candidates, cost: cut)
+        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: cut)
         inputs = [numbers(batch, inner, high, wide, dtype=dtype, seed=2)]
         agrees(pt.op("Relu", out), "gpu_convolution_on_tensor_cores", {"s0": batch, "s1": high, "s2": wide}, inputs)
         larger = pt.op("ConvTranspose", image, pt.constant(numbers(inner, 3, 4, 2, dtype=dtype)), strides=[2, 2], pads=[1, 0] * 2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.sizes import row_conditions
+from partita.accelerators.tvm.sizes import sizing
 from tests.accelerators.tvm.any_size import numbers, random
 from tests.accelerators.tvm.test_quantized_any_size import check_alike, quantized, scale, weight
 from tests.accelerators.tvm.test_quantized_any_size import layers as products
@@ -21,7 +21,7 @@ LAYERS = "sampled,same,groups,depthwise,largest,mean of a window,classified", "r
 @pytest.fixture(autouse=True)
 def any_rows(opencl: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are computed by the kernels for any number of them too."""
-    monkeypatch.setattr(row_conditions, "FEW", 0)
+    monkeypatch.setattr(sizing, "FEW_ROWS", 0)
 
 
 def agrees(graph: pt.Graph, feeds: list[dict[str, Any]]) -> list[str]:

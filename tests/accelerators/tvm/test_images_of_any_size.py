@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import partita as pt
 from benchmarks.models.any_size import Sizes, vit
 from partita.accelerators.interface.accelerator import CompiledSubgraph
-from partita.accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
+from partita.accelerators.tvm.kernels.convolution.bands import BlockedShape, cut_bands
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
@@ -165,7 +165,7 @@ def test_tiles_whose_pixels_share_an_address_where_rows_turn_out_to_be_whole_til
     """With addresses of their own for pixels of rows of 16, 32 and 64, 3 to 4 hundredths of the time were lost."""
 
     sizes = cast(tuple[int, int], (symbol("h"), symbol("w")))
-    shape = Shape(1, Window(sizes, sizes, (3, 3), (1, 1), (1, 1), (1, 1)), 64, outs, 1, plain=False, shuffled=False)
+    shape = BlockedShape(1, Window(sizes, sizes, (3, 3), (1, 1), (1, 1), (1, 1)), 64, outs, 1, plain=False, shuffled=False)
     bands = cut_bands(shape, Machine("cpu", "znver4", 1, 16, 32))
     assert bands.sharing == sharing and not bands.shares
     assert cut_bands(shape, Machine("cpu", "haswell", 1, 8, 16)).sharing == 0

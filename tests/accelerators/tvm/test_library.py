@@ -15,7 +15,7 @@ import pytest
 
 from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.tvm.machine import library
-from partita.accelerators.tvm.machine.fast_import import HOOKS, short_import
+from partita.accelerators.tvm.machine.library import HOOKS, short_import
 
 pytest.importorskip("tvm")
 
@@ -23,7 +23,7 @@ IMPORTING = """
 import os
 from partita.accelerators.tvm.machine.library import tvm
 from partita.accelerators.tvm.machine.machine import gpu_machine
-from partita.accelerators.tvm.machine.fast_import import HOOKS
+from partita.accelerators.tvm.machine.library import HOOKS
 loaded, reference = tvm().backend.is_loaded, tvm().runtime.disco.DRef
 print(loaded("cuda"), os.environ.get(HOOKS), "__tvm_ffi_type_info__" in vars(reference))
 print(gpu_machine("sm_80").target.kind.name, loaded("cuda"))
@@ -65,7 +65,7 @@ def test_torch_is_not_imported_with_it(tmp_path: Path) -> None:
 AT_ONCE = """
 import importlib, threading, time
 from partita.accelerators.tvm.machine.library import tvm
-from partita.accelerators.tvm.machine.fast_import import gpu_hooks
+from partita.accelerators.tvm.machine.library import gpu_hooks
 tvm()
 cuda, begun = importlib.import_module("tvm.backend.cuda"), threading.Event()
 register = cuda.register_backend
@@ -121,7 +121,8 @@ def test_two_threads_import_at_once() -> None:
 @pytest.mark.parametrize(("version", "is_old"), [("0.26.9", True), ("0.27.0", False), ("0.27.dev0", False), ("1.2", False)])
 def test_a_version_that_is_too_old_is_an_error(version: str, is_old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     module = SimpleNamespace(__version__=version)
-    monkeypatch.setattr(library, "importlib", SimpleNamespace(import_module=lambda name: module))
+    imported = SimpleNamespace(import_module=lambda name: module if name == "tvm" else importlib.import_module(name))
+    monkeypatch.setattr(library, "importlib", imported)
     monkeypatch.setattr(library, "OLDEST", (0, 27))
     if is_old:
         with pytest.raises(AcceleratorUnavailable, match=r"TVM 0.26.9 is too old[\s\S]*pip install 'apache-tvm[^']*>=0.27'"):

@@ -315,3 +315,23 @@ def test_a_full_folder_of_temporary_files_asks_for_no_compiler(
 
 def test_a_compiler_that_fails_names_no_linker() -> None:
     assert linking._said("false") == "" and linking._said("echo", "ld") == "ld"
+
+
+def test_the_linker_behind_a_compiler_is_called_where_both_of_its_files_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linker, functions = tmp_path / "ld", tmp_path / "libm.so.6"
+    for name in (linker, functions):
+        name.write_text("")
+        name.chmod(0o755)
+    said = {"-print-prog-name=ld": str(linker), "-print-file-name=libm.so.6": str(functions)}
+    monkeypatch.setattr(linking, "_said", lambda *command: said[command[-1]])
+    tools = linking._behind(("cc", "-O2"))
+    assert tools == linking.Tools(
+        (str(linker), "-shared", "--as-needed"), (str(functions),), ("cc", "-O2", "-DPARTITA_PLAIN_SYMBOLS")
+    )
+    for missing in (linker, functions):
+        missing.unlink()
+        assert linking._behind(("cc", "-O2")) is None
+        missing.write_text("")
+        missing.chmod(0o755)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.layouts.outer_taps import drop_outer_taps
+from partita.accelerators.tvm.layouts.windows import drop_outer_taps
 from tests.accelerators.tvm.running import check, normals
 
 pytest.importorskip("tvm")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.accelerators.tvm.code import rewriting
+from partita.accelerators.tvm.code import codegen
 from partita.accelerators.tvm.run import pool
 
 pytest.importorskip("tvm")
@@ -26,8 +26,7 @@ from tvm import tirx
 from tvm.runtime import tensor
 from tvm.sym import Analyzer
 
-from partita.accelerators.tvm.code.codegen import generate
-from partita.accelerators.tvm.code.rewriting import in_pieces
+from partita.accelerators.tvm.code.codegen import generate, in_pieces
 from partita.accelerators.tvm.kernels.language import Kernel, emit, float32
 from partita.accelerators.tvm.machine.machine import host_machine
 
@@ -265,4 +264,4 @@ def value(expression: Any, known: dict[Any, Any]) -> int:
 def test_the_pool_and_the_loops_agree_on_the_number_of_pieces() -> None:
     text = pool.SOURCE.read_text()
     for name in ("FEW", "FEW_THREADS", "MANY"):
-        assert f"{name} = {getattr(rewriting, name)}," in text
+        assert f"{name} = {getattr(codegen, name)}," in text

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.fusion import fuse_kernels
+from partita.accelerators.tvm.kernels.catalogue import fuse_kernels
 from partita.accelerators.tvm.layouts.blocking import block
 from partita.accelerators.tvm.machine.machine import Machine
 from tests.accelerators.tvm.running import check, compiled, error, normals, products_and_spills, schedules

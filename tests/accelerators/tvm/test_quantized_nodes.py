@@ -1,4 +1,4 @@
-"""ONNX's node tests of quantized ops and of casts: all are right, and the docs say which run on `cpu` itself."""
+"""ONNX's node tests of quantized ops and of casts: all are right, and the notes say which run on `cpu` itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.accelerators.tvm.quantized_node_cases import all_ran, table
 
 pytest.importorskip("tvm")
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "quantized.md"
+PAGE = Path(__file__).resolve().parents[3] / "benchmarks" / "notes" / "quantized.md"
 
 NARROW = "int4 uint4 int2 uint2 float4_e2m1fn float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu".split()
 """The element types that kernels do not take."""

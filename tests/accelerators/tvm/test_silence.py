@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from partita.accelerators.tvm.machine.silence import Silence
+from partita.accelerators.tvm.machine.tvm_errors import Silence
 
 
 def in_a_thread(action) -> None:

@@ -14,8 +14,8 @@ import pytest
 import partita as pt
 from partita.accelerators.errors import AcceleratorUnavailable, CompileError
 from partita.accelerators.interface.registry import accelerator
-from partita.accelerators.tvm.query import support, trial_process
-from partita.accelerators.tvm.query.trial_process import TrialProcess
+from partita.accelerators.tvm.query import isolated_trials, support
+from partita.accelerators.tvm.query.isolated_trials import TrialProcess
 from partita.accelerators.tvm.run import opencl_driver
 
 pytest.importorskip("tvm")
@@ -35,7 +35,7 @@ for line in sys.stdin:
         os._exit(0) if word == "end" else os.abort()
     print(json.dumps({"error": f"{word} by {os.getpid()}"}), flush=True)
 """)
-    monkeypatch.setattr(trial_process, "COMMAND", [sys.executable, str(script)])
+    monkeypatch.setattr(isolated_trials, "COMMAND", [sys.executable, str(script)])
     return TrialProcess()
 
 
@@ -64,7 +64,7 @@ def test_a_child_that_ended_is_replaced(trials: TrialProcess) -> None:
 
 
 def test_a_child_that_ends_by_itself_is_asked_again_once(trials: TrialProcess) -> None:
-    assert trials.ask({"word": "end"}, 60) == (trial_process.RETIRED, False)
+    assert trials.ask({"word": "end"}, 60) == (isolated_trials.RETIRED, False)
     assert said(trials, "a")[0] == "a"
     trials.stop()
 
@@ -85,7 +85,7 @@ def test_an_answer_that_nobody_waits_for_is_not_taken_for_the_next_one(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(trial_process.select, "select", interrupted)
+        patched.setattr(isolated_trials.select, "select", interrupted)
         with pytest.raises(KeyboardInterrupt):
             trials.ask({"word": "late"}, 60)
     assert said(trials, "b")[0] == "b"
@@ -98,12 +98,12 @@ def test_a_child_that_hangs_ends_with_its_parent(trials: TrialProcess, tmp_path:
     script.write_text("""import sys, time
 sys.modules["partita.accelerators"] = type(sys)("partita.accelerators")  # Without what the package imports.
 sys.modules["partita.accelerators"].__path__ = [sys.argv[1]]
-from partita.accelerators.process.parents import end_with
+from partita.accelerators.process.descriptors import end_with
 end_with(int(sys.argv[2]))
 print('{"error": null}', flush=True)
 time.sleep(600)
 """)
-    monkeypatch.setattr(trial_process, "COMMAND", [sys.executable, str(script), str(ROOT / "accelerators")])
+    monkeypatch.setattr(isolated_trials, "COMMAND", [sys.executable, str(script), str(ROOT / "accelerators")])
     assert trials._ready() is None and trials._child is not None
     trials._end_signal()
     assert trials._child.wait(60) == -signal.SIGIO
@@ -119,7 +119,7 @@ def test_ctrl_c_is_not_for_the_child(trials: TrialProcess) -> None:
 
 
 def test_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_process, "COMMAND", ["/no/such/program"])
+    monkeypatch.setattr(isolated_trials, "COMMAND", ["/no/such/program"])
     answer, lasting = TrialProcess().ask({}, 60)
     assert answer is not None and answer.startswith("no process can be started to try it in") and "ISOLATE: False" in answer
     assert not lasting
@@ -145,7 +145,7 @@ def test_what_tvm_schedules_for_a_gpu_is_tried_in_a_child_unless_told_otherwise(
     x = pt.variable("x", "float32", (5, 7))
     ours = pt.Graph([pt.op("MatMul", x, pt.constant(np.ones((7, 3), "float32")), name="product")])
     theirs = pt.Graph([pt.op("Softmax", x, axis=0, name="softmax")])
-    monkeypatch.setattr(trial_process, "COMMAND", [sys.executable, str(script)])
+    monkeypatch.setattr(isolated_trials, "COMMAND", [sys.executable, str(script)])
     assert [kernel.schedule for kernel in accelerator(device).compile(ours, config).kernels()] == ["gpu_gemm"]
     with pytest.raises(CompileError, match=r"'softmax' \(Softmax\)[^$]*TVM's compiler died \(signal 6\)"):
         accelerator(device).compile(theirs, config)

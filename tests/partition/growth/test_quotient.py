@@ -7,8 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partita.partition.growth.order import OrderList
-from partita.partition.growth.quotient import Quotient
+from partita.partition.growth.quotient import OrderList, Quotient
 from tests.graphs.on_integers import graphs
 from tests.partition.growth.oracles import acyclic, neighbours, quotient
 

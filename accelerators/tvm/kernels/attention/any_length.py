@@ -1,6 +1,6 @@
 """Attention with dynamic numbers of queries and keys.
 
-As for static lengths (`fixed_length.py`), with the lengths as values. Queries are copied block by block into contiguous memory;
+As for static lengths (`attention.py`), with the lengths as values. Queries are copied block by block into contiguous memory;
 the last row is repeated, so that any number fills whole tiles. The scores of a row are padded to whole vectors with -inf, which
 has no weight. There may be fewer keys than a panel is wide: then narrower panels are used, chosen at run time. So is the code for
 a single query, which packs no panels."""
@@ -17,9 +17,9 @@ from partita.accelerators.tvm.kernels.language import Buffer, Value, float32, ma
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.heads import Head
+from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
 from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
 from partita.accelerators.tvm.kernels.shared.row import Row
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
 from partita.accelerators.tvm.sizes.extent import known_least
 
 BLOCK = 16_384

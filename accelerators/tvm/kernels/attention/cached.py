@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from partita.accelerators.interface.cached_attention import SCALE, WINDOW, is_cached_attention
+from partita.accelerators.interface.cached_attention import SCALE, WINDOW
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -25,9 +25,8 @@ from partita.accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.row import join_lanes
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import VALUE_PRODUCTS
@@ -41,29 +40,26 @@ CHAINS = 8
 
 def cached_attention(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body that is one attention to a cache."""
-    node = body.ops[0]
-    if len(body.ops) != 1 or not is_cached_attention(node):
-        return None
-    problem = Problem.of(body)
+    node, problem = body.ops[0], Problem.of(body)
     positions = [problem.position(entry) for entry in node.inputs]
     if None in positions or len(set(positions)) != len(positions):
         return None
     batch, heads, rows, depth = shape_of(node.reads[0])
     _, groups, room, _ = shape_of(node.reads[1])
-    sizes = Sizes(batch * groups, heads // groups * rows, rows, room, depth, machine)
+    sizes = CachedSizes(batch * groups, heads // groups * rows, rows, room, depth, machine)
     if sizes.count * sizes.rows * depth == 0:
         return None
     flat = [(sizes.count, n, depth) for n in (sizes.rows, room, room, rows, rows)]
     shapes: dict[int, tuple[int, ...]] = {problem.positions[e]: shape for e, shape in zip(node.reads, flat)}
     kernel, inputs, outputs = problem.kernel("cached_attention", shapes, [flat[0]])
     query, keys, values, new_keys, new_values, length = (inputs[problem.positions[entry]] for entry in node.reads)
-    operands = Operands(query, keys, values, new_keys, new_values, length, outputs[0])
-    Writing(kernel, sizes, float(node.attrs[SCALE]), int(node.attrs.get(WINDOW, 0)), operands).write()
+    operands = CachedOperands(query, keys, values, new_keys, new_values, length, outputs[0])
+    CachedAttention(kernel, sizes, float(node.attrs[SCALE]), int(node.attrs.get(WINDOW, 0)), operands).write()
     return problem.draft(kernel, "cached attention")
 
 
 @attrs.frozen(slots=True)
-class Sizes:
+class CachedSizes:
     """The sizes of the kernel, and how its work is split."""
 
     count: int
@@ -115,7 +111,7 @@ class Sizes:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Operands:
+class CachedOperands:
     """The buffers that the kernel reads and writes."""
 
     query: Buffer
@@ -129,15 +125,15 @@ class Operands:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Writing:
+class CachedAttention:
     """Writes the kernel."""
 
     kernel: Kernel
-    sizes: Sizes
+    sizes: CachedSizes
     scale: float
     window: int
     """Number of positions that a row sees, up to and including its own; 0: all of them."""
-    operands: Operands
+    operands: CachedOperands
 
     def write(self) -> None:
         """Writes the kernel: a loop over groups, then over parts of them, then over blocks of rows."""

@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
-from partita.accelerators.tvm.kernels.attention.gpu_tensor import TensorAttention, tensor_cuts
+from partita.accelerators.tvm.kernels.attention.gpu_tensor import (
+    NOTHING,
+    TensorAttention,
+    best_first,
+    tensor_cuts,
+)
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -27,12 +32,13 @@ from partita.accelerators.tvm.kernels.language import (
     select,
 )
 from partita.accelerators.tvm.kernels.language.values import parts_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import write
+from partita.accelerators.tvm.kernels.shared.found import found_in
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
-from partita.accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.tensor_product import has_tensor_cores
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
@@ -43,12 +49,9 @@ ACROSS = 8
 MANY_HEADS, MANY_ROWS = 12, 128
 """The heads and queries that the cut assumes if their numbers are dynamic."""
 
-NOTHING = -math.inf
-"""Initial value of the largest score."""
-
 
 @attrs.frozen(slots=True)
-class Cut:
+class HeadCut:
     """The split of a head into blocks, threads and steps."""
 
     rows: int
@@ -70,16 +73,11 @@ class Cut:
         )
 
 
-def cuts(gpu: Gpu, heads: int, rows: int, depth: int, columns: int) -> Iterator[Cut]:
+def cuts(gpu: Gpu, heads: int, rows: int, depth: int, columns: int) -> Iterator[HeadCut]:
     """The cuts that the GPU can run, best first: the largest with a block for each core, or else those with the most blocks."""
-    listed = [Cut(r, high, keys) for r, high in ((64, 4), (32, 2), (16, 1), (16, 2), (8, 1), (4, 1)) for keys in (32, 16, 8)]
+    listed = [HeadCut(r, high, keys) for r, high in ((64, 4), (32, 2), (16, 1), (16, 2), (8, 1), (4, 1)) for keys in (32, 16, 8)]
     fitting = [cut for cut in listed if cut.shared(depth, columns) <= gpu.shared and cut.threads <= gpu.threads]
-
-    def blocks(cut: Cut) -> int:
-        return heads * -(-rows // cut.rows)
-
-    filling = [cut for cut in fitting if blocks(cut) >= gpu.cores]
-    return iter(filling or sorted(fitting, key=lambda cut: -blocks(cut)))
+    return best_first(fitting, heads, rows, gpu)
 
 
 def padded(columns: int) -> int:
@@ -90,7 +88,7 @@ def padded(columns: int) -> int:
 
 def gpu_attention(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body that is one attention."""
-    match = found_in(body, "Softmax", find_attention)
+    match = found_in(body, find_attention)
     if match is None:
         return None
     *batch, rows, keys = shape_of(match.scores[0])
@@ -111,7 +109,7 @@ def gpu_attention(body: Body, machine: Machine) -> Draft | None:
     if cut is None:
         return None
     heads = Heads.of(body, "attention", tuple(batch))
-    _Writing(match, heads, cut, rows, keys, depth, columns).write()
+    _PlainAttention(match, heads, cut, rows, keys, depth, columns).write()
     return heads.problem.draft(heads.kernel, "gpu_attention")
 
 
@@ -141,10 +139,10 @@ class _Sums:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _PlainAttention:
     match: Attention
     heads: Heads
-    cut: Cut
+    cut: HeadCut
     rows: int
     keys: int
     depth: int
@@ -222,10 +220,7 @@ class _Writing:
         kernel, count = self.heads.kernel, along * lines
         with kernel.loop(-(-count // self.cut.threads), "copied") as i:
             number = i * self.cut.threads + thread
-            if count % self.cut.threads:
-                with kernel.when(number < count):
-                    copy(number % along, number // along)
-            else:
+            with kernel.when(number < count if count % self.cut.threads else None):
                 copy(number % along, number // along)
 
     def _query(self, shared: _Shared, view: View, head: Head, top: Value, k: Value, r: Value) -> None:
@@ -247,11 +242,7 @@ class _Writing:
         self, shared: _Shared, scores: Registers, head: Head, top: Value, row: Value, across: Value, first: Value
     ) -> None:
         """Computes the scores of the thread's queries and keys; scores of absent keys become -inf."""
-        kernel, cut, match = self.heads.kernel, self.cut, self.match
-        wanted = match.softmax.inputs[0]
-        assert wanted is not None
-        factor = match.query.factor * match.key.factor
-        score = self.heads.chain(match.chain, match.scores[0], wanted, factor, self.rows, self.keys)
+        kernel, cut, score = self.heads.kernel, self.cut, self.match.score(self.heads, self.rows, self.keys)
         for r in range(cut.high):
             for c in range(self.each):
                 scores[r, c] = 0.0
@@ -313,11 +304,9 @@ class _Writing:
 
             with kernel.when(top + row + r < self.rows):
                 for c in range(self.wide):
-                    if padded(self.columns) == self.columns:
+                    is_padded = padded(self.columns) != self.columns
+                    with kernel.when(self._column(across, c) < self.columns if is_padded else None):
                         store(c)
-                    else:
-                        with kernel.when(self._column(across, c) < self.columns):
-                            store(c)
 
 
 def _largest(numbers: list[Value]) -> Value:

@@ -1,13 +1,14 @@
 """Attention of two-byte elements on the tensor cores of a GPU, in one launch: a warp takes 16 queries of a head and loops over
 tiles of keys.
 
-As in `gpu_attention.py` the softmax streams, and no score is ever stored: the sums of one product, as the threads of a warp hold
+As in `gpu.py` the softmax streams, and no score is ever stored: the sums of one product, as the threads of a warp hold
 them, are the left matrix of the next one. Keys and values of the next tile are fetched during the work on the current one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
 
 import attrs
 
@@ -41,7 +42,7 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import (
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
-from partita.accelerators.tvm.kernels.shared.tensor_feed import Feed, TensorSide
+from partita.accelerators.tvm.kernels.shared.tensor_product import Feed, TensorSide
 from partita.accelerators.tvm.kernels.shared.viewed_sides import neighbours, viewed_side
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
@@ -98,12 +99,28 @@ def tensor_cuts(gpu: Gpu, heads: int, rows: int, keys: int, depth: int, columns:
         cut for cut in listed
         if cut.shared(depth, columns) <= gpu.shared and cut.registers(depth, columns) <= _MOST_REGISTERS
     ]
+    return best_first(fitting, heads, rows, gpu)
 
-    def blocks(cut: TensorCut) -> int:
+
+class OfRows(Protocol):
+    """A cut of a head into blocks of some queries."""
+
+    @property
+    def rows(self) -> int:
+        """Number of queries of a block."""
+
+
+C = TypeVar("C", bound=OfRows)
+
+
+def best_first(cuts: Sequence[C], heads: int, rows: int, gpu: Gpu) -> Iterator[C]:
+    """The cuts with a block for each core, in their order; if there are none, all of them, those with the most blocks first."""
+
+    def blocks(cut: C) -> int:
         return heads * -(-rows // cut.rows)
 
-    filling = [cut for cut in fitting if blocks(cut) >= gpu.cores]
-    return iter(filling or sorted(fitting, key=lambda cut: -blocks(cut)))
+    filling = [cut for cut in cuts if blocks(cut) >= gpu.cores]
+    return iter(filling or sorted(cuts, key=lambda cut: -blocks(cut)))
 
 
 @attrs.frozen(slots=True)
@@ -258,11 +275,7 @@ class TensorAttention:
 
     def _follow(self, scores: Buffer, head: Head, row: Value, first: Value) -> None:
         """Applies the element-wise ops to the scores; scores of absent keys become -inf."""
-        match = self.match
-        wanted = match.softmax.inputs[0]
-        assert wanted is not None
-        factor = match.query.factor * match.key.factor
-        score = self.heads.chain(match.chain, match.scores[0], wanted, factor, self.rows, self.keys)
+        score = self.match.score(self.heads, self.rows, self.keys)
         lines = [self.kernel.name_value("line", minimum(row + PART * half, self.rows - 1)) for half in range(2)]
         for i in range(self.cut.keys // 2):
             key = first + (i // 4 * WIDE + i % 2)
@@ -325,11 +338,8 @@ class TensorAttention:
                     column = beside + (i // 4 * WIDE + i % 2)
                     if i % 4 // 2 != half:
                         continue
-                    if self.columns % DEEP == 0:
+                    with kernel.when(column < self.columns if self.columns % DEEP else None):
                         store(i, column)
-                    else:
-                        with kernel.when(column < self.columns):
-                            store(i, column)
 
 
 def _exp(x: Value) -> Value:

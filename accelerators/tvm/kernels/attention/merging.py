@@ -11,11 +11,10 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.body import element_of
-from partita.accelerators.tvm.bodies.stored import as_stored
-from partita.accelerators.tvm.kernels.attention.pattern import Attention
-from partita.accelerators.tvm.kernels.attention.selector import attentions
+from partita.accelerators.tvm.bodies.element_types import as_stored
+from partita.accelerators.tvm.kernels.attention.pattern import Attention, AttentionProperty
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.operands import Readers, readers_of
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.graph.build import constant, op
 from partita.graph.graph import Graph
 from partita.graph.mapped_arrays import new_array
@@ -51,7 +50,7 @@ class Projection:
 @register_pass("MergeProjections", keeps=REQUESTS, family="tvm")
 def merge_projections(graph: Graph) -> Graph:
     """Query, key and value projections of one input merged into one matrix product. Linear."""
-    matches = attentions(graph)
+    matches = list(AttentionProperty().matches(graph))
     if not matches:
         return graph
     readers = readers_of(graph)

@@ -4,17 +4,25 @@ It is matched from its Softmax. Scale factors of queries and keys are applied to
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
+from partita.accelerators.tvm.kernels.language import Operand, Value
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.formulas import formula
+from partita.accelerators.tvm.kernels.shared.found import FoundProperty
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
 from partita.accelerators.tvm.kernels.shared.operands import (
+    NARROWEST,
     Matrix,
     Readers,
+    is_value_product,
     only_reader,
     operands_of,
     written_after,
 )
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry
 
 LONGEST = 12
@@ -57,6 +65,12 @@ class Attention:
         """The output of the attention."""
         return (self.after[-1] if self.after else self.mix)[0]
 
+    def score(self, heads: Heads, rows: int, keys: int) -> Callable[[Value, Head, Operand, Operand], Value]:
+        """The function that applies scale and mask to a product of a query and a key, in a kernel for so many of both."""
+        wanted = self.softmax.inputs[0]
+        assert wanted is not None
+        return heads.chain(self.chain, self.scores[0], wanted, self.query.factor * self.key.factor, rows, keys)
+
 
 def find_attention(softmax: Node, readers: Readers, version: int) -> Attention | None:
     """The attention around the softmax."""
@@ -68,7 +82,7 @@ def find_attention(softmax: Node, readers: Readers, version: int) -> Attention |
     guard, weights = _guard(softmax, readers)
     mix = only_reader(weights, readers)
     scored = _scores(softmax, shape, readers, version)
-    if mix is None or mix.op != "MatMul" or mix.domain or mix.inputs[0] != weights or mix.inputs[1] == weights or scored is None:
+    if mix is None or not is_value_product(mix) or mix.inputs[0] != weights or mix.inputs[1] == weights or scored is None:
         return None
     scores, between = scored
     mixed = real_shape(mix[0])
@@ -110,10 +124,28 @@ def _scores(softmax: Node, shape: tuple[int, ...], readers: Readers, version: in
             continue
         if not all(reader in inside for reader in readers.get(entry, ())):
             continue
-        if node.op == "MatMul" and not node.domain and product is None:
+        if is_value_product(node) and product is None:
             product = node
         elif formula(node, version) is not None:
             between.append(node)
             inside.add(node)
             waiting += [e for e in reversed(node.inputs) if e is not None]
     return None if product is None else (product, tuple(reversed(between)))
+
+
+class AttentionProperty(FoundProperty[Attention]):
+    """Labels each attention that is found from its Softmax."""
+
+    name = "attention"
+
+    def is_root(self, node: Node) -> bool:
+        return node.op == "Softmax"
+
+    def find(self, root: Node, readers: Readers, version: int) -> Attention | None:
+        match = find_attention(root, readers, version)
+        return match if match is not None and _is_wide(match) else None
+
+
+def _is_wide(reads: Attention) -> bool:
+    widths = [(real_shape(node[0]) or (0,))[-1] for node in (reads.scores, reads.mix)]
+    return all(isinstance(width, Extent) or width >= NARROWEST for width in widths)

@@ -52,11 +52,7 @@ class Scoring:
 
     def score(self) -> Callable[[Value, Head, Operand, Operand], Value]:
         """The function that applies scale and mask to a product of a query and a key."""
-        match = self.match
-        wanted = match.softmax.inputs[0]
-        assert wanted is not None
-        factor = match.query.factor * match.key.factor
-        return self.heads.chain(match.chain, match.scores[0], wanted, factor, self.rows, self.keys)
+        return self.match.score(self.heads, self.rows, self.keys)
 
     @property
     def row(self) -> Row:

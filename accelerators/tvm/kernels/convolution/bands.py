@@ -15,12 +15,13 @@ from partita.accelerators.tvm.kernels.convolution.tap_ranges import mean_seen
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.tile import LATENCY, PORTS, kept
+from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.panels import LATENCY, MANY, PORTS
 from partita.accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
-from partita.accelerators.tvm.kernels.shared.window import Convolved, Pair, Window
+from partita.accelerators.tvm.kernels.shared.window import Convolved, Window
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import CONVOLUTION_PRODUCTS
-from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.accelerators.tvm.sizes.extent import is_multiple
 
 NEAR = 1200
 """Number of steps whose weights fit L1 beside other data, for a panel of 64 bytes."""
@@ -30,9 +31,6 @@ KEPT = 160 * 1024
 
 ADDRESSES = 8
 """Maximum number of pixels of a tile that are not contiguous: each keeps its address in a register."""
-
-MANY = 840
-"""A multiple of most tiles' sizes: the tile that is fastest for an image of this height and width is taken for large images."""
 
 AHEAD = 8
 """Maximum number of contiguous pixels of a tile that several vectors multiply. LLVM knows all their addresses, and broadcasts
@@ -61,7 +59,7 @@ BEGUN = 3
 
 
 @attrs.frozen(slots=True)
-class Shape(Convolved):
+class BlockedShape(Convolved):
     """A convolution of floats in the blocked layout."""
 
     plain: bool
@@ -129,7 +127,7 @@ class Bands:
     0: no such tile."""
 
 
-def cut_bands(shape: Shape, machine: Machine) -> Bands:
+def cut_bands(shape: BlockedShape, machine: Machine) -> Bands:
     """The cut with the fewest estimated cycles."""
     if shape.window.is_any:
         return _in_part(shape, machine)
@@ -152,7 +150,7 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
     return Bands(pixels, vectors, rows, tiles, down, across, chunk, shape.copies, parallel, shape.shares(pixels, machine))
 
 
-def _in_part(shape: Shape, machine: Machine) -> Bands:
+def _in_part(shape: BlockedShape, machine: Machine) -> Bands:
     """The part of the cut of dynamic images that is fixed at compile time: the tile, as for large images, and the chunk.
     `cut_while_running` adds the rest."""
     pixels, vectors = _tile(shape, machine)
@@ -163,19 +161,13 @@ def _in_part(shape: Shape, machine: Machine) -> Bands:
     return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True, shares=shares, sharing=sharing)
 
 
-def _large(sizes: Pair) -> Pair:
-    """The sizes, with MANY for dynamic ones."""
-    high, wide = [MANY if isinstance(size, Extent) else size for size in sizes]
-    return high, wide
-
-
-def _mean_reach(shape: Shape, vectors: int, machine: Machine) -> int:
+def _mean_reach(shape: BlockedShape, vectors: int, machine: Machine) -> int:
     """Mean number of input channels that a panel reads."""
     read = reaches(shape.channels, shape.outs, shape.groups, vectors * machine.lanes)
     return sum(read) // len(read)
 
 
-def cut_while_running(kernel: Kernel, shape: Shape, part: Bands, machine: Machine) -> Bands:
+def cut_while_running(kernel: Kernel, shape: BlockedShape, part: Bands, machine: Machine) -> Bands:
     """The cut of dynamic images, computed at run time: bands of rows whose copies stay in L2, as many for each thread; if the
     weights are larger than the image, ranges of panels first. Rows and tiles are those of the tallest band."""
     window, threads, pixels = shape.window, machine.threads, part.pixels
@@ -216,7 +208,7 @@ def _tiles(rows: Value, wide: Value, pixels: int) -> Value:
     return (rows * wide + (pixels - 1)) // pixels
 
 
-def _tallest_while_running(shape: Shape, part: Bands, machine: Machine) -> Value:
+def _tallest_while_running(shape: BlockedShape, part: Bands, machine: Machine) -> Value:
     """Maximum number of rows of a band, as in `_tallest`, computed at run time."""
     window, share = shape.window, shape.held / 4
     chunk = part.chunk or _mean_reach(shape, part.vectors, machine)
@@ -228,10 +220,10 @@ def _tallest_while_running(shape: Shape, part: Bands, machine: Machine) -> Value
     return minimum(maximum((KEPT - above) // per_row, least), as_index(window.out[0]))
 
 
-def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
+def _tile(shape: BlockedShape, machine: Machine) -> tuple[int, int]:
     """Pixels and vectors of the register tile: enough sums to hide the latency, few wasted, few loads, sums seldom stored."""
     blocks, window = math.ceil(shape.outs / machine.lanes), shape.window
-    window = attrs.evolve(window, sizes=_large(window.sizes), out=_large(window.out))
+    window = window.with_sizes(MANY)  # Tiles that are fastest for such an image are taken for large ones.
     if shape.in_tiles:
         return min(MOST_ROWS, window.pixels), min(SUMS, blocks)
     is_weighed = shape.is_weighed(machine)
@@ -272,7 +264,7 @@ def _most_pixels(window: Window, vectors: int, machine: Machine) -> int:
     return machine.registers - 1 if vectors == 1 and machine.lanes < 16 else AHEAD
 
 
-def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
+def _chunk(shape: BlockedShape, reach: int, vectors: int, machine: Machine) -> int:
     """Number of input channels of a chunk: whole blocks that divide them and fit L1; 0: no chunks."""
     near = NEAR * 16 // (vectors * machine.lanes) * 4 // shape.size
     if shape.plain or shape.shuffled or shape.groups > 1 or reach % machine.lanes or reach * shape.window.count <= 2 * near:
@@ -282,7 +274,7 @@ def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
     return 0 if best == blocks else best * machine.lanes
 
 
-def _tallest(shape: Shape, chunk: int, pixels: int) -> int:
+def _tallest(shape: BlockedShape, chunk: int, pixels: int) -> int:
     """Maximum number of rows of a band whose copy, or input, and sums stay in L2."""
     window, part = shape.window, shape.held / 4
     wide = window.out[1] if window.is_sampled else window.sizes[1] * window.strides[0]
@@ -305,7 +297,7 @@ def _even(window: Window, least: int, pixels: int) -> int:
     return min(range(least, min(2 * least, window.out[0]) + 1), key=cost)
 
 
-def _for_threads(shape: Shape, pixels: int, panels: int, reach: int, least: int, threads: int) -> tuple[int, int]:
+def _for_threads(shape: BlockedShape, pixels: int, panels: int, reach: int, least: int, threads: int) -> tuple[int, int]:
     """Number of bands and of ranges of panels: equal shares for the threads, few rows and panels computed twice, near inputs. A
     dynamic batch is cut as for one image."""
     window = shape.window

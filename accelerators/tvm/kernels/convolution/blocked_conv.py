@@ -21,17 +21,17 @@ import attrs
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN, IMAGES
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from partita.accelerators.tvm.kernels.convolution.bands import band_while_running
-from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer, make_layer
+from partita.accelerators.tvm.kernels.convolution.blocked_layer import BlockedLayer, make_layer
 from partita.accelerators.tvm.kernels.convolution.blocked_values import (
     WIDE,
-    Panel,
+    BandCopy,
+    BandPanel,
+    BandTask,
+    Fetching,
     Reads,
-    Task,
     pixel_addresses,
 )
-from partita.accelerators.tvm.kernels.convolution.prefetch import Fetching
 from partita.accelerators.tvm.kernels.convolution.tap_ranges import TapRange, all_taps, seen_taps
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -44,11 +44,10 @@ from partita.accelerators.tvm.kernels.language import (
     uint16,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.tile_unit import Left, Right, TileUnit
 from partita.accelerators.tvm.machine.machine import Machine
 
@@ -76,14 +75,14 @@ def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, outputs = problem.kernel("blocked_convolution", shapes, [after.results] * len(problem.outputs))
     layer = layer.while_running(kernel, machine)
     images = [inputs[position] for position in (source, *joined)]
-    _Writing(layer, kernel, images, inputs[weight], Writer(after, inputs, outputs)).write()
+    _BlockedConvolution(layer, kernel, images, inputs[weight], Writer(after, inputs, outputs)).write()
     return problem.draft(kernel, "blocked convolution", packs)
 
 
-class _Writing:
+class _BlockedConvolution:
     """Writes the kernel of a convolution."""
 
-    def __init__(self, layer: Layer, kernel: Kernel, images: Sequence[Buffer], weight: Buffer, writer: Writer) -> None:
+    def __init__(self, layer: BlockedLayer, kernel: Kernel, images: Sequence[Buffer], weight: Buffer, writer: Writer) -> None:
         source = images[0]
         self.layer = layer
         self.kernel = kernel
@@ -114,7 +113,7 @@ class _Writing:
                 sums = kernel.memory("sums", float32, (counted(self._panels * bands.tiles * self._tile),))
             top = self._top(self.name("band", number % count // bands.across))
             with nullcontext() if layer.unit is None else layer.unit.configured(kernel):
-                self._chunks(Task(n, top, across, image, sums))
+                self._chunks(BandTask(n, top, across, image, sums))
 
     def _top(self, band: Value) -> Value:
         """The first row of a band. For dynamic images, also sets the layer and the copy to the rows and tiles of this band."""
@@ -139,7 +138,7 @@ class _Writing:
 
     # -- the product ---------------------------------------------------------------------------------------
 
-    def _chunks(self, task: Task) -> None:
+    def _chunks(self, task: BandTask) -> None:
         bands, channels, kernel = self.layer.bands, self.layer.channels, self.kernel
         full, rest = divmod(channels.blocks, bands.vectors)
         is_cut = not isinstance(bands.across, int) or bands.across > 1
@@ -147,9 +146,9 @@ class _Writing:
         end: Operand = (task.across + 1) * full // bands.across if is_cut else full
         first = self.name("first", first)
 
-        def last(chunk: Operand) -> Panel:
+        def last(chunk: Operand) -> BandPanel:
             """The last, narrower panel."""
-            return Panel(kernel.name_value("panel", full), bands.pixels, rest, chunk, end - first, bands.shares)
+            return BandPanel(kernel.name_value("panel", full), bands.pixels, rest, chunk, end - first, bands.shares)
 
         def panels(chunk: Operand) -> None:
             if task.image is not None:
@@ -157,7 +156,7 @@ class _Writing:
             if full:
                 with kernel.loop(end - first, "p_") as step:
                     panel = kernel.name_value("panel", first + step)
-                    self._tiles(task, Panel(panel, bands.pixels, bands.vectors, chunk, step, bands.shares))
+                    self._tiles(task, BandPanel(panel, bands.pixels, bands.vectors, chunk, step, bands.shares))
             if rest and not is_cut:
                 self._tiles(task, last(chunk))
             elif rest:
@@ -170,7 +169,7 @@ class _Writing:
         with kernel.loop(channels.chunks, "chunk") as chunk:
             panels(chunk)
 
-    def _tiles(self, task: Task, panel: Panel) -> None:
+    def _tiles(self, task: BandTask, panel: BandPanel) -> None:
         """Writes all tiles of the band for a panel. For dynamic images, tiles whose pixels share an address are used if they
         divide the width."""
         bands, kernel, wide = self.layer.bands, self.kernel, self.layer.window.out[1]
@@ -184,7 +183,7 @@ class _Writing:
         with kernel.otherwise():
             self._tiles_anywhere(task, panel)
 
-    def _tiles_anywhere(self, task: Task, panel: Panel) -> None:
+    def _tiles_anywhere(self, task: BandTask, panel: BandPanel) -> None:
         """Writes all tiles of the band, at any position in its rows. A band of fewer pixels than a tile, which only dynamic
         images have, is processed pixel by pixel."""
         bands, kernel = self.layer.bands, self.kernel
@@ -197,7 +196,7 @@ class _Writing:
         with kernel.otherwise():
             self._tiled(task, attrs.evolve(panel, pixels=1), whole, whole)
 
-    def _tiled(self, task: Task, panel: Panel, tiles: Operand, whole: int | Value) -> None:
+    def _tiled(self, task: BandTask, panel: BandPanel, tiles: Operand, whole: int | Value) -> None:
         """Writes `tiles` tiles that cover the whole band."""
         kernel = self.kernel
         with kernel.loop(tiles, "tile") as tile:
@@ -224,7 +223,7 @@ class _Writing:
                 self._chunk(task, panel, acc, aside, steps, write)
 
     def _chunk(
-        self, task: Task, panel: Panel, acc: Registers, aside: Value, steps: Callable[[], None], write: Callable[[], None]
+        self, task: BandTask, panel: BandPanel, acc: Registers, aside: Value, steps: Callable[[], None], write: Callable[[], None]
     ) -> None:
         """Writes the steps of a chunk: sums continue those of the chunk before, and the last chunk writes the results."""
         kernel, sums, lanes, chunk = self.kernel, task.sums, self.layer.lanes, panel.chunk
@@ -241,25 +240,25 @@ class _Writing:
             for p, v in self._each(panel):
                 sums[aside + (p * panel.vectors + v) * lanes] = acc[p, v]
 
-    def _clear(self, panel: Panel, acc: Registers) -> None:
+    def _clear(self, panel: BandPanel, acc: Registers) -> None:
         for p, v in self._each(panel):
             acc[p, v] = 0.0
 
-    def _size(self, panel: Panel) -> int:
+    def _size(self, panel: BandPanel) -> int:
         """Number of elements that are stored between chunks for a tile of the panel."""
         return panel.pixels * self.layer.bands.vectors * self.layer.lanes
 
-    def _each(self, panel: Panel) -> list[tuple[int, int]]:
+    def _each(self, panel: BandPanel) -> list[tuple[int, int]]:
         return [(p, v) for p in range(panel.pixels) for v in range(panel.vectors)]
 
-    def _seen(self, task: Task, panel: Panel, base: Value) -> tuple[TapRange, TapRange]:
+    def _seen(self, task: BandTask, panel: BandPanel, base: Value) -> tuple[TapRange, TapRange]:
         """The taps that a tile computes: all, or those that meet more than padding."""
         window = self.layer.window
         if not self.layer.shape.skips:
             return all_taps(window)
         return seen_taps(self.kernel, window, task.top * window.out[1] + base, panel.pixels)
 
-    def _steps(self, task: Task, panel: Panel, tile: Value, base: Value, reads: Reads, acc: Registers) -> None:
+    def _steps(self, task: BandTask, panel: BandPanel, tile: Value, base: Value, reads: Reads, acc: Registers) -> None:
         """Writes the loops over input channels and taps."""
         channels, window, kernel, lanes = self.layer.channels, self.layer.window, self.kernel, self.layer.lanes
         width, group, instruction = panel.vectors * lanes, self.layer.group, self.layer.instruction
@@ -298,7 +297,7 @@ class _Writing:
                     acc[p, v] = instruction.add(acc[p, v], spread, vector)
 
     def _tile_steps(
-        self, unit: TileUnit, task: Task, panel: Panel, reads: Reads, acc: Registers
+        self, unit: TileUnit, task: BandTask, panel: BandPanel, reads: Reads, acc: Registers
     ) -> None:
         """The same with the matrix unit (AMX): a step takes a block of channels of one tap. Pixels that are not contiguous are
         first copied side by side."""
@@ -322,7 +321,7 @@ class _Writing:
         for p, v in self._each(panel):
             acc[p, v] = acc[p, v] + products[p, v]
 
-    def _taps(self, loops: ExitStack, panel: Panel, walked: tuple[TapRange, TapRange]) -> tuple[Operand, Operand]:
+    def _taps(self, loops: ExitStack, panel: BandPanel, walked: tuple[TapRange, TapRange]) -> tuple[Operand, Operand]:
         """Opens the loops over rows and columns of the window; returns the tap."""
         window, kernel = self.layer.window, self.kernel
         if window.count == 1:
@@ -336,7 +335,7 @@ class _Writing:
         column = loops.enter_context(kernel.loop(window.taps[1] // each, "kw", "unroll" if is_small else "serial"))
         return row, column if each == 1 else column * each
 
-    def _written_out(self, panel: Panel) -> int:
+    def _written_out(self, panel: BandPanel) -> int:
         """Maximum number of taps of a row that are unrolled. In rows of dynamic width LLVM recomputes the addresses of a tile's
         pixels in each iteration of that loop; with AVX2 this is a thirtieth of the time."""
         layer = self.layer
@@ -344,7 +343,7 @@ class _Writing:
             return 8
         return 3 if layer.window.is_any and layer.lanes < WIDE and panel.pixels > 1 else 0
 
-    def _channel(self, panel: Panel, c: Value) -> tuple[Value, Operand]:
+    def _channel(self, panel: BandPanel, c: Value) -> tuple[Value, Operand]:
         """The channel that a step reads: its block, and its lane unless that has a loop of its own."""
         channels, kernel, lanes = self.layer.channels, self.kernel, self.layer.lanes
         if channels.by_block:
@@ -360,14 +359,14 @@ class _Writing:
         return kernel.name_value("block", channel // lanes), kernel.name_value("lane", channel % lanes)
 
     def _number(
-        self, task: Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
+        self, task: BandTask, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
     ) -> Value:
         """The operand that a step reads of the image for a pixel of the tile, at a tap and a channel."""
         buffer, position = self._position(task, address, block, lane, taps)
         return self.layer.instruction.left(buffer, *position)
 
     def _position(
-        self, task: Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
+        self, task: BandTask, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
     ) -> tuple[Buffer, tuple[Operand, ...]]:
         """The buffer and position of a channel of a tap, for a pixel of the tile: in the copy, or in the image."""
         window, copy = self.layer.window, self.copy
@@ -382,7 +381,7 @@ class _Writing:
             return self.source, (task.n, block, at // window.sizes[1], at % window.sizes[1])
         return self.source, (task.n, block, at, lane)
 
-    def _write(self, task: Task, panel: Panel, base: Value, acc: Registers) -> None:
+    def _write(self, task: BandTask, panel: BandPanel, base: Value, acc: Registers) -> None:
         """Writes the sums of the tile through the epilogue; a long one is emitted once, in a loop over sums in memory."""
         bands, kernel, lanes = self.layer.bands, self.kernel, self.layer.lanes
         first = task.top * self.layer.window.out[1] + base

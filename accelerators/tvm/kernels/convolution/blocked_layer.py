@@ -7,17 +7,21 @@ import math
 import attrs
 
 from partita.accelerators.tvm.bodies.body import element_of
-from partita.accelerators.tvm.kernels.convolution.bands import Bands, Shape, cut_bands, cut_while_running
+from partita.accelerators.tvm.kernels.convolution.bands import (
+    Bands,
+    BlockedShape,
+    cut_bands,
+    cut_while_running,
+)
 from partita.accelerators.tvm.kernels.convolution.channels import Channels
 from partita.accelerators.tvm.kernels.language import Kernel
-from partita.accelerators.tvm.kernels.shared.element_access import HALVES
+from partita.accelerators.tvm.kernels.shared.element_access import HALVES, real_shape
 from partita.accelerators.tvm.kernels.shared.instructions import (
     DOT_BFLOAT16,
     FMA,
     Instruction,
     instruction_for,
 )
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.accelerators.tvm.kernels.shared.tile_unit import LANES, TILES, TileUnit
 from partita.accelerators.tvm.kernels.shared.window import Window, window_of
 from partita.accelerators.tvm.machine.machine import Machine
@@ -25,10 +29,10 @@ from partita.graph.node import Node, NodeEntry
 
 
 @attrs.frozen(slots=True)
-class Layer:
+class BlockedLayer:
     """A convolution and its cut."""
 
-    shape: Shape
+    shape: BlockedShape
     """The convolution."""
     channels: Channels
     """The input and output channels of each panel."""
@@ -63,14 +67,14 @@ class Layer:
         """Number of neighbours that a step multiplies: channels, or taps of a row if the image is plain."""
         return self.instruction.group
 
-    def while_running(self, kernel: Kernel, machine: Machine) -> Layer:
+    def while_running(self, kernel: Kernel, machine: Machine) -> BlockedLayer:
         """The same layer; for dynamic images, with the rest of the cut computed at run time."""
         if not self.window.is_any:
             return self
         return attrs.evolve(self, bands=cut_while_running(kernel, self.shape, self.bands, machine))
 
 
-def make_layer(root: Node, machine: Machine) -> Layer:
+def make_layer(root: Node, machine: Machine) -> BlockedLayer:
     """A blocked Conv with its cut for a machine."""
     window, plain = window_of(root), bool(root.attrs["plain"])
     if window.is_pointwise and not plain:
@@ -85,14 +89,14 @@ def make_layer(root: Node, machine: Machine) -> Layer:
     always = (plain and size != 4) or _bytes(root.inputs[0]) != held
     given = batch, window, root.attrs["channels"], root.attrs["outs"], root.attrs["group"]
     skips = bool(root.attrs.get("skips_padding"))
-    shape = Shape(*given, plain, shuffle > 1, size, held, always, in_tiles, skips)
+    shape = BlockedShape(*given, plain, shuffle > 1, size, held, always, in_tiles, skips)
     bands = cut_bands(shape, machine)
     cut = shape.channels, shape.outs, shape.groups, bands.vectors, machine.lanes, plain, shuffle
     channels = Channels(*cut, bands.chunk, group)
     channels = channels if bands.chunk else attrs.evolve(channels, chunk=channels.reach)
     used = machine.instruction("bfloat16")
     unit = TileUnit(bands.pixels, 1, bands.vectors, LANES, used.is_emulated) if in_tiles and used is not None else None
-    return Layer(shape, channels, bands, machine.lanes, instruction, size, unit)
+    return BlockedLayer(shape, channels, bands, machine.lanes, instruction, size, unit)
 
 
 def _fits_tiles(root: Node, machine: Machine) -> bool:

@@ -4,17 +4,14 @@ taps of all input channels. The matrix of pixels is never stored: threads read t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 import numpy as np
 
-from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import Body, element_of
 from partita.accelerators.tvm.kernels.convolution.image import Image, flat
-from partita.accelerators.tvm.kernels.convolution.layer_draft import draft_layer
-from partita.accelerators.tvm.kernels.convolution.normed_image import NormedImage
+from partita.accelerators.tvm.kernels.convolution.layer import NormedImage, draft_layer
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -25,16 +22,14 @@ from partita.accelerators.tvm.kernels.language import (
     if_inside,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
-from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking_of_all
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
-    Product,
     Side,
     Spot,
+    TiledProduct,
     lay_steps,
+    new_tiles,
     own_thread,
     packed_side,
     spots,
@@ -42,43 +37,46 @@ from partita.accelerators.tvm.kernels.shared.gpu_product import (
 from partita.accelerators.tvm.kernels.shared.gpu_tile import (
     WIDTH,
     BlockTile,
+    TensorTile,
     Work,
-    demand,
+    fastest,
+    round_to_tf32,
+    tensor_tiles,
     tiles,
     usual_pixels,
 )
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.tensor_feed import (
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.tensor_product import (
     Source,
+    TensorProduct,
     TensorSide,
     has_tensor_cores,
     packed_tensor_side,
     widest_copy,
 )
-from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from partita.accelerators.tvm.kernels.shared.tf32 import round_to_tf32
-from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.kernels.shared.window import is_convolution
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_multiple
+from partita.graph.node import Node
 from partita.graph.types import Array
 
 
 def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a convolution with constant weights and its epilogue, of a value or of a normed image; None for any other
     body, and for depthwise convolutions, which are no products."""
-    size, root = bytes_on_tensor_cores(body, machine, "Conv"), next(node for node in body.ops if node.op == "Conv")
-    normed = NormedImage.of(root, Problem.of(body))
+    size = bytes_on_tensor_cores(body, machine, is_convolution)
+    normed = NormedImage.of(next(filter(is_convolution, body.ops)), Problem.of(body))
 
-    def cut(image: Image) -> Layer | None:
-        return None if image.outs == image.groups else Layer(image, best_tile(image, machine, size), normed)
+    def cut(image: Image) -> TiledConvolution | None:
+        return None if image.outs == image.groups else TiledConvolution(image, best_tile(image, machine, size), normed)
 
     return draft_layer(body, "gpu_convolution_on_tensor_cores" if size else "gpu_convolution", cut, normed)
 
 
-def bytes_on_tensor_cores(body: Body, machine: Machine, op: str) -> int:
-    """Bytes of the elements that this op of the body multiplies, if tensor cores support them; else 0."""
-    roots = [node for node in body.ops if node.op == op]
+def bytes_on_tensor_cores(body: Body, machine: Machine, is_root: Callable[[Node], bool]) -> int:
+    """Bytes of the elements that the body's root multiplies, if tensor cores support them; else 0."""
+    roots = [node for node in body.ops if is_root(node)]
     elements = [element_named(element_of(entry)) for node in roots for entry in node.inputs[:2] if entry is not None]
     return elements[0].bits // 8 if has_tensor_cores(machine, *elements) else 0
 
@@ -88,11 +86,8 @@ def best_tile(image: Image, machine: Machine, size: int, kinds: int = 1) -> Bloc
     For dynamic images it is the best over typical numbers of pixels, and fewer and more. Output channels of `kinds` kinds share
     no tile."""
     gpu, works = machine.gpu, _works(image, size or 4, kinds)
-    if size:
-        tensor = [tile for tile in tensor_tiles(gpu, size) if tile.slice_threads % tile.columns == 0]
-        return choose("tile", tensor, ranking_of_all(tensor, [partial(tensor_demand, work=work) for work in works], gpu))
-    single = [tile for tile in tiles(gpu) if tile.slice_threads % tile.columns == 0]
-    return choose("tile", single, ranking_of_all(single, [partial(demand, work=work) for work in works], gpu))
+    listed: Iterator[BlockTile | TensorTile] = tensor_tiles(gpu, size) if size else tiles(gpu)
+    return fastest([tile for tile in listed if tile.slice_threads % tile.columns == 0], works, gpu)
 
 
 def _works(image: Image, size: int, kinds: int) -> list[Work]:
@@ -128,7 +123,7 @@ Place = tuple[Value, Value, Value]
 
 
 @attrs.frozen(slots=True, eq=False)
-class Layer:
+class TiledConvolution:
     """A convolution and its cut."""
 
     image: Image
@@ -137,29 +132,19 @@ class Layer:
     """The norm that is applied to the image before the product, if any."""
 
     @property
-    def inner(self) -> int:
-        """Number of input channels of a group."""
-        return self.image.channels // self.image.groups
-
-    @property
-    def outs(self) -> int:
-        """Number of output channels of a group."""
-        return self.image.outs // self.image.groups
-
-    @property
     def by_taps(self) -> bool:
         """True if the depth is ordered [tap, channel], so that a step has one tap; otherwise it is [channel, tap]."""
-        return self.inner % self.tile.depth == 0
+        return self.image.inner % self.tile.depth == 0
 
     @property
     def steps(self) -> int:
         """Number of steps of all slices together."""
-        return self.tile.steps(self.image.depth) * self.tile.slices
+        return self.tile.all_steps(self.image.depth)
 
     @property
     def down(self) -> int:
         """Number of tiles along the rows."""
-        return -(-self.outs // self.tile.rows)
+        return -(-self.image.own // self.tile.rows)
 
     @property
     def blocks(self) -> tuple[Operand, int]:
@@ -174,18 +159,16 @@ class Layer:
     def pack(self, array: Array) -> Array:
         """The weights [group, tile, step, depth, output channel], zero-padded to whole tiles; for tensor cores [group, tile,
         step, output channel, depth]."""
-        image, rows, deep = self.image, self.tile.rows, self.tile.depth
-        is_turned = isinstance(self.tile, TensorTile)
-        shape = (image.groups, self.down, self.steps, *((rows, deep) if is_turned else (deep, rows)))
-        packed = new_weight(shape, array.dtype)
-        packed[...] = np.zeros((), array.dtype)
-        for group, bands in enumerate(packed):
-            self.lay_out(bands.swapaxes(2, 3) if is_turned else bands, array, group)
-        return round_to_tf32(packed.reshape(-1)) if is_turned and packed.dtype == np.float32 else packed.reshape(-1)
+        counts = self.image.groups, self.down, self.steps
+        packed, tiles = new_tiles(self.tile, counts, self.tile.rows, array.dtype)
+        for group, bands in enumerate(tiles):
+            self.lay_out(bands, array, group)
+        is_rounded = isinstance(self.tile, TensorTile) and packed.dtype == np.float32
+        return round_to_tf32(packed.reshape(-1)) if is_rounded else packed.reshape(-1)
 
     def lay_out(self, bands: Array, array: Array, group: int) -> None:
         """Fills the tiles [tile, step, depth, output channel] of a group with its part of the weights."""
-        self.lay_rows(bands, array.reshape(self.image.groups, self.outs, self.inner, self.image.taps)[group])
+        self.lay_rows(bands, array.reshape(self.image.groups, self.image.own, self.image.inner, self.image.taps)[group])
 
     def lay_rows(self, bands: Array, weights: Array) -> None:
         """Fills tiles with rows [output channel, channel, tap]."""
@@ -218,16 +201,16 @@ class Layer:
             else:
                 pixels = self._pixels(kernel, source, own, block, group, band, writer.inputs)
                 weights_side = packed_side(tile, own, tile.rows, weight, first)
-                Product(kernel, tile, thread, weights_side, pixels).write(steps, store, bounds)
+                TiledProduct(kernel, tile, thread, weights_side, pixels).write(steps, store, bounds)
 
     def band(self, kernel: Kernel, number: Value) -> Band:
         """The rows of the blocks with this index."""
-        return Band(number * self.tile.rows, self.outs, self.image.filter, self.image.before, self.image.depth)
+        return Band(number * self.tile.rows, self.image.own, self.image.filter, self.image.before, self.image.depth)
 
     def store(self, kernel: Kernel, writer: Writer, total: Value, band: Band, group: Value, at: Place) -> None:
         """Writes a sum at its image, row and pixel."""
         picture, row, pixel = at
-        writer.store(total, (picture, group * self.outs + row, pixel))
+        writer.store(total, (picture, group * self.image.own + row, pixel))
 
     def _pixels(
         self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value, band: Band, inputs: Sequence[Buffer]
@@ -274,7 +257,7 @@ class Layer:
         pixel = kept(kernel, "pixel", column % image.pixels, image.is_any)
         picture = kept(kernel, "picture", column // image.pixels, image.is_any)
         corner = [
-            kept(kernel, f"corner{d}", self.coordinate(pixel, d) * image.strides[d] - band.before[d], image.is_any)
+            kept(kernel, f"corner{d}", image.coordinate(pixel, d) * image.strides[d] - band.before[d], image.is_any)
             for d in range(len(image.sizes))
         ]
         taps = math.prod(band.filter)
@@ -284,7 +267,7 @@ class Layer:
         def source(step: Value, spot: Spot) -> Source:
             k = step * tile.depth + spot.k
             if self.by_taps:
-                per_tap = self.inner // tile.depth
+                per_tap = self.image.inner // tile.depth
                 tap, channel = step // per_tap, step % per_tap * tile.depth + spot.k
             else:
                 tap, channel = k % taps, k // taps
@@ -295,16 +278,10 @@ class Layer:
             if not image.is_pointwise:
                 for position, size in zip(positions, image.sizes, strict=True):
                     tests += [position >= 0, position < size]
-            at = (picture, group * self.inner + channel, flat(positions, image.sizes))
+            at = (picture, group * self.image.inner + channel, flat(positions, image.sizes))
             return Source(at, all_of(tests) if tests else None)
 
         return source
-
-    def coordinate(self, pixel: Value, dimension: int) -> Value:
-        """The output pixel's coordinate in a dimension."""
-        behind = math.prod(self.image.out[dimension + 1 :])
-        at = pixel // behind if behind != 1 else pixel
-        return at % self.image.out[dimension] if dimension else at
 
     def _shifts(self, tap: Value, sizes: Sequence[Operand]) -> list[Operand]:
         """The distance of a tap from the first, along each dimension of a filter of these sizes."""

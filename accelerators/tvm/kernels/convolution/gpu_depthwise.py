@@ -5,13 +5,12 @@ as they are, and summed in float32."""
 from __future__ import annotations
 
 import itertools
-import math
 
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.convolution.image import Image
-from partita.accelerators.tvm.kernels.convolution.layer_draft import draft_layer
+from partita.accelerators.tvm.kernels.convolution.layer import draft_layer
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -21,17 +20,14 @@ from partita.accelerators.tvm.kernels.language import (
     float32,
     if_inside,
 )
-from partita.accelerators.tvm.kernels.language.values import parts_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
+from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_less
 from partita.graph.types import Array
-
-THREADS = 128
-"""Number of threads of a block, if the GPU allows as many."""
 
 MOST_TAPS = 81
 """Maximum number of taps for this kernel, which unrolls them."""
@@ -40,19 +36,19 @@ MOST_TAPS = 81
 def gpu_depthwise(body: Body, machine: Machine) -> Draft | None:
     """The kernel for such a convolution with constant weights and its epilogue; None for any other body."""
 
-    def cut(image: Image) -> _Layer | None:
+    def cut(image: Image) -> _GpuDepthwise | None:
         is_ours = image.outs == image.groups and image.taps <= MOST_TAPS
-        return _Layer(image, min(THREADS, machine.gpu.threads)) if is_ours else None
+        return _GpuDepthwise(image, machine.gpu) if is_ours else None
 
     return draft_layer(body, "gpu_depthwise", cut)
 
 
 @attrs.frozen(slots=True)
-class _Layer:
+class _GpuDepthwise:
     """One such convolution and its cut."""
 
     image: Image
-    threads: int
+    gpu: Gpu
 
     @property
     def weights(self) -> int:
@@ -67,41 +63,32 @@ class _Layer:
         """Launches one thread per result."""
         image = self.image
         count = image.batch * image.outs * image.pixels
-        with kernel.launch((parts_of(count, self.threads), 1, 1), self.threads) as (block, _, _, thread):
-            item = kernel.name_value("item", block * self.threads + thread)
-            with kernel.when(item < count):
-                pixel = kept(kernel, "pixel", item % image.pixels, image.is_any)
-                channel = kept(kernel, "channel", item // image.pixels % image.outs, image.is_any)
-                picture = kept(kernel, "picture", item // (image.pixels * image.outs), image.is_any)
-                total = self._total(kernel, source, weight, picture, channel, pixel)
-                writer.store(total, (picture, channel, pixel))
+        with each_item(kernel, count, self.gpu) as item:
+            pixel = kept(kernel, "pixel", item % image.pixels, image.is_any)
+            channel = kept(kernel, "channel", item // image.pixels % image.outs, image.is_any)
+            picture = kept(kernel, "picture", item // (image.pixels * image.outs), image.is_any)
+            total = self._total(kernel, source, weight, picture, channel, pixel)
+            writer.store(total, (picture, channel, pixel))
 
     def _total(
         self, kernel: Kernel, source: Buffer, weight: Buffer, picture: Value, channel: Value, pixel: Value
     ) -> Value:
         """The sum of a result: a loop over the group's channels, with all taps unrolled."""
         image = self.image
-        inner = image.channels // image.groups
         firsts = [
-            kept(kernel, f"first{d}", self._coordinate(pixel, d) * image.strides[d] - image.before[d], image.is_any)
+            kept(kernel, f"first{d}", image.coordinate(pixel, d) * image.strides[d] - image.before[d], image.is_any)
             for d in range(len(image.sizes))
         ]
         total = kernel.stack("total", float32, (1,))
         total[0] = 0.0
-        with kernel.loop(inner, "c") as c:
-            own = channel * inner + c
+        with kernel.loop(image.inner, "c") as c:
+            own = channel * image.inner + c
             for number, taps in enumerate(itertools.product(*map(range, image.filter))):
                 at, tests = self._position(firsts, taps)
                 pixel_read = read(source, (picture, own, at))
                 pixel_read = if_inside(all_of(tests), pixel_read, 0.0) if tests else pixel_read
                 total[0] = total[0] + pixel_read * read(weight, (own * image.taps + number,))
         return total[0]
-
-    def _coordinate(self, pixel: Value, dimension: int) -> Value:
-        """The result's coordinate in a dimension."""
-        behind = math.prod(self.image.out[dimension + 1 :])
-        at = pixel // behind if behind != 1 else pixel
-        return at % self.image.out[dimension] if dimension else at
 
     def _position(self, firsts: list[Value], taps: tuple[int, ...]) -> tuple[Operand, list[Value]]:
         """The position of a tap in its channel, and the conditions for its being inside, without those that always hold."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 import attrs
 import numpy as np
@@ -19,34 +18,36 @@ import numpy as np
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.convolution.gpu_conv import (
     Band,
-    Layer,
     Place,
+    TiledConvolution,
     best_tile,
     bytes_on_tensor_cores,
 )
 from partita.accelerators.tvm.kernels.convolution.image import Image, Sizes, flat
-from partita.accelerators.tvm.kernels.convolution.layer_draft import draft_layer_of
+from partita.accelerators.tvm.kernels.convolution.layer import draft_layer_of
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, all_of, select
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.tile import kept
-from partita.accelerators.tvm.kernels.shared.transposed_phases import Kind, all_alike, have_taps, kinds_of
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.window import (
+    Kind,
+    all_alike,
+    has_few_phases,
+    have_taps,
+    is_cropped_as_told,
+    kinds_of,
+)
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_less
 from partita.graph.node import Node
 from partita.graph.types import Array
 
-OP = "ConvTranspose"
-
-MOST_PHASES = 1024
-"""Maximum number of phases, each of which has rows of its own; with more, a transposed convolution gets no such kernel."""
-
 
 def gpu_transposed_convolution(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a transposed convolution with constant weights and its epilogue; None for any other body."""
-    size = bytes_on_tensor_cores(body, machine, OP)
+    size = bytes_on_tensor_cores(body, machine, _is_root)
 
     def cut(root: Node) -> _Transposed | None:
         phases = _find_phases(root)
@@ -54,7 +55,11 @@ def gpu_transposed_convolution(body: Body, machine: Machine) -> Draft | None:
             return None
         return _Transposed(phases.image, best_tile(phases.image, machine, size, len(phases.kinds)), phases=phases)
 
-    return draft_layer_of(body, "gpu_transposed_on_tensor_cores" if size else "gpu_transposed", OP, cut)
+    return draft_layer_of(body, "gpu_transposed_on_tensor_cores" if size else "gpu_transposed", _is_root, cut)
+
+
+def _is_root(node: Node) -> bool:
+    return node.op == "ConvTranspose" and not node.domain
 
 
 @attrs.frozen(slots=True)
@@ -93,10 +98,9 @@ def _find_phases(node: Node) -> _Phases | None:
         return None
     rank, attributes = len(image) - 2, node.attrs
     strides = tuple(attributes.get("strides") or (1,) * rank)
-    is_automatic = attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or bool(attributes.get("output_shape"))
-    if is_automatic or any(dilation != 1 for dilation in attributes.get("dilations") or ()) or math.prod(strides) > MOST_PHASES:
+    if not is_cropped_as_told(node) or any(dilation != 1 for dilation in attributes.get("dilations") or ()):
         return None
-    if not have_taps(weight[2:], strides):
+    if not have_taps(weight[2:], strides) or not has_few_phases(strides):
         return None
     before, out = tuple(attributes.get("pads") or (0,) * rank)[:rank], result[2:]
     taps = all_alike(weight[2:], strides).taps
@@ -111,7 +115,7 @@ def _find_phases(node: Node) -> _Phases | None:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Rows(Band):
+class _PhaseRows(Band):
     """The rows of a block: output channels in phases of one kind."""
 
     firsts: tuple[Operand, ...]
@@ -121,7 +125,7 @@ class _Rows(Band):
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Transposed(Layer):
+class _Transposed(TiledConvolution):
     """A transposed convolution and its cut."""
 
     phases: _Phases = attrs.field(kw_only=True)
@@ -129,7 +133,7 @@ class _Transposed(Layer):
     @property
     def channels(self) -> int:
         """Number of output channels of a group."""
-        return self.outs // self.phases.count
+        return self.image.own // self.phases.count
 
     @property
     def bands(self) -> list[int]:
@@ -144,7 +148,7 @@ class _Transposed(Layer):
     def lay_out(self, bands: Array, array: Array, group: int) -> None:
         """Fills the tiles of a group with its part of the weights [C, O of a group, *filter], kind by kind, the taps in reverse
         order."""
-        own, first = array[group * self.inner :][: self.inner], 0
+        own, first = array[group * self.image.inner :][: self.image.inner], 0
         for kind, count in zip(self.phases.kinds, self.bands, strict=True):
             phases = itertools.product(*(range(f, f + n) for f, n in zip(kind.firsts, kind.counts, strict=True)))
             by_channel = np.stack([self._taps_of(own, phase) for phase in phases], 2).transpose(1, 2, 0, 3)
@@ -155,9 +159,9 @@ class _Transposed(Layer):
         """The taps [C, O, tap] of a phase, in reverse order."""
         every = [slice(p, None, stride) for p, stride in zip(phase, self.phases.strides, strict=True)]
         taps = weights[(slice(None), slice(None), *every)]
-        return np.flip(taps, tuple(range(2, taps.ndim))).reshape(self.inner, self.channels, -1)
+        return np.flip(taps, tuple(range(2, taps.ndim))).reshape(self.image.inner, self.channels, -1)
 
-    def band(self, kernel: Kernel, number: Value) -> _Rows:
+    def band(self, kernel: Kernel, number: Value) -> _PhaseRows:
         """The rows of the blocks with this index."""
         kinds, phases = self.phases.kinds, self.phases
         ends = list(itertools.accumulate(self.bands))
@@ -175,27 +179,27 @@ class _Transposed(Layer):
             return tuple(of_kind(f"{name}{d}", along) for d, along in enumerate(zip(*sizes, strict=True)))
 
         taps = of_dimensions("taps", [kind.taps for kind in kinds])
-        return _Rows(
+        return _PhaseRows(
             kept(kernel, "top", (number - of_kind("start", [0, *ends[:-1]])) * self.tile.rows, len(kinds) > 1),
             of_kind("rows", [self.channels * kind.count for kind in kinds]),
             taps,
             tuple(tap - 1 - first for tap, first in zip(taps, phases.firsts, strict=True)),
-            of_kind("deep", [self.inner * math.prod(kind.taps) for kind in kinds]),
+            of_kind("deep", [self.image.inner * math.prod(kind.taps) for kind in kinds]),
             of_dimensions("phase", [kind.firsts for kind in kinds]),
             of_dimensions("phases", [kind.counts for kind in kinds]),
         )
 
     def store(self, kernel: Kernel, writer: Writer, total: Value, band: Band, group: Value, at: Place) -> None:
         """Writes a sum at the position of its phase in the result, if that is inside."""
-        assert isinstance(band, _Rows)
+        assert isinstance(band, _PhaseRows)
         phases, (picture, row, pixel) = self.phases, at
         positions, tests = list[Value](), list[Value]()
         for d, (stride, size, shift) in enumerate(zip(phases.strides, phases.out, phases.shifts, strict=True)):
             phase = row // math.prod(band.counts[d + 1 :]) % band.counts[d] + band.firsts[d]
-            position = kernel.name_value(f"position{d}", self.coordinate(pixel, d) * stride + phase + shift)
+            position = kernel.name_value(f"position{d}", self.image.coordinate(pixel, d) * stride + phase + shift)
             positions.append(position)
             tests += [position >= 0] if shift < 0 else []
             tests += [] if is_less(self.image.out[d] * stride + shift, size + 1) else [position < size]
         indices = picture, group * self.channels + row // math.prod(band.counts), flat(positions, phases.out)
-        with kernel.when(all_of(tests)) if tests else nullcontext():
+        with kernel.when(all_of(tests) if tests else None):
             writer.store(total, indices)

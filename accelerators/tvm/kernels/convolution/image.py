@@ -13,13 +13,11 @@ from contextlib import ExitStack
 import attrs
 
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of
-from partita.accelerators.tvm.kernels.shared.element_access import read
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
+from partita.accelerators.tvm.kernels.shared.window import placement
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_less
-from partita.accelerators.tvm.sizes.same_padding import same_padding
 from partita.graph.node import Node
-from partita.graph.numerics.windows import SAME
 
 Sizes = tuple[int, ...]
 
@@ -60,6 +58,16 @@ class Image:
         return any(isinstance(size, Extent) for size in (self.batch, *self.sizes, *self.out))
 
     @property
+    def inner(self) -> int:
+        """Number of input channels of a group."""
+        return self.channels // self.groups
+
+    @property
+    def own(self) -> int:
+        """Number of output channels of a group."""
+        return self.outs // self.groups
+
+    @property
     def taps(self) -> int:
         """Number of taps of the filter."""
         return math.prod(self.filter)
@@ -67,13 +75,19 @@ class Image:
     @property
     def depth(self) -> int:
         """Number of products in each sum."""
-        return self.channels // self.groups * self.taps
+        return self.inner * self.taps
 
     @property
     def is_pointwise(self) -> bool:
         """True if each output reads one pixel of the image, and never the padding."""
         inside = all(is_less((o - 1) * s, n) for o, s, n in zip(self.out, self.strides, self.sizes))
         return self.taps == 1 and not any(self.before) and inside
+
+    def coordinate(self, pixel: Value, dimension: int) -> Value:
+        """The output pixel's coordinate in a dimension."""
+        behind = math.prod(self.out[dimension + 1 :])
+        at = pixel // behind if behind != 1 else pixel
+        return at % self.out[dimension] if dimension else at
 
     # -- the copy ------------------------------------------------------------------------------------------
 
@@ -183,17 +197,6 @@ def make_image(node: Node) -> Image | None:
     data, weight, output = (real_shape(entry) for entry in (node.inputs[0], node.inputs[1], node[0]))
     if data is None or weight is None or output is None or len(data) < 3 or 0 in (*data, *weight, *output):
         return None
-    rank, attributes = len(data) - 2, node.attrs
-    sizes, taps, out = data[2:], weight[2:], output[2:]
-    strides = tuple(attributes.get("strides") or (1,) * rank)
-    dilations = tuple(attributes.get("dilations") or (1,) * rank)
-    before = tuple(attributes.get("pads") or (0,) * rank)[:rank]
-    auto = attributes.get("auto_pad", "NOTSET")
-    if auto in SAME:
-        windows = zip(sizes, taps, strides, dilations)
-        before = tuple([same_padding(size, (tap - 1) * gap + 1, step, auto)[0] for size, tap, step, gap in windows])
-    elif auto == "VALID":
-        before = (0,) * rank
-    return Image(
-        data[0], data[1], attributes.get("group", 1), weight[0], sizes, taps, strides, dilations, before, out
-    )
+    sizes, taps, groups = data[2:], weight[2:], node.attrs.get("group", 1)
+    strides, dilations, before, _ = placement(node, sizes, taps)
+    return Image(data[0], data[1], groups, weight[0], sizes, taps, strides, dilations, before, output[2:])

@@ -4,15 +4,15 @@ residual add, in any order), and convolutions of plain values."""
 from __future__ import annotations
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
-from partita.accelerators.tvm.kernels.convolution.normed_image import (
+from partita.accelerators.tvm.kernels.convolution.layer import (
     is_cut_off,
     reads_single_pixels,
     scales_channels,
     shifts_channels,
 )
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.partition.pattern import Pattern

@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, select
-from partita.accelerators.tvm.kernels.shared.tile import kept, larger, smaller, starts
+from partita.accelerators.tvm.kernels.shared.loops import kept, larger, smaller, starts
 from partita.accelerators.tvm.kernels.shared.window import Window
 
 

@@ -18,13 +18,16 @@ from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import computed_element, constants_of, read, write
+from partita.accelerators.tvm.kernels.shared.element_access import (
+    Shape,
+    computed_element,
+    constants_of,
+    read,
+    write,
+)
 from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula, number_of
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from partita.accelerators.tvm.kernels.shared.shapes import Shape
-from partita.accelerators.tvm.kernels.shared.tile import pieces, start
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest, pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 from partita.graph.node import Node
@@ -52,8 +55,8 @@ def chain(body: Body, machine: Machine) -> Draft | None:
     flat = _Flat.of([shape_of(entry) for entry in problem.inputs], shape)
     operands = dict(enumerate(flat.operands))
     kernel, inputs, outputs = problem.kernel("chain", operands, [flat.shape] * len(problem.outputs))
-    writing = _Writing(problem, kernel, inputs, outputs, flat, formulas)
-    writing.write(_Cut.of(problem, flat.shape, machine), is_shared_out(_steps(body, shape), machine))
+    writing = _ChainLoops(problem, kernel, inputs, outputs, flat, formulas)
+    writing.write(_ChainCut.of(problem, flat.shape, machine), is_shared_out(_steps(body, shape), machine))
     return problem.draft(kernel, "chain")
 
 
@@ -98,7 +101,7 @@ class _Flat:
 
 
 @attrs.frozen(slots=True)
-class _Cut:
+class _ChainCut:
     """The loops over the innermost dimension: pieces of `vectors` vectors of `lanes` lanes."""
 
     pieces: Operand
@@ -109,7 +112,7 @@ class _Cut:
     """Elements of a piece if vectorization is left to LLVM."""
 
     @classmethod
-    def of(cls, problem: Problem, shape: Shape, machine: Machine) -> _Cut:
+    def of(cls, problem: Problem, shape: Shape, machine: Machine) -> _ChainCut:
         """Single elements on a machine without vectors. Else full vectors if they divide the dimension; for quantized elements
         the last one overlaps if they do not. LLVM vectorizes narrow elements better than TVM."""
         extent, ops = shape[-1], problem.body.ops
@@ -135,7 +138,7 @@ class _Cut:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _ChainLoops:
     problem: Problem
     kernel: Kernel
     inputs: Sequence[Buffer]
@@ -143,7 +146,7 @@ class _Writing:
     flat: _Flat
     formulas: dict[Node, Formula]
 
-    def write(self, cut: _Cut, is_work: bool | Value) -> None:
+    def write(self, cut: _ChainCut, is_work: bool | Value) -> None:
         """Writes the loops: outer dimensions, pieces of the innermost, vectors, lanes."""
         kernel = self.kernel
         with nest(kernel, (*self.flat.shape[:-1], cut.pieces), is_work) as indices:
@@ -163,7 +166,7 @@ class _Writing:
                     step = loops.enter_context(kernel.loop(self._numbers_of(cut, piece), "e"))
                     self._numbers((*outer, piece * cut.inner + step), 0, kept)
 
-    def _numbers_of(self, cut: _Cut, piece: Operand) -> Operand:
+    def _numbers_of(self, cut: _ChainCut, piece: Operand) -> Operand:
         """Number of elements of a piece; the last one has fewer if their count is dynamic."""
         if isinstance(cut.pieces, int):
             return cut.inner

@@ -9,9 +9,8 @@ import numpy as np
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.kernels.elementwise.chain import find_chain
-from partita.accelerators.tvm.kernels.shared import rounding
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES
-from partita.accelerators.tvm.kernels.shared.formulas import FORMULAS
+from partita.accelerators.tvm.kernels.shared.formulas import FORMULAS, QUANTIZED_FORMULAS
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.traits import ops
@@ -51,7 +50,7 @@ class ChainSelector(ContainOpSelector):
     stateless = True
 
     def __init__(self) -> None:
-        super().__init__({*ELEMENTWISE, *(f"{QUANTIZED}::{op}" for op in rounding.FORMULAS)})
+        super().__init__({*ELEMENTWISE, *(f"{QUANTIZED}::{op}" for op in QUANTIZED_FORMULAS)})
 
     def label(self, node: Node) -> Hashable | None:
         value_type = node.output_types[0]

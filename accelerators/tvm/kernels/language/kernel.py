@@ -206,8 +206,11 @@ class Kernel:
         self._blocks[-1].append(See(buffer, address, body))
 
     @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
-        """A block that runs if the condition holds."""
+    def when(self, condition: Value | None) -> Iterator[None]:
+        """A block that runs if the condition holds; None always holds."""
+        if condition is None:
+            yield
+            return
         self._check(condition)
         if condition.type is not type_of(boolean):
             raise CompileError(f"{condition} is {condition.type}, and a condition is one truth value")

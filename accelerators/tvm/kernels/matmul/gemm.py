@@ -27,9 +27,8 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.types import element_named
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
-from partita.accelerators.tvm.kernels.shared.element_access import read
-from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
+from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, make_matrix_epilogue
 from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.instructions import (
     DOT_BFLOAT16,
@@ -37,9 +36,9 @@ from partita.accelerators.tvm.kernels.shared.instructions import (
     instruction_for,
     widened,
 )
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.matrices import make_following
-from partita.accelerators.tvm.kernels.shared.panel_layout import PanelLayout
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
+from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
+from partita.accelerators.tvm.kernels.shared.packing import PanelLayout
 from partita.accelerators.tvm.kernels.shared.panels import (
     MANY,
     UNROLLED,
@@ -51,8 +50,6 @@ from partita.accelerators.tvm.kernels.shared.panels import (
     open_tile,
     share_out,
 )
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
 from partita.accelerators.tvm.kernels.shared.tile_unit import (
     LANES,
     Left,
@@ -73,7 +70,7 @@ CACHED = 1 << 20
 
 
 @attrs.frozen(slots=True, eq=False)
-class Product:
+class ConstantProduct:
     """A product by a constant matrix, and its epilogue."""
 
     root: Node
@@ -107,14 +104,14 @@ class Product:
         alpha = np.float32(self.root.attrs.get("alpha", 1.0))
         return (packed * alpha if self.dtype == "float32" and alpha != 1.0 else packed).reshape(-1)
 
-    def kernel(self, body: Body, size: int) -> _Writing:
+    def kernel(self, body: Body, size: int) -> _GemmKernel:
         """A kernel with the body's arguments, the constant as a packed matrix of `size` elements."""
         problem = Problem.of(body)
         whole = (self.rows, self.columns)
         shapes: dict[int, tuple[int, ...]] = dict.fromkeys(range(len(problem.inputs)), (1,))
         shapes |= {**self.after.operands, self.left: (self.rows, self.depth), self.right: (size,)}
         kernel, inputs, outputs = problem.kernel("gemm", shapes, [whole] * len(problem.outputs))
-        return _Writing(problem, kernel, inputs[self.left], inputs[self.right], Writer(self.after, inputs, outputs))
+        return _GemmKernel(problem, kernel, inputs[self.left], inputs[self.right], Writer(self.after, inputs, outputs))
 
     def layout(self, cut: Cut, dtype: str) -> PanelLayout:
         """The packed layout of the constant matrix, in this element type."""
@@ -190,7 +187,7 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _GemmKernel:
     problem: Problem
     kernel: Kernel
     left: Buffer
@@ -198,7 +195,7 @@ class _Writing:
     writer: Writer
 
 
-def find_product(body: Body) -> Product | None:
+def find_product(body: Body) -> ConstantProduct | None:
     """The body's product; None unless its second matrix is a 2-D constant and all other ops can be fused.
 
     The constant may be transposed by an op."""
@@ -220,11 +217,11 @@ def find_product(body: Body) -> Product | None:
     if not once or len(weight) != 2 or not output or 0 in (*weight, *shape) or output[-1] != weight[not turned]:
         return None
     biased = len(root.inputs) > 2 and root.inputs[2] is not None
-    after = make_following(body, root, _start, (2,) if biased else ())
+    after = make_matrix_epilogue(body, root, _start, (2,) if biased else ())
     rows, columns, depth = math.prod(output[:-1]), output[-1], shape[-1]
     if after is None or after.operands.get(left, (rows, depth)) != (rows, depth):
         return None
-    return Product(root, left, right, rows, columns, turned, depth, after)
+    return ConstantProduct(root, left, right, rows, columns, turned, depth, after)
 
 
 def before_turn(node: Node) -> NodeEntry | None:
@@ -244,7 +241,7 @@ def _start(node: Node, x: Numbers) -> Value:
     return total + (x[3] if beta == 1.0 else x[3] * beta)
 
 
-def _write(match: Product, writing: _Writing, cut: Cut, layout: PanelLayout, machine: Machine) -> None:
+def _write(match: ConstantProduct, writing: _GemmKernel, cut: Cut, layout: PanelLayout, machine: Machine) -> None:
     """Writes the loops: over tasks, then pairs of a block of rows and a panel, then tiles."""
     tile, instruction, unit = cut.tile, cut.instruction, cut.unit
     kernel, rows, columns, depth = writing.kernel, match.rows, match.columns, match.depth
@@ -292,7 +289,7 @@ def _blocks(kernel: Kernel, rows: int, depth: int, heights: Operand) -> tuple[Op
 
 
 def _by_tiles(
-    unit: TileUnit, kernel: Kernel, writing: _Writing, depth: int, row: Operand, panel: Operand, width: int
+    unit: TileUnit, kernel: Kernel, writing: _GemmKernel, depth: int, row: Operand, panel: Operand, width: int
 ) -> Registers:
     """The sums of a tile, computed by the matrix unit from unpacked rows of the left matrix and a packed panel."""
 
@@ -305,6 +302,6 @@ def _by_tiles(
     return product_of_tiles(unit, kernel, depth // unit.depth, step)
 
 
-def task_count(match: Product, machine: Machine) -> int:
+def task_count(match: ConstantProduct, machine: Machine) -> int:
     """Number of tasks of the product."""
     return machine.tasks_for(match.rows * match.columns * match.depth, MATRIX_PRODUCTS)

@@ -1,4 +1,5 @@
-"""Products by a constant matrix on a GPU, with their epilogue: one block per tile, the constant packed tile by tile."""
+"""Products on a GPU, with their epilogue: one block per tile. A constant matrix is packed tile by tile; of two values, single or
+batched, reshapes, transposes and scalings become strides and a factor, as in `product.py`."""
 
 from __future__ import annotations
 
@@ -7,37 +8,48 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from partita.accelerators.arrays.sharing import new_weight
-from partita.accelerators.tvm.bodies.body import Body, element_of
-from partita.accelerators.tvm.bodies.stored import as_stored
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.bodies.element_types import as_stored
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, if_inside
-from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
-from partita.accelerators.tvm.kernels.matmul.gemm import Product as Match
+from partita.accelerators.tvm.kernels.language.values import parts_of
+from partita.accelerators.tvm.kernels.matmul.gemm import ConstantProduct as Match
 from partita.accelerators.tvm.kernels.matmul.gemm import find_product
-from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
-from partita.accelerators.tvm.kernels.shared.element_access import read
-from partita.accelerators.tvm.kernels.shared.gpu_cost import Demand, ranking
+from partita.accelerators.tvm.kernels.matmul.product import find_value_product
+from partita.accelerators.tvm.kernels.shared.element_access import read, write
+from partita.accelerators.tvm.kernels.shared.found import found_in
 from partita.accelerators.tvm.kernels.shared.gpu_product import (
-    Product,
     Side,
     Spot,
+    TiledProduct,
     lay_steps,
+    new_tiles,
     own_thread,
     packed_side,
     spots,
 )
-from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
-from partita.accelerators.tvm.kernels.shared.tensor_feed import (
+from partita.accelerators.tvm.kernels.shared.gpu_tile import (
+    WIDTH,
+    BlockTile,
+    TensorTile,
+    Work,
+    fastest,
+    round_to_tf32,
+    tensor_tiles,
+    tiles,
+    usual_work,
+)
+from partita.accelerators.tvm.kernels.shared.heads import Heads
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack
+from partita.accelerators.tvm.kernels.shared.operands import TwoSided
+from partita.accelerators.tvm.kernels.shared.tensor_product import (
     Source,
+    TensorProduct,
     TensorSide,
     has_tensor_cores,
     packed_tensor_side,
     widest_copy,
 )
-from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from partita.accelerators.tvm.kernels.shared.tf32 import round_to_tf32
+from partita.accelerators.tvm.kernels.shared.viewed_sides import both_sides
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 from partita.graph.types import Array, numpy_dtype
@@ -60,10 +72,7 @@ def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
     with kernel.launch((*layer.blocks, 1), tile.threads) as (block, band, _, thread):
         own = own_thread(tile, thread)
         first = block * (layer.steps * tile.depth * tile.columns)
-        bounds = (
-            None if is_multiple(match.rows, tile.rows) else as_index(match.rows) - band * tile.rows,
-            None if match.columns % tile.columns == 0 else as_index(match.columns) - block * tile.columns,
-        )
+        bounds = tile.bounds(match.rows, match.columns, band * tile.rows, block * tile.columns)
 
         def store(total: Value, row: Value, column: Value) -> None:
             writing.writer.store(total, (band * tile.rows + row, block * tile.columns + column))
@@ -74,13 +83,13 @@ def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
             TensorProduct(kernel, tile, thread, left, right).write(tile.steps(match.depth), store, bounds)
         else:
             sides = layer.rows_side(writing.left, own, band), packed_side(tile, own, tile.columns, writing.right, first)
-            Product(kernel, tile, thread, *sides).write(tile.steps(match.depth), store, bounds)
+            TiledProduct(kernel, tile, thread, *sides).write(tile.steps(match.depth), store, bounds)
     dtype = element_of(body.graph.inputs[match.right][0])
     name = "gpu_gemm_on_tensor_cores" if isinstance(tile, TensorTile) else "gpu_gemm"
     return writing.problem.draft(kernel, name, {match.right: GradualPack(lambda array: layer.pack(array, dtype))})
 
 
-def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
+def _layer(match: Match, body: Body, machine: Machine) -> _TiledProduct:
     """The product and its cut, for tensor cores if they support the element types. With few rows most of their sums are unused,
     so that plain threads are a candidate too."""
     elements = [element_named(element_of(body.graph.inputs[i][0])) for i in (match.left, match.right)]
@@ -91,14 +100,11 @@ def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
         listed += tensor_tiles(gpu, size)
     if not is_multiplied or rows < FEW:
         listed += tiles(gpu)
-    asked: Callable[[BlockTile | TensorTile], Demand] = lambda tile: (  # noqa: E731
-        tensor_demand(tile, work) if isinstance(tile, TensorTile) else demand(tile, work)
-    )
-    return _Layer(match, choose("tile", listed, ranking(listed, asked, gpu)))
+    return _TiledProduct(match, fastest(listed, [work], gpu))
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Layer:
+class _TiledProduct:
     """A product and its cut."""
 
     match: Match
@@ -107,7 +113,7 @@ class _Layer:
     @property
     def steps(self) -> int:
         """Number of steps of all slices together."""
-        return self.tile.steps(self.match.depth) * self.tile.slices
+        return self.tile.all_steps(self.match.depth)
 
     @property
     def blocks(self) -> tuple[int, Operand]:
@@ -122,16 +128,12 @@ class _Layer:
     def pack(self, array: Array, dtype: str) -> Array:
         """The constant matrix [tile, step, depth, column], zero-padded to whole tiles; for tensor cores [tile, step, column,
         depth]."""
-        matrix, width, deep = self.match.matrix(array), self.tile.columns, self.tile.depth
-        is_turned = isinstance(self.tile, TensorTile)
-        packed = new_weight((self.blocks[0], self.steps, *((width, deep) if is_turned else (deep, width))), numpy_dtype(dtype))
-        packed[...] = np.zeros((), packed.dtype)
-        for block in range(self.blocks[0]):
-            part = as_stored(matrix[:, block * width : (block + 1) * width], dtype)
-            steps = packed[block].swapaxes(1, 2) if is_turned else packed[block]
-            lay_steps(steps, part)
+        matrix, width = self.match.matrix(array), self.tile.columns
+        packed, tiles = new_tiles(self.tile, (self.blocks[0], self.steps), width, numpy_dtype(dtype))
+        for block, steps in enumerate(tiles):
+            lay_steps(steps, as_stored(matrix[:, block * width : (block + 1) * width], dtype))
         scaled = self.match.scaled(packed)
-        return round_to_tf32(scaled) if is_turned and scaled.dtype == np.float32 else scaled
+        return round_to_tf32(scaled) if isinstance(self.tile, TensorTile) and scaled.dtype == np.float32 else scaled
 
     def rows_side(self, left: Buffer, own: Value, band: Value) -> Side:
         """The left side, for plain threads: neighbouring threads read along the depth, which is contiguous."""
@@ -171,3 +173,37 @@ class _Layer:
             return listed + ([] if is_multiple(match.rows, tile.rows) else [row < match.rows])
 
         return tests
+
+
+def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a body that is one product of an element type for tensor cores; None for any other body."""
+    match = found_in(body, find_value_product)
+    elements = [element_named(element_of(side.source)) for side in match.operands] if match is not None else []
+    if match is None or not has_tensor_cores(machine, *elements):
+        return None
+    sizes = *shape_of(match.root[0]), shape_of(match.left.value)[-1]
+    *batch, rows, columns, depth = sizes
+    heads = Heads.of(body, "product", tuple(batch))
+    size = elements[0].bits // 8
+    work, listed = usual_work(rows, columns, depth, heads.count, size), list(tensor_tiles(machine.gpu, size))
+    tile = fastest(listed, [work], machine.gpu)
+    _write(match, heads, tile, (rows, columns, depth))
+    return heads.problem.draft(heads.kernel, "gpu_product_on_tensor_cores")
+
+
+def _write(match: TwoSided, heads: Heads, tile: TensorTile, sizes: tuple[int, int, int]) -> None:
+    """Launches a block for each tile of each head. Rows, columns and depth may be dynamic."""
+    kernel, (rows, columns, depth) = heads.kernel, sizes
+    blocks, bands, steps = parts_of(columns, tile.columns), parts_of(rows, tile.rows), parts_of(depth, tile.slices * tile.depth)
+    result, wanted = heads.written(match.result, match.after), (match.chain or (match.root,))[-1][0]
+    with kernel.launch((blocks, bands, heads.count), tile.threads) as (block, band, number, thread):
+        head, own = heads.head(number), own_thread(tile, thread)
+        top, first = kernel.name_value("top", band * tile.rows), kernel.name_value("first", block * tile.columns)
+        sides = both_sides(match, heads, head, tile, own, (top, first), sizes)
+        finished = heads.chain(match.chain, match.root[0], wanted, match.left.factor * match.right.factor, rows, columns)
+
+        def store(total: Value, row: Value, column: Value) -> None:
+            row, column = top + row, first + column
+            write(result.buffer, (result.at(head, row, column),), finished(total, head, row, column))
+
+        TensorProduct(kernel, tile, thread, *sides).write(steps, store, tile.bounds(rows, columns, top, first))

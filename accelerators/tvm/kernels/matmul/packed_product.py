@@ -23,12 +23,10 @@ from partita.accelerators.tvm.kernels.language import (
     minimum,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import read
-from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
-from partita.accelerators.tvm.kernels.shared.formulas import Numbers
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.matrices import make_following
+from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, alone, make_matrix_epilogue
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.packing import PANEL, STEP, Half, Packing, half_of
 from partita.accelerators.tvm.kernels.shared.panels import (
     Panel,
@@ -39,7 +37,6 @@ from partita.accelerators.tvm.kernels.shared.panels import (
     panel_tiles,
     share_out,
 )
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent
@@ -71,15 +68,15 @@ def packed_product(body: Body, machine: Machine) -> Draft | None:
     shapes |= {**after.operands, left: (whole[0], packing.depth), matrix: (packing.size,)}
     shapes |= {i: shape_of(problem.inputs[i]) for i in (scales, *points)}
     kernel, inputs, outputs = problem.kernel("packed_product", shapes, [whole] * len(problem.outputs))
-    operands = Operands(inputs[left], inputs[matrix], inputs[scales], inputs[points[0]] if points else None)
-    Writing(packing, int(root.attrs["block"]), whole[0], kernel, operands, Writer(after, inputs, outputs)).write(machine)
+    operands = PackedOperands(inputs[left], inputs[matrix], inputs[scales], inputs[points[0]] if points else None)
+    PackedLoops(packing, int(root.attrs["block"]), whole[0], kernel, operands, Writer(after, inputs, outputs)).write(machine)
     return problem.draft(kernel, "packed product")
 
 
 def packed_root(body: Body) -> tuple[Node, Epilogue] | None:
     """The body's product by a packed matrix, and its epilogue; None unless it has just one, and all else is epilogue."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == PRODUCT]
-    after = make_following(body, roots[0], _start) if len(roots) == 1 else None
+    after = make_matrix_epilogue(body, roots[0], alone) if len(roots) == 1 else None
     if after is None:
         return None
     problem, depth = Problem.of(body), int(roots[0].attrs["depth"])
@@ -88,14 +85,8 @@ def packed_root(body: Body) -> tuple[Node, Epilogue] | None:
     return (roots[0], after) if alike and None not in given else None
 
 
-def _start(node: Node, x: Numbers) -> Value:
-    """The product's element is the sum."""
-    total: Value = x[0]
-    return total
-
-
 @attrs.frozen(slots=True, eq=False)
-class Operands:
+class PackedOperands:
     """The buffers that a product reads."""
 
     left: Buffer
@@ -107,7 +98,7 @@ class Operands:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Writing:
+class PackedLoops:
     """Writes the kernel of a product."""
 
     packing: Packing
@@ -115,7 +106,7 @@ class Writing:
     """Number of elements along the depth that share a scale."""
     rows: int
     kernel: Kernel
-    operands: Operands
+    operands: PackedOperands
     writer: Writer
 
     def write(self, machine: Machine) -> None:

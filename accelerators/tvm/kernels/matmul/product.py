@@ -14,15 +14,17 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Operand, Value, float32, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import write
-from partita.accelerators.tvm.kernels.shared.formulas import formula
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape, write
+from partita.accelerators.tvm.kernels.shared.found import found_in
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
 from partita.accelerators.tvm.kernels.shared.instructions import FMA, in_lanes, instruction_for, widened
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
 from partita.accelerators.tvm.kernels.shared.operands import (
-    MOST_AFTER,
     Readers,
     TwoSided,
+    chain_after,
+    is_value_product,
     operands_of,
     written_after,
 )
@@ -35,8 +37,6 @@ from partita.accelerators.tvm.kernels.shared.panels import (
     by_height,
     share_out,
 )
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import VALUE_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent, Size, known_least
@@ -49,28 +49,21 @@ LOW = 4
 
 def find_value_product(root: Node, readers: Readers, version: int) -> TwoSided | None:
     """The product around a MatMul, with the ops that are fused into it; None if the kernel does not support it."""
-    shape = real_shape(root[0]) if root.op == "MatMul" and not root.domain else None
+    shape = real_shape(root[0]) if is_value_product(root) else None
     sides = [None if entry is None else real_shape(entry) for entry in root.inputs]
     if shape is None or 0 in shape or any(side is None or len(side) < 2 or 0 in side for side in sides):
         return None
-    chain: list[Node] = []
-    output = root[0]
-    while len(readers.get(output, ())) == 1 and len(chain) < MOST_AFTER:
-        node = readers[output][0]
-        if node is None or formula(node, version) is None or real_shape(node[0]) != shape:
-            break
-        chain.append(node)
-        output = node[0]
+    chain = chain_after(root, real_shape, readers, version)
     operands = operands_of([root.inputs[0], root.inputs[1]], {root, *chain}, readers)
     if operands is None or any(real_shape(operand.source) is None for operand in operands):
         return None
     left, right = operands
-    return TwoSided(left, right, root, tuple(chain), written_after(output, readers))
+    return TwoSided(left, right, root, tuple(chain), written_after((chain or [root])[-1][0], readers))
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body that is one product; None for any other body."""
-    match = found_in(body, "MatMul", find_value_product)
+    match = found_in(body, find_value_product)
     if match is None:
         return None
     *batch, rows, columns = shape_of(match.root[0])

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from partita.accelerators.tvm.bodies.body import make_body
-from partita.accelerators.tvm.bodies.labels import LabelProperty
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.bodies.quantized import is_dequantize
 from partita.accelerators.tvm.kernels.matmul.gemm import before_turn, find_product
 from partita.accelerators.tvm.kernels.matmul.packed_product import packed_root
 from partita.accelerators.tvm.kernels.matmul.product import find_value_product
+from partita.accelerators.tvm.kernels.shared.element_access import number_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.epilogue import is_matrix_of, read_size
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from partita.accelerators.tvm.kernels.shared.heads import found_in
-from partita.accelerators.tvm.kernels.shared.matrices import is_matrix_of, read_size
-from partita.accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
-from partita.accelerators.tvm.kernels.shared.shapes import number_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.found import FoundProperty
+from partita.accelerators.tvm.kernels.shared.operands import NARROWEST, Readers, TwoSided, is_value_product
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.graph import Graph
@@ -134,24 +130,17 @@ class _PackedSelector(MatrixSelector):
         return cur is not self.root and super().select_input(cur, new)
 
 
-class ProductProperty(LabelProperty):
+class ProductProperty(FoundProperty[TwoSided]):
     """Labels each remaining MatMul, whose second matrix is a value or a batch of matrices, with the ops around it that only move
     or scale, and its epilogue."""
 
     name = "product"
 
-    def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
-        readers, version = readers_of(graph), graph.opsets.get("", 1)
-        self.labels = {}
-        for i, root in enumerate(graph.nodes):
-            if root.op == "MatMul" and root not in self.labels and _is_wide(root):
-                match = find_value_product(root, readers, version)
-                for node in () if match is None else match.nodes - self.labels.keys():
-                    self.labels[node] = i
+    def is_root(self, node: Node) -> bool:
+        return is_value_product(node) and _is_wide(node)
 
-    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Accepts only subgraphs that the kernel supports."""
-        return found_in(make_body(subgraph), "MatMul", find_value_product) is not None
+    def find(self, root: Node, readers: Readers, version: int) -> TwoSided | None:
+        return find_value_product(root, readers, version)
 
 
 def _is_wide(root: Node) -> bool:

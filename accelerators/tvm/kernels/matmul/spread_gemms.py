@@ -8,7 +8,7 @@ import numpy as np
 
 from partita.accelerators.interface.provenance import FUSED
 from partita.accelerators.tvm.bodies.body import element_of
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.graph.build import constant, op
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry

@@ -15,9 +15,8 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, minimum
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest
 from partita.accelerators.tvm.kernels.shared.strides import Ghost, followed, ghost, part_of, strides_in
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
@@ -81,11 +80,11 @@ def copies(body: Body, machine: Machine) -> Draft | None:
 
 
 def find_pieces(body: Body) -> list[Piece] | None:
-    """The pieces that the body's op copies; None if it is no such op."""
+    """The pieces that the body's op copies; None if it copies none of constant strides."""
     node, problem = body.ops[0], Problem.of(body)
     sizes = [math.prod(shape_of(entry)) for entry in (*problem.inputs, *problem.outputs)]
     fit = all(isinstance(size, Extent) or 0 < size < LARGEST for size in sizes)
-    if len(body.ops) != 1 or node.domain or node.op not in COPIES or not fit:
+    if not fit:
         return None
     moves = _joined(node) if node.op == "Concat" else _repeated(node) if node.op == "Tile" else _moved(node, problem)
     pieces, targets = [], {entry: i for i, entry in enumerate(problem.outputs)}

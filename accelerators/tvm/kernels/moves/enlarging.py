@@ -3,20 +3,18 @@ dimension. Vectors of channels are moved, or blended, as a whole."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from contextlib import nullcontext
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Kernel, Value, all_of, float32
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import read, write
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape, write
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
 from partita.accelerators.tvm.kernels.shared.interpolation import between
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.tile import kept, smaller
-from partita.accelerators.tvm.kernels.shared.transposed_phases import kinds_of
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import each_item, kept, smaller
+from partita.accelerators.tvm.kernels.shared.window import kinds_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MOVES
 from partita.accelerators.tvm.sizes.extent import Extent
@@ -46,7 +44,7 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
                 own = [at - first for at, first in zip(phase, kind.firsts, strict=True)]
                 bounds = zip(own, kind.counts, strides, strict=True)
                 tests = [(at >= 0) & (at < count) for at, count, stride in bounds if count < stride]
-                with kernel.when(all_of(tests)) if tests else nullcontext(), kernel.lanes(lanes) as lane:
+                with kernel.when(all_of(tests) if tests else None), kernel.lanes(lanes) as lane:
                     number = read(source, (n, (own[0] * kind.counts[1] + own[1]) * blocks + block, pixel, lane))
                     writer.store(number, (n, block, h * wide + w, lane))
 
@@ -162,3 +160,31 @@ def _each_row(
             first, last = band * high // bands, (band + 1) * high // bands
             with kernel.loop(last - first, "h_") as step:
                 row(n, block, kept(kernel, "h", first + step, is_any))
+
+
+def gpu_enlarge(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a Resize of images [N, C, H, W] alone, nearest or linear, by integer factors; None for any other one."""
+    node = body.ops[0]
+    image, result = real_shape(node.inputs[0]), real_shape(node[0])
+    if image is None or result is None or len(image) != 4:
+        return None
+    times = whole_factors(node, image[2:], result[2:]) if image[:2] == result[:2] and 0 not in image else None
+    if times is None:
+        return None
+    problem, channels, (height, width), (high, wide) = Problem.of(body), image[0] * image[1], image[2:], result[2:]
+    kernel, (x,), (y,) = problem.kernel("enlarge", {0: (channels, height, width)}, [(channels, high, wide)])
+
+    def pixel(channel: Value, row: Value, column: Value) -> Value:
+        if not is_linear(node):
+            return read(x, (channel, row // times[0], column // times[1]))
+        columns = [(kept(kernel, f"c{i}", at), own) for i, (at, own) in enumerate(mixed_pixels(node, column, times[1], width))]
+        rows = []
+        for line, share in mixed_pixels(node, row, times[0], height):
+            parts = [read(x, (channel, line, at)) * own for at, own in columns]
+            rows.append((parts[0] + parts[1]) * share)
+        return rows[0] + rows[1]
+
+    with each_item(kernel, math.prod((channels, high, wide)), machine.gpu) as item:
+        at = kept(kernel, "channel", item // (high * wide)), kept(kernel, "row", item // wide % high), item % wide
+        write(y, at, pixel(*at))
+    return problem.draft(kernel, "gpu_enlarge")

@@ -13,11 +13,10 @@ from typing import Any
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
-from partita.accelerators.tvm.bodies.indices import OUTSIDE, complaint, is_indices
+from partita.accelerators.tvm.bodies.indices import complaint
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, int32, maximum, minimum, select
 from partita.accelerators.tvm.kernels.language.values import Value, as_index, parts_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.schedules.choosing import schedule
@@ -31,11 +30,9 @@ THREADS = 256
 """Threads of a GPU that check a list of dynamic length."""
 
 
-def indices(body: Body, machine: Machine) -> Draft | None:
+def indices(body: Body, machine: Machine) -> Draft:
     """The kernel for the op that checks indices."""
     node = body.ops[0]
-    if not is_indices(node) or len(body.ops) != 1:
-        return None
     sizes, signed = list(node.attrs["sizes"]), bool(node.attrs["signed"])
     shape, dtype = shape_of(node[0]), element_of(node[0])
     rows = math.prod(shape) // max(len(sizes), 1)
@@ -72,11 +69,9 @@ def _check(kernel: Kernel, x: Buffer, y: Buffer, sizes: list[int], signed: bool,
     kernel.require(bad[0].equals(0), complaint(sizes))
 
 
-def gpu_outside(body: Body, machine: Machine) -> Draft | None:
+def gpu_outside(body: Body, machine: Machine) -> Draft:
     """The kernel for the op that returns whether an index is out of range."""
     node = body.ops[0]
-    if node.op != OUTSIDE or len(body.ops) != 1:
-        return None
     read = node.inputs[0]
     assert read is not None
     if is_for_any_size(body.graph):

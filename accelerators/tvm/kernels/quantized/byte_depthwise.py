@@ -14,29 +14,18 @@ from itertools import groupby
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of_images
-from partita.accelerators.tvm.kernels.quantized.cut import FRAME, Shape
+from partita.accelerators.tvm.kernels.quantized.bands import ByteBands, Frame, bands_of_images
+from partita.accelerators.tvm.kernels.quantized.cut import FRAME, ByteShape
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, plain_dot
-from partita.accelerators.tvm.kernels.quantized.epilogue import (
-    BEGINNING,
-    IMAGE,
-    SCALE,
-    WEIGHT,
-    make_following,
-    scaled,
-)
-from partita.accelerators.tvm.kernels.quantized.padded_band import Frame
+from partita.accelerators.tvm.kernels.quantized.draft import ByteLayer
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, kept, pieces, start, starts
 from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
-from partita.accelerators.tvm.kernels.shared.tile import kept, pieces, start, starts
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_TAPS
 from partita.accelerators.tvm.sizes.extent import Extent
@@ -51,36 +40,28 @@ PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a depthwise convolution and its epilogue; None for any other body."""
-    roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Depthwise"]
-    if len(roots) != 1:
+    layer = ByteLayer.of(body, "Depthwise")
+    if layer is None:
         return None
-    root, problem = roots[0], Problem.of(body)
-    image, weight, beginning = (problem.position(root.inputs[i]) for i in (IMAGE, WEIGHT, BEGINNING))
-    entry = root.inputs[SCALE] if len(root.inputs) > SCALE else None
-    after = make_following(body, root, scaled, {} if entry is None else {SCALE: shape_of(entry)})
-    if after is None or image is None or weight is None or beginning is None or image in after.operands:
-        return None
-    shape = Shape.of(root)
-    size = shape.batch, shape.channels * math.prod(shape.window.sizes)
+    shape = layer.shape
     dot = dot_of(machine)
     dot = dot if dot.lanes <= shape.channels else plain_dot(min(machine.lanes, shape.channels))
     packed = _Packed(dot, shape)
-    shapes = {**after.operands, image: size, weight: (packed.size,)}
-    kernel, inputs, outputs = problem.kernel("depthwise", shapes, [after.results] * len(problem.outputs))
-    writer = Writer(after, inputs, outputs)
-    buffers = inputs[image], inputs[weight], inputs[beginning]
-    bands, zero = _bands_of(kernel, shape, machine), int(root.attrs["zero"])
-    _Writing(shape, dot, kernel, buffers, writer, Frame(shape, bands.room, zero), bands).write(_sizes(shape, machine))
-    return problem.draft(kernel, "quantized depthwise", {weight: packed.pack})
+    image = shape.batch, shape.channels * math.prod(shape.window.sizes)
+    kernel, buffers, writer = layer.kernel("depthwise", image, packed.size, shape.outs)
+    bands = _bands_of(kernel, shape, machine)
+    frame = Frame(shape, bands.room, layer.zero)
+    _DepthwiseLoops(shape, dot, kernel, buffers, writer, frame, bands).write(_sizes(shape, machine))
+    return layer.problem.draft(kernel, "quantized depthwise", {layer.weight: packed.pack})
 
 
-def _until_the_last(shape: Shape, rows: int, threads: int) -> float:
+def _until_the_last(shape: ByteShape, rows: int, threads: int) -> float:
     """Time, in rows, until the last thread has finished with bands of `rows` rows."""
     bands = shape.images * math.ceil(shape.window.out[0] / rows)
     return math.ceil(bands / threads) * (rows + BAND)
 
 
-def _bands_of(kernel: Kernel, shape: Shape, machine: Machine) -> Bands:
+def _bands_of(kernel: Kernel, shape: ByteShape, machine: Machine) -> ByteBands:
     """The bands of rows, whose copy stays in a cache."""
     window, products = shape.window, shape.window.pixels * shape.window.count * shape.channels
     if window.is_any:
@@ -93,10 +74,10 @@ def _bands_of(kernel: Kernel, shape: Shape, machine: Machine) -> Bands:
         tallest = min(rows, math.ceil(shape.images * window.out[0] / machine.threads))
         rows = min(range(tallest, 0, -1), key=lambda rows: _until_the_last(shape, rows, machine.threads))
     rows = math.ceil(window.out[0] / math.ceil(window.out[0] / rows))
-    return Bands(math.ceil(window.out[0] / rows), rows, rows, 1, parallel)
+    return ByteBands(math.ceil(window.out[0] / rows), rows, rows, 1, parallel)
 
 
-def _sizes(shape: Shape, machine: Machine) -> dict[int, int]:
+def _sizes(shape: ByteShape, machine: Machine) -> dict[int, int]:
     """Numbers of pixels of a tile, with the estimated cycles of each: the one that leaves few pixels of a row over, or several
     for images of dynamic width."""
     wide, most = shape.window.out[1], machine.registers // 2
@@ -112,7 +93,7 @@ class _Packed:
     """The layout of the weights: [vector of channels][rows of one step][tap across][bytes of a step]."""
 
     dot: Dot
-    shape: Shape
+    shape: ByteShape
 
     @property
     def starts(self) -> list[int]:
@@ -144,17 +125,17 @@ class _Packed:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _DepthwiseLoops:
     """Writes the kernel of one convolution."""
 
-    shape: Shape
+    shape: ByteShape
     dot: Dot
     kernel: Kernel
     buffers: tuple[Buffer, Buffer, Buffer]
     """The image, the weights, and the initial sums."""
     writer: Writer
     frame: Frame
-    bands: Bands
+    bands: ByteBands
 
     def write(self, sizes: Mapping[int, int]) -> None:
         """Writes the tasks: images and bands of rows, with code for tiles of each size if there are several."""

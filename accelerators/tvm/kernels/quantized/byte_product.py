@@ -13,8 +13,7 @@ from functools import partial
 
 import attrs
 
-from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -27,54 +26,33 @@ from partita.accelerators.tvm.kernels.language import (
     uint8,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of
-from partita.accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
-from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, Tile, make_cut
-from partita.accelerators.tvm.kernels.quantized.epilogue import (
-    BEGINNING,
-    IMAGE,
-    SCALE,
-    WEIGHT,
-    make_following,
-    scaled,
-)
+from partita.accelerators.tvm.kernels.quantized.bands import CHUNK, ByteBands, Frame, bands_of
+from partita.accelerators.tvm.kernels.quantized.byte_tiles import ByteRows, Tiles, configure, release
+from partita.accelerators.tvm.kernels.quantized.cut import ByteCut, ByteShape, Tile, make_cut
+from partita.accelerators.tvm.kernels.quantized.draft import ByteLayer
 from partita.accelerators.tvm.kernels.quantized.fast_inner_product import STEP, Crossed, Own
-from partita.accelerators.tvm.kernels.quantized.padded_band import Frame, each_chunk
 from partita.accelerators.tvm.kernels.quantized.winograd import Squares
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import counted, each_vector, kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
-from partita.accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a product and its epilogue; None for any other body."""
-    roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Product"]
-    if len(roots) != 1:
+    layer = ByteLayer.of(body, "Product")
+    if layer is None:
         return None
-    root, problem = roots[0], Problem.of(body)
-    image, weight, beginning = (problem.position(root.inputs[i]) for i in (IMAGE, WEIGHT, BEGINNING))
-    entry = root.inputs[SCALE] if len(root.inputs) > SCALE else None
-    beside = {} if entry is None else {SCALE: shape_of(entry)}
-    after = make_following(body, root, scaled, beside)
-    if after is None or image is None or weight is None or beginning is None or image in after.operands:
-        return None
-    shape = Shape.of(root)
-    cut, batch = make_cut(shape, machine), shape.batch
-    size = (batch, shape.channels, *shape.window.sizes) if shape.is_plain else (batch, shape.channels * _pixels(shape))
-    shapes = {**after.operands, image: size, weight: (cut.weight_bytes,), beginning: (cut.beginnings,)}
-    kernel, inputs, outputs = problem.kernel("quantized_product", shapes, [after.results] * len(problem.outputs))
-    writer = Writer(after, inputs, outputs)
-    buffers, zero = (inputs[image], inputs[weight], inputs[beginning]), int(root.attrs["zero"])
-    _Tasks(cut, bands_of(kernel, cut, machine), kernel, *buffers, writer, zero).write()
-    return problem.draft(kernel, "quantized product", {weight: cut.pack, beginning: cut.pack_beginning})
-
-
-def _pixels(shape: Shape) -> int:
-    return shape.window.sizes[0] * shape.window.sizes[1]
+    shape, (down, across) = layer.shape, layer.shape.window.sizes
+    cut, plain = make_cut(shape, machine), (shape.batch, shape.channels, down, across)
+    image = plain if shape.is_plain else (shape.batch, shape.channels * (down * across))
+    kernel, buffers, writer = layer.kernel("quantized_product", image, cut.weight_bytes, cut.beginnings)
+    _ByteProducts(cut, bands_of(kernel, cut, machine), kernel, *buffers, writer, layer.zero).write()
+    return layer.problem.draft(
+        kernel, "quantized product", {layer.weight: cut.pack, layer.beginning: cut.pack_beginning}
+    )
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -96,7 +74,7 @@ class _Band:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Panel:
+class _BytePanel:
     """The values of a panel."""
 
     group: Value
@@ -106,7 +84,7 @@ class _Panel:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Weights:
+class _PanelWeights:
     """The place of a panel's weights."""
 
     buffer: Buffer
@@ -116,17 +94,19 @@ class _Weights:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Tasks:
-    """Writes the kernel of one product."""
+class _ByteProducts:
+    """Writes the kernel of one product, or the products of a band with tiles of one height."""
 
-    cut: Cut
-    bands: Bands
+    cut: ByteCut
+    bands: ByteBands
     kernel: Kernel
     source: Buffer
     weight: Buffer
     beginning: Buffer
     writer: Writer
     zero: int
+    is_highest: bool = True
+    """True if there are no higher tiles. Lower ones are for so few rows that they read the weights as stored."""
 
     def write(self) -> None:
         """Writes the tasks: images, bands of rows, ranges of panels. For a dynamic number of pixels a band has code for tiles of
@@ -143,9 +123,8 @@ class _Tasks:
             part = name("part", task % bands.parts)
             image = None
             if cut.shape.copies:
-                frame = Frame(cut.shape, bands.room, self.zero)
-                image = frame.memory(kernel)
-                frame.write(kernel, self.source, image, n, top, rows if rows is not bands.room else None)
+                image = self.frame.memory(kernel)
+                self.frame.write(kernel, self.source, image, n, top, rows if rows is not bands.room else None)
             if chosen is None:
                 self._band(cut.tile.rows, n, top, part, image)
             else:
@@ -153,28 +132,11 @@ class _Tasks:
 
     def _band(self, height: int, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
         """Writes a band with tiles of this height."""
-        cut, buffers = self.cut, (self.source, self.weight, self.beginning)
-        is_highest = height == cut.tile.rows
-        cut = attrs.evolve(cut, tile=Tile(height, cut.tile.vectors, cut.tile.crosses and is_highest))
-        _Writing(cut, self.bands, self.kernel, *buffers, self.writer, self.zero, is_highest).write(n, top, part, image)
+        tile, is_highest = self.cut.tile, height == self.cut.tile.rows
+        cut = attrs.evolve(self.cut, tile=Tile(height, tile.vectors, tile.crosses and is_highest))
+        attrs.evolve(self, cut=cut, is_highest=is_highest).write_band(n, top, part, image)
 
-
-@attrs.frozen(slots=True, eq=False)
-class _Writing:
-    """Writes the products of a band with tiles of one height."""
-
-    cut: Cut
-    bands: Bands
-    kernel: Kernel
-    source: Buffer
-    weight: Buffer
-    beginning: Buffer
-    writer: Writer
-    zero: int
-    is_highest: bool
-    """True if there are no higher tiles. Lower ones are for so few rows that they read the weights as stored."""
-
-    def write(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
+    def write_band(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
         """Writes a range of panels, given the copy of the band's input, if there is one."""
         cut, kernel, rows = self.cut, self.kernel, self.bands.rows
         if image is not None and cut.shape.is_winograd:
@@ -201,19 +163,19 @@ class _Writing:
             if full:
                 with kernel.loop(end - first, "p") as p:
                     block = kernel.name_value("block", (first + p) * cut.tile.vectors)
-                    self._tiles(band, _Panel(group, block, cut.tile.vectors))
+                    self._tiles(band, _BytePanel(group, block, cut.tile.vectors))
             if rest and is_cut:
                 with kernel.when(part.equals(parts - 1)):
-                    self._tiles(band, _Panel(group, full * cut.tile.vectors, rest))
+                    self._tiles(band, _BytePanel(group, full * cut.tile.vectors, rest))
             elif rest:
-                self._tiles(band, _Panel(group, full * cut.tile.vectors, rest))
+                self._tiles(band, _BytePanel(group, full * cut.tile.vectors, rest))
 
     @property
     def squares(self) -> Squares:
         """The writer of Winograd products, by squares of results."""
         return Squares(self.cut, self.kernel, self.frame.wide)
 
-    def _tiles(self, band: _Band, panel: _Panel) -> None:
+    def _tiles(self, band: _Band, panel: _BytePanel) -> None:
         """Writes all tiles of the band for one panel."""
         cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
         columns = [kernel.name_value(f"column{v}", self._column(panel, v)) for v in range(panel.vectors)]
@@ -243,28 +205,28 @@ class _Writing:
         widens = cut.widens and self.is_highest
         return self.kernel.memory("wide", cut.dot.column, (cut.tile.vectors * cut.block_bytes,)) if widens else None
 
-    def _weights(self, panel: _Panel, band: _Band) -> _Weights:
+    def _weights(self, panel: _BytePanel, band: _Band) -> _PanelWeights:
         """The panel's weights as its tiles read them: widened, or as Winograd sums, if there is a buffer for those."""
         cut, kernel, source, wide = self.cut, self.kernel, self.weight, band.wide
         first = kernel.name_value("weights", (panel.group * cut.blocks + panel.first) * cut.block_bytes)
         if wide is None:
-            return _Weights(source, first)
+            return _PanelWeights(source, first)
         if cut.shape.is_winograd:
             self.squares.write_weights(source, first, panel.vectors, wide)
-            return _Weights(wide, kernel.name_value("rewritten", 0))
+            return _PanelWeights(wide, kernel.name_value("rewritten", 0))
 
         def copy(start: Operand, size: int) -> None:
             wide[start] = source.vector(size, first + start).cast(wide.element)
 
-        each_chunk(kernel, panel.vectors * cut.block_bytes, copy)
+        each_vector(kernel, panel.vectors * cut.block_bytes, CHUNK, copy, "b")
         rewritten = kernel.name_value("rewritten", 0)
         if band.own is None:
-            return _Weights(wide, rewritten)
+            return _PanelWeights(wide, rewritten)
         columns = kernel.registers("own_of_columns", int32, (panel.vectors,), cut.dot.lanes)
         self._products.own_of_columns(wide, rewritten, cut.shape.depth, columns)
-        return _Weights(wide, rewritten, Own(band.own, columns))
+        return _PanelWeights(wide, rewritten, Own(band.own, columns))
 
-    def _column(self, panel: _Panel, v: int) -> Value:
+    def _column(self, panel: _BytePanel, v: int) -> Value:
         """The first column of a vector of the panel."""
         cut, own = self.cut, self.cut.shape.own
         within: Value = (as_index(panel.first) + v) * cut.dot.lanes
@@ -278,7 +240,7 @@ class _Writing:
         return _byte_addresses(self.kernel, shape, group, None, base, self.frame.wide, count)
 
     def _in_vectors(
-        self, n: Value, columns: list[Value], addresses: list[Value], weights: _Weights, image: Buffer | None
+        self, n: Value, columns: list[Value], addresses: list[Value], weights: _PanelWeights, image: Buffer | None
     ) -> Registers:
         """The sums of a tile in registers, which are then stored, to be read again in a loop."""
         cut, kernel, vectors, group = self.cut, self.kernel, len(columns), self.cut.dot.group
@@ -306,7 +268,7 @@ class _Writing:
         return Crossed(self.kernel, self.cut.dot)
 
     def _crossed(
-        self, rows: list[Value], columns: list[Value], addresses: list[Value], weights: _Weights, own: Own, image: Buffer
+        self, rows: list[Value], columns: list[Value], addresses: list[Value], weights: _PanelWeights, own: Own, image: Buffer
     ) -> Registers:
         """The same with half of the multiplications. The initial sums are added at the end, so that sums stay small."""
         cut, kernel, vectors, lanes = self.cut, self.kernel, len(columns), self.cut.dot.lanes
@@ -339,7 +301,7 @@ class _Writing:
         return into
 
     def _in_tiles(
-        self, n: Value, columns: list[Value], addresses: list[Value], weights: _Weights, image: Buffer | None
+        self, n: Value, columns: list[Value], addresses: list[Value], weights: _PanelWeights, image: Buffer | None
     ) -> Registers:
         """The sums of a tile in the processor's tile registers. Rows of the image without a uniform distance are copied for each
         step."""
@@ -354,12 +316,12 @@ class _Writing:
             firsts = [address + tap + k * tiling.bytes for address in addresses]
             if rows is None:
                 buffer, before = (self.source, (n,)) if image is None else (image, ())
-                left = Left(buffer, before, kernel.name_value("at", firsts[0]), apart or 0)
+                left = ByteRows(buffer, before, kernel.name_value("at", firsts[0]), apart or 0)
             else:
                 for r, first in enumerate(firsts):
                     numbers = self.source.vector(tiling.bytes, n, first) if image is None else image.vector(tiling.bytes, first)
                     rows[r * tiling.bytes] = numbers
-                left = Left(rows, (), kernel.name_value("at", as_index(0)), tiling.bytes)
+                left = ByteRows(rows, (), kernel.name_value("at", as_index(0)), tiling.bytes)
             tiles.step(left, weights.buffer, packed + k * (vectors * cut.dot.lanes * tiling.bytes))
         tiles.end()
         return sums
@@ -394,7 +356,7 @@ class _Writing:
 
 
 def _byte_addresses(
-    kernel: Kernel, shape: Shape, group: Value, top: Value | None, base: Value, wide: Operand, count: int
+    kernel: Kernel, shape: ByteShape, group: Value, top: Value | None, base: Value, wide: Operand, count: int
 ) -> list[Value]:
     """For each of `count` pixels from `base` on, the address of the first tap of the group's first channel, in rows of `wide`
     pixels. The band begins at row `top`; None for a copy, which holds the band alone."""
@@ -413,7 +375,7 @@ def _byte_addresses(
     return addresses
 
 
-def _of_any(kernel: Kernel, shape: Shape, group: Value, pixel: Value, wide: Operand, count: int) -> list[Value]:
+def _of_any(kernel: Kernel, shape: ByteShape, group: Value, pixel: Value, wide: Operand, count: int) -> list[Value]:
     """The same for images of dynamic width, from a pixel of the result on. Only the first address needs a division: each other
     pixel follows the one before, or begins the next row."""
     window, across = shape.window, shape.across

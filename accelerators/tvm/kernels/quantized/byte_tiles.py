@@ -61,7 +61,7 @@ class Tiling:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Left:
+class ByteRows:
     """Rows of bytes for a step, at a uniform distance."""
 
     buffer: Buffer
@@ -99,7 +99,7 @@ class Tiles:
             for v, column in enumerate(columns):
                 kernel.do(tile_load(_number(i * self.vectors + v), beginning[column], _bytes(0)))
 
-    def step(self, left: Left, right: Buffer, first: Value) -> None:
+    def step(self, left: ByteRows, right: Buffer, first: Value) -> None:
         """Adds the products of a step's bytes; those of the columns begin at `first`, four of each column adjacent."""
         kernel, tiling = self.kernel, self.tiling
         if tiling.is_emulated:
@@ -123,7 +123,7 @@ class Tiles:
                 to = self.sums.lane((i * tiling.rows, v), 0)
                 kernel.do(tile_store(_number(i * self.vectors + v), to, _bytes(self.vectors * TALL * 4)))
 
-    def _emulate(self, left: Left, right: Buffer, first: Value) -> None:
+    def _emulate(self, left: ByteRows, right: Buffer, first: Value) -> None:
         kernel, tiling = self.kernel, self.tiling
         with kernel.loop(tiling.high * tiling.rows, "r") as r, kernel.loop(tiling.bytes // GROUP, "g") as group:
             numbers = [

@@ -14,12 +14,10 @@ from partita.accelerators.tvm.kernels.quantized import fast_inner_product
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.panels import MANY, PanelTile
-from partita.accelerators.tvm.kernels.shared.tile import fitting
-from partita.accelerators.tvm.kernels.shared.window import Convolved, Pair, window_of
+from partita.accelerators.tvm.kernels.shared.panels import MANY, PanelTile, fitting
+from partita.accelerators.tvm.kernels.shared.window import Convolved, window_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS, TASKS
-from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 from partita.graph.types import Array
 
@@ -90,7 +88,7 @@ TASK = 1000
 
 
 @attrs.frozen(slots=True)
-class Shape(Convolved):
+class ByteShape(Convolved):
     """A convolution of bytes; a matrix product is one with a window of one pixel."""
 
     is_plain: bool
@@ -103,7 +101,7 @@ class Shape(Convolved):
     """True if addresses are computed from dynamic sizes. Then each result is computed by itself, and tiles have few pixels."""
 
     @classmethod
-    def of(cls, node: Node) -> Shape:
+    def of(cls, node: Node) -> ByteShape:
         """The shape of a Product or Depthwise op."""
         window, plain = window_of(node), bool(node.attrs["plain"])
         if window.is_pointwise and not plain:
@@ -111,14 +109,14 @@ class Shape(Convolved):
         channels, outs, groups = (int(node.attrs[name]) for name in ("channels", "outs", "group"))
         return cls(node.attrs["batch"], window, channels, outs, groups, plain)
 
-    def taken_by(self, dot: Dot) -> Shape:
+    def taken_by(self, dot: Dot) -> ByteShape:
         """The shape with the step and element type of an instruction."""
         return attrs.evolve(self, unit=dot.group, element=dot.element)
 
     @property
     def reach(self) -> int:
         """Channels that a group reads, padded to full steps."""
-        return math.ceil(self.channels // self.groups / self.unit) * self.unit
+        return math.ceil(self.inner / self.unit) * self.unit
 
     @property
     def across(self) -> int:
@@ -162,11 +160,6 @@ class Shape(Convolved):
         return is_whole and self.depth >= DEEP and self.own >= MANY_COLUMNS and fast_inner_product.is_exact(self.depth)
 
     @property
-    def own(self) -> int:
-        """Channels of the result per group."""
-        return self.outs // self.groups
-
-    @property
     def depth(self) -> int:
         """Bytes of weights per channel of the result."""
         return self.reach * self.window.count
@@ -188,10 +181,10 @@ class Tile:
 
 
 @attrs.frozen(slots=True)
-class Cut:
+class ByteCut:
     """The cut of a product of this shape for a machine."""
 
-    shape: Shape
+    shape: ByteShape
     dot: Dot
     tile: Tile
     rows: int
@@ -299,7 +292,7 @@ class Cut:
         return packed
 
 
-def make_cut(shape: Shape, machine: Machine) -> Cut:
+def make_cut(shape: ByteShape, machine: Machine) -> ByteCut:
     """The cut of a shape for a machine."""
     shape = shape.taken_by(dot_of(machine))
     if shape.window.is_any:
@@ -314,7 +307,7 @@ def make_cut(shape: Shape, machine: Machine) -> Cut:
     return attrs.evolve(cut, parts=parts, parallel=True)
 
 
-def _any_rows(shape: Shape, machine: Machine) -> Cut:
+def _any_rows(shape: ByteShape, machine: Machine) -> ByteCut:
     """The cut of a matrix product with a dynamic number of rows: tiles as for many, in bands of at most as many rows as stay in
     cache. If threads share it they share the panels too, since rows may be few."""
     shape = attrs.evolve(shape, is_open=shape.depth < SHALLOW)
@@ -324,21 +317,15 @@ def _any_rows(shape: Shape, machine: Machine) -> Cut:
     return attrs.evolve(many, shape=shape, rows=rows, parts=_parts(many, machine), parallel=machine.threads > 1)
 
 
-def _any_image(shape: Shape, machine: Machine) -> Cut:
+def _any_image(shape: ByteShape, machine: Machine) -> ByteCut:
     """The cut for images of dynamic height and width: tiles as for large ones. Bands are computed from the sizes of each call."""
     shape = attrs.evolve(shape, is_open=True)
-    large = attrs.evolve(shape.window, sizes=_large(shape.window.sizes), out=_large(shape.window.out))
+    large = shape.window.with_sizes(MANY)
     many = _tiled(attrs.evolve(shape, window=large), machine, large.out[0], choose, lambda cut: cut.cycles(1), False)
     return attrs.evolve(many, shape=shape, rows=1, parts=_parts(many, machine), parallel=machine.threads > 1)
 
 
-def _large(sizes: Pair) -> Pair:
-    """The sizes; dynamic ones are replaced by a number that most heights divide."""
-    high, wide = [MANY if isinstance(size, Extent) else size for size in sizes]
-    return high, wide
-
-
-def _parts(cut: Cut, machine: Machine) -> int:
+def _parts(cut: ByteCut, machine: Machine) -> int:
     """Number of ranges of panels if there may be few rows."""
     panels = max(1, cut.blocks // cut.tile.vectors)
     return min(panels, LEAST_TASKS * machine.threads) if machine.threads > 1 else 1
@@ -353,23 +340,24 @@ def _cheapest(what: str, tiles: Iterable[Tile], cost: Callable[[Tile], float]) -
 
 
 def _tiled(
-    shape: Shape, machine: Machine, rows: int, choose: Choose, cost: Callable[[Cut], float], may_use_tiles: bool = True
-) -> Cut:
+    shape: ByteShape, machine: Machine, rows: int, choose: Choose, cost: Callable[[ByteCut], float], may_use_tiles: bool = True
+) -> ByteCut:
     """The cut into bands of `rows` rows, with the best tile. The processor's tile registers, if it has any, are used for products
     of static sizes; others are summed up in vectors."""
     dot = dot_of(machine)
-    pixels = Cut(shape, dot, Tile(1, 1), rows, 1, False).length
+    pixels = ByteCut(shape, dot, Tile(1, 1), rows, 1, False).length
     if may_use_tiles and has_tiles(machine) and pixels >= FEWEST:
         used = machine.instruction("int8")
         tiling = Tiling.of(pixels, shape.run, used is not None and used.is_emulated)
         blocks = math.ceil(shape.own / dot.lanes)
-        return Cut(shape, dot, Tile(tiling.rows * tiling.high, min(2, blocks)), rows, 1, False, tiling)
+        return ByteCut(shape, dot, Tile(tiling.rows * tiling.high, min(2, blocks)), rows, 1, False, tiling)
     highest = min(pixels, CALM) if shape.is_open else pixels
     sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= highest]
     if shape.may_cross:
         few = [Tile(*size, crosses=True) for size in fitting(machine, fast_inner_product.beside) if size[0] <= highest]
-        sizes += [tile for tile in few if Cut(shape, dot, tile, rows, 1, False).widens]
-    return Cut(shape, dot, choose("tile", sizes, lambda tile: cost(Cut(shape, dot, tile, rows, 1, False))), rows, 1, False)
+        sizes += [tile for tile in few if ByteCut(shape, dot, tile, rows, 1, False).widens]
+    best = choose("tile", sizes, lambda tile: cost(ByteCut(shape, dot, tile, rows, 1, False)))
+    return ByteCut(shape, dot, best, rows, 1, False)
 
 
 @attrs.frozen(slots=True)
@@ -378,23 +366,23 @@ class _Shares:
 
     threads: int
 
-    def rows(self, shape: Shape) -> list[int]:
+    def rows(self, shape: ByteShape) -> list[int]:
         """Candidate rows of a band: as many as stay in cache, or such that the bands are a multiple of the threads."""
         high, threads = shape.window.out[0], self.threads
         fewest = math.ceil(high / _rows(shape))
         counts = {fewest, math.ceil(fewest / threads) * threads, threads // 2, *(turn * threads for turn in range(1, TASKS + 1))}
         return sorted({_even(shape, math.ceil(high / count)) for count in counts if fewest <= count <= high}, reverse=True)
 
-    def parts(self, cut: Cut) -> list[int]:
+    def parts(self, cut: ByteCut) -> list[int]:
         """Candidate numbers of ranges of panels, so that there are some tasks for each thread."""
         panels, tasks = max(1, cut.blocks // cut.tile.vectors), cut.shape.images * cut.bands
         return sorted({min(panels, math.ceil(turns * self.threads / tasks)) for turns in range(LEAST_TASKS, TASKS + 1)})
 
-    def least(self, cut: Cut) -> float:
+    def least(self, cut: ByteCut) -> float:
         """The time of the best of them."""
         return min(self.time(cut, parts) for parts in self.parts(cut))
 
-    def time(self, cut: Cut, parts: int) -> float:
+    def time(self, cut: ByteCut, parts: int) -> float:
         """Estimated cycles until the last thread has finished: its products, and what each task reads and copies for itself."""
         shape, window = cut.shape, cut.shape.window
         turns = math.ceil(shape.images * cut.bands * parts / self.threads)
@@ -406,14 +394,14 @@ class _Shares:
         return turns * (cut.cycles(parts) + read / READ + TASK)
 
 
-def _even(shape: Shape, rows: int) -> int:
+def _even(shape: ByteShape, rows: int) -> int:
     """About `rows` rows, so that bands are equal, and consist of full squares if those are computed together."""
     high = shape.window.out[0]
     rows = math.ceil(high / math.ceil(high / rows))
     return min(high, math.ceil(rows / SQUARE) * SQUARE) if shape.is_winograd else rows
 
 
-def _rows(shape: Shape) -> int:
+def _rows(shape: ByteShape) -> int:
     """Rows of a band whose input stays in a cache."""
     window = shape.window
     weights = shape.outs * shape.depth

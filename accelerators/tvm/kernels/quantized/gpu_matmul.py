@@ -1,51 +1,47 @@
 """Products of two quantized matrices, or many such products at once, on a GPU, with their epilogues.
 
 Tensor cores multiply bytes as stored. Otherwise they are converted to 32-bit integers, minus their zero point, when they are
-read. Sums are exact either way. Reshapes and transposes before and after are folded into reads and writes, as in `pairs.py`."""
+read. Sums are exact either way. Reshapes and transposes before and after are folded into reads and writes, as in `matmul.py`."""
 
 from __future__ import annotations
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.kernels.language import Value, all_of, constant, float32, if_inside, int8, int32
-from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.language import Value, constant, float32, if_inside, int8, int32
+from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.quantized.matmul import SIGN, PairProduct, beside, find_pair_product
-from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import write
-from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
-from partita.accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, spots
-from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles, usual_work
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
-from partita.accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
-from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from partita.accelerators.tvm.kernels.shared.viewed_sides import both_sides, covered_by, neighbours
-from partita.accelerators.tvm.machine.gpu import Gpu
+from partita.accelerators.tvm.kernels.shared.found import found_in
+from partita.accelerators.tvm.kernels.shared.gpu_product import Side, Spot, TiledProduct, own_thread, spots
+from partita.accelerators.tvm.kernels.shared.gpu_tile import (
+    WIDTH,
+    BlockTile,
+    TensorTile,
+    fastest,
+    tensor_tiles,
+    tiles,
+    usual_work,
+)
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct, has_tensor_cores
+from partita.accelerators.tvm.kernels.shared.viewed_sides import both_sides, covered_by, neighbours, source_in
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.accelerators.tvm.sizes.extent import Extent
 
 
 def gpu_pair_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body of one product; None for any other body."""
-    match = found_in(body, "MatMul", find_pair_product)
+    match = found_in(body, find_pair_product)
     if match is None:
         return None
     *batch, rows, columns = shape_of(match.root[0])
     depth = shape_of(match.left.value)[-1]
     heads = Heads.of(body, "quantized_pair", tuple(batch))
     elements = [heads.read(side).buffer.element for side in match.operands]
-    tile = _best_tile(usual_work(rows, columns, depth, heads.count, 1), machine.gpu, has_tensor_cores(machine, *elements))
+    listed = tensor_tiles(machine.gpu, 1) if has_tensor_cores(machine, *elements) else tiles(machine.gpu)
+    tile = fastest(list[BlockTile | TensorTile](listed), [usual_work(rows, columns, depth, heads.count, 1)], machine.gpu)
     _write(match, heads, tile, (rows, columns, depth))
     return heads.problem.draft(heads.kernel, "gpu_quantized_pair" + ("_on_tensor_cores" if isinstance(tile, TensorTile) else ""))
-
-
-def _best_tile(work: Work, gpu: Gpu, is_on_tensor_cores: bool) -> BlockTile | TensorTile:
-    """The cut of fewest cycles."""
-    if is_on_tensor_cores:
-        tensor = list(tensor_tiles(gpu, 1))
-        return choose("tile", tensor, ranking(tensor, lambda tile: tensor_demand(tile, work), gpu))
-    single = list(tiles(gpu))
-    return choose("tile", single, ranking(single, lambda tile: demand(tile, work), gpu))
 
 
 def _write(match: PairProduct, heads: Heads, tile: BlockTile | TensorTile, sizes: tuple[int, int, int]) -> None:
@@ -65,17 +61,14 @@ def _write(match: PairProduct, heads: Heads, tile: BlockTile | TensorTile, sizes
             value, at = total if scale is None else total.cast(float32) * scale, (top + row, first + column)
             write(result.buffer, (result.at(head, *at),), finished(value, head, *at))
 
-        bounds = (
-            None if is_multiple(rows, tile.rows) else as_index(rows) - top,
-            None if is_multiple(columns, tile.columns) else as_index(columns) - first,
-        )
+        bounds = tile.bounds(rows, columns, top, first)
         if isinstance(tile, TensorTile):
             tensor_sides = both_sides(match, heads, head, tile, own, (top, first), sizes)
             TensorProduct(kernel, tile, thread, *tensor_sides, points).write(steps, store, bounds)
         else:
             left = _side(heads.read(match.left), head, tile, own, top, (depth, rows), points[0], is_left=True)
             right = _side(heads.read(match.right), head, tile, own, first, (depth, columns), points[1], is_left=False)
-            Product(kernel, tile, thread, left, right, int32).write(steps, store, bounds)
+            TiledProduct(kernel, tile, thread, left, right, int32).write(steps, store, bounds)
 
 
 def _point(match: PairProduct, heads: Heads, is_left: bool) -> Value | None:
@@ -100,12 +93,12 @@ def _side(
     lanes = WIDTH if beside >= WIDTH and not any(isinstance(step, Extent) for step in view.strides.steps) else 1
     covered = covered_by(sizes[0], tile.slices * tile.depth), covered_by(sizes[1], extent)
 
+    sources = source_in(view, head, sizes, covered, lambda step, spot: (step * tile.depth + spot.k, first + spot.at), is_left)
+
     def number(step: Value, spot: Spot) -> Value:
-        k, at = step * tile.depth + spot.k, first + spot.at
-        tests = [as_index(i) < size for i, size, most in zip((k, at), sizes, covered, strict=True) if most != size]
-        position = view.at(head, at, k) if is_left else view.at(head, k, at)
-        numbers = view.buffer.vector(lanes, position).cast(int32)
+        source = sources(step, spot)
+        numbers = view.buffer.vector(lanes, *source.position).cast(int32)
         numbers = numbers if point is None else numbers - point.spread(lanes)
-        return if_inside(all_of(tests), numbers, 0) if tests else numbers
+        return numbers if source.is_inside is None else if_inside(source.is_inside, numbers, 0)
 
     return Side(extent, spots(tile, own, extent, lanes, turned), lanes, number, turned)

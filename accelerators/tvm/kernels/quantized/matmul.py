@@ -12,7 +12,7 @@ from collections.abc import Callable
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
+from partita.accelerators.tvm.bodies.quantized import is_dequantize, is_pair_product
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -29,24 +29,23 @@ from partita.accelerators.tvm.kernels.language import (
     uint16,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.quantized.bands import CHUNK
 from partita.accelerators.tvm.kernels.quantized.cut import Tile
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of
-from partita.accelerators.tvm.kernels.quantized.padded_band import each_chunk
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import write
-from partita.accelerators.tvm.kernels.shared.formulas import formula
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape, write
+from partita.accelerators.tvm.kernels.shared.found import found_in
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import each_vector, start
 from partita.accelerators.tvm.kernels.shared.operands import (
-    MOST_AFTER,
     Readers,
     TwoSided,
+    chain_after,
     operands_of,
     written_after,
 )
-from partita.accelerators.tvm.kernels.shared.panels import share_out
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
-from partita.accelerators.tvm.kernels.shared.tile import fitting, start
+from partita.accelerators.tvm.kernels.shared.panels import fitting, share_out
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS
 from partita.graph.node import Node, NodeEntry
@@ -72,41 +71,32 @@ class PairProduct(TwoSided):
 
 def find_pair_product(root: Node, readers: Readers, version: int) -> PairProduct | None:
     """The product around a MatMul of quantized values, with all ops that are fused into it."""
-    shape = any_shape(root[0]) if root.op == "MatMul" and root.domain == DOMAIN else None
-    if shape is None:
+    if not is_pair_product(root) or any_shape(root[0]) is None:
         return None
-    chain: list[Node] = []
-    output = root[0]
-    while len(readers.get(output, ())) == 1 and len(chain) < MOST_AFTER:
-        node = readers[output][0]
-        if node is None or formula(node, version) is None or any_shape(node[0]) != shape:
-            break
-        chain.append(node)
-        output = node[0]
+    chain = chain_after(root, any_shape, readers, version)
     while chain and is_dequantize(chain[-1]):
-        output = (chain[-2] if len(chain) > 1 else root)[0]
         chain.pop()
     operands = operands_of([root.inputs[0], root.inputs[1]], {root, *chain}, readers)
     if operands is None:
         return None
     left, right = operands
-    return PairProduct(left, right, root, tuple(chain), written_after(output, readers))
+    return PairProduct(left, right, root, tuple(chain), written_after((chain or [root])[-1][0], readers))
 
 
 def pair_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body of one product; None for any other body."""
-    match = found_in(body, "MatMul", find_pair_product)
+    match = found_in(body, find_pair_product)
     if match is None:
         return None
     shape = shape_of(match.root[0])
     heads = Heads.of(body, "quantized_pair", shape[:-2])
-    cut = _Cut.of(shape[-2], shape[-1], shape_of(match.left.value)[-1], machine)
-    _Writing.of(match, heads, cut).write(machine)
+    cut = _PairCut.of(shape[-2], shape[-1], shape_of(match.left.value)[-1], machine)
+    _PairLoops.of(match, heads, cut).write(machine)
     return heads.problem.draft(heads.kernel, "quantized pair")
 
 
 @attrs.frozen(slots=True)
-class _Cut:
+class _PairCut:
     """The cut of a product: panels of vectors of columns, tiles of rows; the last of each overlaps the one before."""
 
     rows: int
@@ -116,7 +106,7 @@ class _Cut:
     tile: Tile
 
     @classmethod
-    def of(cls, rows: int, columns: int, depth: int, machine: Machine) -> _Cut:
+    def of(cls, rows: int, columns: int, depth: int, machine: Machine) -> _PairCut:
         """The cut of least cost."""
         dot = dot_of(machine)
         blocks = math.ceil(columns / dot.lanes)
@@ -166,11 +156,11 @@ class _Cut:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _PairLoops:
     """Writes the kernel of one product."""
 
     match: PairProduct
-    cut: _Cut
+    cut: _PairCut
     heads: Heads
     left: View
     right: View
@@ -182,7 +172,7 @@ class _Writing:
     number: Callable[[Value, Head, Operand, Operand], Value]
 
     @classmethod
-    def of(cls, match: PairProduct, heads: Heads, cut: _Cut) -> _Writing:
+    def of(cls, match: PairProduct, heads: Heads, cut: _PairCut) -> _PairLoops:
         """With the views through which the buffers are read and written."""
         wanted = (match.chain or (match.root,))[-1][0]
         left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)
@@ -236,7 +226,7 @@ class _Writing:
         rows = kernel.memory("rows", element, (cut.rows * cut.depth,))
         with kernel.loop(cut.rows, "i") as i:
             if is_straight:
-                each_chunk(kernel, cut.depth, lambda first, count: self._copy(rows, head, i, first, count))
+                each_vector(kernel, cut.depth, CHUNK, lambda first, count: self._copy(rows, head, i, first, count), "b")
             else:
                 with kernel.loop(cut.depth, "k") as k:
                     self._copy(rows, head, i, k, 1)

@@ -20,12 +20,10 @@ from partita.accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from partita.accelerators.tvm.kernels.quantized.epilogue import make_following
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.formulas import Numbers
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.kernels.quantized.draft import times_scale
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_channel_epilogue
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import each_vector, kept
 from partita.accelerators.tvm.kernels.shared.window import Window, window_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_TAPS
@@ -35,16 +33,13 @@ from partita.graph.types import Array
 Chunks = Callable[[int, Callable[[Operand, int], None]], None]
 """A loop over the channels of a pixel, `lanes` neighbours at a time; its body gets the start and size of each group."""
 
-SCALE, ZERO = 1, 2
-"""The indices of a Mean's scale and zero point among its inputs."""
+SCALE = 1
+"""The index of a Mean's scale among its inputs."""
 
 
-def largest(body: Body, machine: Machine) -> Draft | None:
+def largest(body: Body, machine: Machine) -> Draft:
     """The kernel for MaxPool: a window's pixels outside the image are clamped to its border, which the window sees anyway."""
-    node = body.ops[0]
-    if len(body.ops) != 1 or node.domain != DOMAIN:
-        return None
-    pool = _Pool.of(body, node, machine)
+    pool = _BytePool.of(body, body.ops[0], machine)
     kernel, (image,), (result,) = pool.problem.kernel("largest", {0: pool.flat}, [pool.results])
 
     def write(n: Value, y: Value, x: Value, chunks: Chunks) -> None:
@@ -73,9 +68,9 @@ def mean(body: Body, machine: Machine) -> Draft | None:
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Mean"]
     if len(roots) != 1:
         return None
-    root, pool = roots[0], _Pool.of(body, roots[0], machine)
+    root, pool = roots[0], _BytePool.of(body, roots[0], machine)
     scale = root.reads[SCALE].node.value if root.attrs.get("adds_numbers", 0) else None
-    after = make_following(body, root, _mean_of if scale is None else _mean_as_it_is)
+    after = make_channel_epilogue(body, root, times_scale if scale is None else alone)
     position = pool.problem.position(root.inputs[0])
     if after is None or position is None or position in after.operands:
         return None
@@ -99,7 +94,7 @@ def mean(body: Body, machine: Machine) -> Draft | None:
 
 def _sum_of(
     kernel: Kernel,
-    pool: _Pool,
+    pool: _BytePool,
     image: Buffer,
     spans: list[tuple[Value, Value]],
     chunk: tuple[Value, Operand, int],
@@ -121,7 +116,7 @@ def _sum_of(
 
 def _write_mean(
     kernel: Kernel,
-    pool: _Pool,
+    pool: _BytePool,
     total: Registers,
     spans: list[tuple[Value, Value]],
     lanes: int,
@@ -138,20 +133,8 @@ def _write_mean(
         writer.store(centred / counted.cast(int32).cast(float32), (pixel, first + lane))
 
 
-def _mean_as_it_is(node: Node, x: Numbers) -> Value:
-    """The mean of floats."""
-    number: Value = x[0]
-    return number
-
-
-def _mean_of(node: Node, x: Numbers) -> Value:
-    """The mean of the integers minus their zero point, times their scale."""
-    number: Value = x[0] * x[SCALE + 1]
-    return number
-
-
 @attrs.frozen(slots=True, eq=False)
-class _Pool:
+class _BytePool:
     """The window of a pool, and the image that it slides over."""
 
     problem: Problem
@@ -164,7 +147,7 @@ class _Pool:
     """True if a mean counts only pixels of the image, not the padding."""
 
     @classmethod
-    def of(cls, body: Body, node: Node, machine: Machine) -> _Pool:
+    def of(cls, body: Body, node: Node, machine: Machine) -> _BytePool:
         batch, *_, channels = shape_of(node[0])
         inside = not node.attrs.get("count_include_pad", 0)
         return cls(Problem.of(body), window_of(node), batch, channels, int(node.attrs.get("zero", 0)), inside)
@@ -195,15 +178,7 @@ class _Pool:
             n = self.name(kernel, "n", task // window.out[0])
             y = self.name(kernel, "y", task % window.out[0])
             with kernel.loop(window.out[1], "x") as x:
-                write(n, y, x, lambda lanes, chunk: self.chunks(kernel, lanes, chunk))
-
-    def chunks(self, kernel: Kernel, lanes: int, chunk: Callable[[Operand, int], None]) -> None:
-        """The channels, a vector at a time."""
-        whole, rest = divmod(self.channels, lanes)
-        with kernel.loop(whole, "v") as v:
-            chunk(v * lanes, lanes)
-        if rest:
-            chunk(whole * lanes, rest)
+                write(n, y, x, lambda lanes, chunk: each_vector(kernel, self.channels, lanes, chunk))
 
     def inside(self, kernel: Kernel, index: Value, d: int, tap: int) -> Value:
         """The image's row or column of a tap, clamped to the border."""

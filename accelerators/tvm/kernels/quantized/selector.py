@@ -3,18 +3,13 @@ rounding again; products of two quantized values, with ops around them that only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from partita.accelerators.tvm.bodies.body import make_body
-from partita.accelerators.tvm.bodies.labels import LabelProperty
-from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
-from partita.accelerators.tvm.kernels.quantized.matmul import find_pair_product
+from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize, is_pair_product
+from partita.accelerators.tvm.kernels.quantized.matmul import PairProduct, find_pair_product
+from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from partita.accelerators.tvm.kernels.shared.heads import found_in
-from partita.accelerators.tvm.kernels.shared.operands import readers_of
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.found import FoundProperty
+from partita.accelerators.tvm.kernels.shared.operands import Readers
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
@@ -116,22 +111,13 @@ class QuantizedSelector(SubgraphSelector):
         return shape is not None and folded(shape, self.whole, groups) is not None
 
 
-class PairProperty(LabelProperty):
+class PairProperty(FoundProperty[PairProduct]):
     """Each MatMul of two quantized values."""
 
     name = "quantized_pair"
 
-    def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
-        self.labels = {}
-        roots = [(i, node) for i, node in enumerate(graph.nodes) if node.op == "MatMul" and node.domain == DOMAIN]
-        if not roots:
-            return
-        readers, version = readers_of(graph), graph.opsets.get("", 1)
-        for i, root in roots:
-            match = find_pair_product(root, readers, version)
-            for node in () if match is None else match.nodes - self.labels.keys():
-                self.labels[node] = i
+    def is_root(self, node: Node) -> bool:
+        return is_pair_product(node)
 
-    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Accepts only subgraphs that the kernel supports."""
-        return found_in(make_body(subgraph), "MatMul", find_pair_product) is not None
+    def find(self, root: Node, readers: Readers, version: int) -> PairProduct | None:
+        return find_pair_product(root, readers, version)

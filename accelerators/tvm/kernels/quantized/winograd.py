@@ -19,9 +19,9 @@ from itertools import chain
 import attrs
 
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, int16, int32
-from partita.accelerators.tvm.kernels.quantized.cut import NUMBERS, SQUARE, Cut
+from partita.accelerators.tvm.kernels.quantized.cut import NUMBERS, SQUARE, ByteCut
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
-from partita.accelerators.tvm.kernels.shared.tile import start
+from partita.accelerators.tvm.kernels.shared.loops import start
 
 LINE = 32
 """Elements of a cache line, left free after those of each kind: otherwise the sixteen that are written one after another would
@@ -58,7 +58,7 @@ def _down_and_across(kernel: Kernel, numbers: Sequence[Line], along: Callable[[L
 class Squares:
     """Writes the products of one band."""
 
-    cut: Cut
+    cut: ByteCut
     kernel: Kernel
     wide: int
     """Columns of the copy of the image."""

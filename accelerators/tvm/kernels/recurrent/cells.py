@@ -5,7 +5,7 @@ A step has one part, or two: a GRU that resets the state before the product firs
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -14,33 +14,10 @@ from partita.accelerators.tvm.kernels.language import Value, named, select
 from partita.accelerators.tvm.kernels.shared import functions
 from partita.accelerators.tvm.kernels.shared.functions import at_least, at_most, magnitude
 
+if TYPE_CHECKING:
+    from partita.accelerators.tvm.kernels.recurrent.recurrence import Numbers
 
-class Numbers(Protocol):
-    """Vectors of neighbouring elements of one row, at one step."""
-
-    def sums(self, gate: int) -> Value:
-        """The product with the state, for a gate of the part."""
-
-    def given(self, gate: int) -> Value:
-        """The input's projection for a gate of the layer, with biases."""
-
-    def state(self, name: str) -> Value:
-        """The elements of the state of this name, from the step before or an earlier part of this one."""
-
-    def keep(self, name: str, value: Value) -> None:
-        """Stores the elements of the state of this name."""
-
-    def peephole(self, gate: int) -> Value | None:
-        """The peephole weights of a gate from the cells; None if it has none."""
-
-    def late_bias(self) -> Value | None:
-        """The bias that is added to the last gate's product before the reset."""
-
-    def named(self, name: str, value: Value) -> Value:
-        """The value under a name; it is computed once."""
-
-
-Finish = Callable[[Numbers, tuple[Activation, ...]], None]
+Finish = Callable[["Numbers", tuple[Activation, ...]], None]
 """Computes the states from the products, with the activations of the direction."""
 
 

@@ -18,7 +18,7 @@ from operator import add
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.bodies.recurrent import DOMAIN, GATES, Layer, resets_later
+from partita.accelerators.tvm.bodies.recurrent import Layer, resets_later
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -32,12 +32,16 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.recurrent.cells import CELLS, HIDDEN, RESET, UPDATE, kept_by
-from partita.accelerators.tvm.kernels.recurrent.weights import PartPanels, Sizes, packed_weights, panels_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.recurrent.weights import (
+    LayerSizes,
+    PartPanels,
+    packed_weights,
+    panels_of,
+)
 from partita.accelerators.tvm.kernels.shared.instructions import Number
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, kept, start
 from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
-from partita.accelerators.tvm.kernels.shared.tile import counted, kept, start
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS, STEP_PRODUCTS, TASKS
 from partita.accelerators.tvm.sizes.extent import Extent
@@ -50,13 +54,10 @@ LATE = 2
 """The gate of a GRU whose state bias may be added before the reset."""
 
 
-def recurrence(body: Body, machine: Machine) -> Draft | None:
-    """The kernel of one layer without its input projection; None for any other body."""
-    node = body.ops[0]
-    if len(body.ops) != 1 or node.domain != DOMAIN or node.op not in GATES:
-        return None
-    layer, problem = Layer.of(node), Problem.of(body)
-    sizes = Sizes.of(layer)
+def recurrence(body: Body, machine: Machine) -> Draft:
+    """The kernel of one layer without its input projection."""
+    layer, problem = Layer.of(body.ops[0]), Problem.of(body)
+    sizes = LayerSizes.of(layer)
     panels, shared = _shared_out(layer, sizes, machine)
     weights = problem.positions[layer.state_weights]
     is_constant = problem.weight_at(layer.state_weights) is not None
@@ -64,7 +65,7 @@ def recurrence(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, outputs = problem.kernel("recurrent", {weights: (packed,)} if is_constant else {})
     given = {entry: inputs[position] for entry, position in problem.positions.items()}
     results = {entry.index: outputs[i] for i, entry in enumerate(problem.outputs)}
-    _Writing(kernel, layer, sizes, panels, given, results).write(shared, None if is_constant else packed)
+    _LayerLoops(kernel, layer, sizes, panels, given, results).write(shared, None if is_constant else packed)
     return problem.draft(kernel, "recurrent", {weights: lambda array: packed_weights(array, panels)} if is_constant else None)
 
 
@@ -80,7 +81,7 @@ class Shared:
     """True if the panels of each step are tasks."""
 
 
-def _shared_out(layer: Layer, sizes: Sizes, machine: Machine) -> tuple[list[PartPanels], Shared]:
+def _shared_out(layer: Layer, sizes: LayerSizes, machine: Machine) -> tuple[list[PartPanels], Shared]:
     """The panels, and the work that threads share. The batch is split into several blocks per thread, as far as tiles allow."""
     if isinstance(sizes.batch, Extent):
         panels = panels_of(layer, sizes, OPEN_BATCH, machine)
@@ -97,7 +98,7 @@ def _shared_out(layer: Layer, sizes: Sizes, machine: Machine) -> tuple[list[Part
 
 
 @attrs.frozen(slots=True, eq=False)
-class Span:
+class StepSpan:
     """Some directions of some sequences."""
 
     direction: Operand
@@ -110,12 +111,12 @@ class Span:
 
 
 @attrs.define(slots=True, eq=False)
-class _Writing:
+class _LayerLoops:
     """Writes the kernel of one layer."""
 
     kernel: Kernel
     layer: Layer
-    sizes: Sizes
+    sizes: LayerSizes
     panels: list[PartPanels]
     given: Mapping[NodeEntry, Buffer]
     results: Mapping[int, Buffer]
@@ -133,14 +134,14 @@ class _Writing:
         if isinstance(sizes.batch, Extent):
             self._any_batch(blocks, weights)
             return
-        self._keep(Span(0, sizes.directions, 0, sizes.batch))
+        self._keep(StepSpan(0, sizes.directions, 0, sizes.batch))
         if shared.panels:
-            self._steps(Span(0, sizes.directions, 0, sizes.batch), weights, parallel=True)
+            self._steps(StepSpan(0, sizes.directions, 0, sizes.batch), weights, parallel=True)
             return
         with kernel.tasks(sizes.directions * blocks, "task", shared.sequences) as task:
             first = kernel.name_value("first", task % blocks * sizes.batch // blocks)
             last = kernel.name_value("last", (task % blocks + 1) * sizes.batch // blocks)
-            self._steps(Span(task // blocks, 1, first, last - first), weights, parallel=False)
+            self._steps(StepSpan(task // blocks, 1, first, last - first), weights, parallel=False)
 
     def _any_batch(self, most: int, weights: Buffer) -> None:
         """Writes all steps for a dynamic batch, in at most `most` blocks. Memory of dynamic size is private only to a parallel
@@ -151,12 +152,12 @@ class _Writing:
         with kernel.tasks(blocks * self.sizes.directions, "task", parallel=True) as task:
             first = kept(kernel, "first", task % blocks * batch // blocks)
             count = kept(kernel, "count", (task % blocks + 1) * batch // blocks - first)
-            span = Span(kept(kernel, "direction", task // blocks), 1, first, count)
+            span = StepSpan(kept(kernel, "direction", task // blocks), 1, first, count)
             self.origin = (span.direction, span.first)
             self._keep(attrs.evolve(span, count=longest))
             self._steps(span, weights, parallel=False)
 
-    def _keep(self, span: Span) -> None:
+    def _keep(self, span: StepSpan) -> None:
         """Allocates the states of these directions and sequences."""
         whole = (span.directions, counted(span.count), self.sizes.hidden)
         self.kept.update({name: self.kernel.memory(name, float32, (2, *whole)) for name in kept_by(self.layer)})
@@ -192,7 +193,7 @@ class _Writing:
 
     # -- all steps of some sequences -----------------------------------------------------------------------
 
-    def _steps(self, span: Span, weights: Buffer, parallel: bool) -> None:
+    def _steps(self, span: StepSpan, weights: Buffer, parallel: bool) -> None:
         """Loads the initial states, runs all steps, and stores the final states."""
         for name, entry in zip((HIDDEN, CELLS), self.layer.states, strict=False):
             initial = None if entry is None else self.given[entry]
@@ -208,7 +209,7 @@ class _Writing:
                     self.results[number][self._state(d, b, h)] = self.kept[name][last, *self.kept_at(d, b), h]
 
     @contextmanager
-    def _each_number(self, span: Span) -> Iterator[tuple[Operand, Operand, Operand]]:
+    def _each_number(self, span: StepSpan) -> Iterator[tuple[Operand, Operand, Operand]]:
         """A block for each element of a state: its direction, its sequence, and its position."""
         kernel = self.kernel
         with kernel.loop(span.directions, "d") as d, kernel.loop(span.count, "b") as b, kernel.loop(self.sizes.hidden, "h") as h:
@@ -220,7 +221,7 @@ class _Writing:
 
     # -- a part of one step --------------------------------------------------------------------------------
 
-    def _part(self, panels: PartPanels, t: Value, span: Span, weights: Buffer, parallel: bool) -> None:
+    def _part(self, panels: PartPanels, t: Value, span: StepSpan, weights: Buffer, parallel: bool) -> None:
         """Writes a loop over panels, each of which goes through all tiles of sequences."""
         kernel, tile, hidden = self.kernel, panels.tile, self.sizes.hidden
         with kernel.tasks(span.directions * panels.count, "pair", parallel) as pair:
@@ -237,7 +238,7 @@ class _Writing:
                 self._tiles(panels, attrs.evolve(tile, rows=1), t, d, column, span, panel)
 
     def _tiles(
-        self, panels: PartPanels, tile: PanelTile, t: Value, d: Value, column: Value, span: Span, panel: Panel
+        self, panels: PartPanels, tile: PanelTile, t: Value, d: Value, column: Value, span: StepSpan, panel: Panel
     ) -> None:
         """Multiplies the tiles of sequences by a panel, and computes their states."""
         kernel, hidden = self.kernel, self.sizes.hidden
@@ -286,7 +287,7 @@ class _Writing:
 class Numbers:
     """A vector of neighbouring elements of the state of one sequence, at one step, in one direction."""
 
-    writing: _Writing
+    writing: _LayerLoops
     panels: PartPanels
     tile_sums: Registers
     t: Value

@@ -14,8 +14,8 @@ from partita.accelerators.tvm.bodies.recurrent import Layer
 from partita.accelerators.tvm.kernels.language import Operand
 from partita.accelerators.tvm.kernels.recurrent.cells import Part, parts_of
 from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.loops import starts
 from partita.accelerators.tvm.kernels.shared.panels import PanelTile, panel_tiles
-from partita.accelerators.tvm.kernels.shared.tile import starts
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.types import Array
 
@@ -33,7 +33,7 @@ L2_CYCLES, L3_CYCLES = 2.0, 5.0
 
 
 @attrs.frozen(slots=True)
-class Sizes:
+class LayerSizes:
     """The sizes of a layer."""
 
     steps: int
@@ -43,7 +43,7 @@ class Sizes:
     gates: int
 
     @classmethod
-    def of(cls, layer: Layer) -> Sizes:
+    def of(cls, layer: Layer) -> LayerSizes:
         """The sizes of a layer, from its shapes."""
         first, second, _ = shape_of(layer.projected)
         steps, batch = (second, first) if layer.batch_first else (first, second)
@@ -99,7 +99,7 @@ class PartPanels:
         return np.stack(columns, 1).transpose(0, 1, 4, 2, 3)
 
 
-def panels_of(layer: Layer, sizes: Sizes, rows: int, machine: Machine) -> list[PartPanels]:
+def panels_of(layer: Layer, sizes: LayerSizes, rows: int, machine: Machine) -> list[PartPanels]:
     """The panels of each part, for tiles of at most `rows` rows."""
     lanes = min(machine.lanes, 1 << (sizes.hidden.bit_length() - 1))
     panels: list[PartPanels] = []

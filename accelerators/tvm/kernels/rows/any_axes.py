@@ -9,28 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Any
 
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, constant
 from partita.accelerators.tvm.kernels.rows.row_steps import axes_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.element_access import FLOATS, INTEGERS, computed_as, read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import nest
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import nest, start
 from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS, Reducer
-from partita.accelerators.tvm.kernels.shared.tile import start
+from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.schedules.choosing import schedule
+from partita.graph.node import Node
 
 STRIP = 4
 """Vectors that are reduced side by side: independent sums hide the latency of an addition."""
 
 
 def reduction(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for one reduction with constant axes; None for any other body."""
+    """The kernel for one reduction with constant axes; None for other axes and unsupported types."""
     node, problem = body.ops[0], Problem.of(body)
-    if len(body.ops) != 1 or node.op not in REDUCERS or len(problem.inputs) != 1:
+    if len(problem.inputs) != 1:
         return None
     if element_of(node[0]) not in (FLOATS | INTEGERS if REDUCERS[str(node.op)].takes_integers else FLOATS):
         return None
@@ -40,7 +42,7 @@ def reduction(body: Body, machine: Machine) -> Draft | None:
         return None
     groups = _Groups.of(shape, axes)
     kernel, (x,), (y,) = problem.kernel("reduction", {0: groups.sizes}, [groups.kept or (1,)])
-    writing = _Writing(kernel, x, y, groups, REDUCERS[str(node.op)], machine.threads_for(math.prod(shape)) > 1)
+    writing = _ReductionLoops(kernel, x, y, groups, REDUCERS[str(node.op)], machine.threads_for(math.prod(shape)) > 1)
     if groups.is_reduced[-1]:
         writing.along(machine.lanes)
     else:
@@ -83,7 +85,7 @@ class _Groups:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _ReductionLoops:
     kernel: Kernel
     x: Buffer
     y: Buffer
@@ -98,7 +100,7 @@ class _Writing:
         lanes = min(lanes, 1 << inner.bit_length() - 1)
         count = min(STRIP, inner // lanes)
         with nest(kernel, (*outer, math.ceil(inner / (count * lanes))), self.is_shared) as (*kept, strip):
-            first = kernel.name_value("first", start(_as_value(kernel, strip), count * lanes, inner))
+            first = kernel.name_value("first", start(kernel.name_value("strip", strip), count * lanes, inner))
             acc = self._begun(count, lanes)
             with nest(kernel, self.groups.reduced, False, "k") as reduced:
                 self._joined(acc, lambda v: self.groups.position((*kept, first + v * lanes), reduced))
@@ -143,5 +145,44 @@ class _Writing:
         write(self.y, position, self.reducer.finished(total, float(math.prod(self.groups.reduced))))
 
 
-def _as_value(kernel: Kernel, strip: Operand) -> Value:
-    return kernel.name_value("strip", strip)
+GPU_FLOATS = frozenset(("float16", "float32", "float64"))
+"""The floating-point types that it accepts."""
+
+
+def gpu_extreme(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for ReduceMax or ReduceMin of floats with constant axes."""
+    node = body.ops[0]
+    if len(body.graph.inputs) != 1 or element_of(node[0]) not in GPU_FLOATS:
+        return None
+    shape = shape_of(body.graph.inputs[0][0])
+    axes = axes_of(node, len(shape))
+    if not axes or math.prod(shape) == 0:
+        return None
+    scheduled, name = schedule(_function(node, shape, axes), machine)
+    return Draft(scheduled, name)
+
+
+def _function(node: Node, shape: tuple[int, ...], axes: list[int]) -> Any:
+    te, dtype = part("te"), element_of(node[0])
+    largest, keep = node.op == "ReduceMax", node.attrs.get("keepdims", 1)
+    reducer = _extreme_of(dtype, largest)
+    given = te.placeholder(shape, dtype, "x0")
+    along = {axis: te.reduce_axis((0, shape[axis]), f"k{axis}") for axis in axes}
+
+    def at(*indices: Any) -> Any:
+        spatial = iter([index for d, index in enumerate(indices) if not (keep and d in along)])
+        position = [along[d] if d in along else next(spatial) for d in range(len(shape))]
+        return reducer(given(*position), axis=list(along.values()))
+
+    return te.create_prim_func([given, te.compute(shape_of(node[0]), at, name="out")])
+
+
+def _extreme_of(dtype: str, largest: bool) -> Any:
+    """A TVM reducer for the maximum or minimum; NaN wins."""
+    te, tirx = part("te"), part("tirx")
+
+    def join(a: Any, b: Any) -> Any:
+        better = tirx.Select(a > b if largest else a < b, a, b)
+        return tirx.Select(a <= tirx.const(math.inf, dtype), better, a)
+
+    return te.comm_reducer(join, lambda kind: tirx.const(-math.inf if largest else math.inf, kind))

@@ -11,20 +11,11 @@ from collections.abc import Sequence
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    constant,
-    float32,
-    minimum,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, minimum
 from partita.accelerators.tvm.kernels.language.values import parts_of
-from partita.accelerators.tvm.kernels.rows.row_steps import Program, Step, find_program, row_read
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
+from partita.accelerators.tvm.kernels.rows.row_steps import Program, RowStep, find_program
+from partita.accelerators.tvm.kernels.shared.element_access import write
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.row import JOINS
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
@@ -94,15 +85,12 @@ def gpu_rows(body: Body, machine: Machine) -> Draft | None:
     share = Share.of(match, machine.gpu)
     if share.shared(match) > machine.gpu.shared:
         return None
-    problem = Problem.of(body)
-    sizes = {i: match.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
-    results = [(match.rows, match.columns if step.is_full else 1) for step in match.results]
-    kernel, inputs, outputs = problem.kernel("rows", sizes, results)
-    _Writing(match, share, kernel, inputs, outputs).write()
+    problem, kernel, inputs, outputs = match.kernel(body)
+    _GpuRowLoops(match, share, kernel, inputs, outputs).write()
     return problem.draft(kernel, "gpu_rows")
 
 
-class _Writing:
+class _GpuRowLoops:
     """Writes the loops of a program."""
 
     def __init__(
@@ -110,9 +98,7 @@ class _Writing:
     ) -> None:
         self.program, self.share, self.kernel = program, share, kernel
         self.inputs, self.outputs = inputs, outputs
-        self.single = {
-            step: i for i, step in enumerate(step for step in program.steps if step.kind != "given" and not step.is_full)
-        }
+        self.single = program.single
         """The position in `m` of each step with one value per row."""
 
     def write(self) -> None:
@@ -127,7 +113,7 @@ class _Writing:
             self.row = kernel.name_value("row", minimum(row, program.rows - 1) if is_rest else row)
             self.is_own = row < program.rows if is_rest else None
             self.m = kernel.stack("m", float32, (max(1, len(self.single)),))
-            for level in range(max(step.level for step in program.steps) + 1):
+            for level in program.levels:
                 for step, at in self.single.items():
                     if step.kind == "each" and step.level == level:
                         self.m[at] = self._computed(step, 0, {})
@@ -141,8 +127,7 @@ class _Writing:
     def _pass(self, level: int) -> None:
         """Writes the reductions that can be computed after `level` passes, and the results that are complete."""
         program, kernel, share = self.program, self.kernel, self.share
-        joins = [step for step in program.steps if step.kind in JOINS and step.level == level + 1]
-        results = [(i, step) for i, step in enumerate(program.results) if step.level == level and step.is_full]
+        joins, results = program.joins_after(level), program.complete_after(level)
         if not joins and not results:
             return
         partial = kernel.stack("partial", float32, (max(1, len(joins)),))
@@ -150,19 +135,16 @@ class _Writing:
             partial[k] = JOINS[step.kind].start
 
         def at(column: Value) -> None:
-            numbers: dict[Step, Value] = {}
-            for step in self._needed([*(step.reads[0] for step in joins), *(step for _, step in results)]):
+            numbers: dict[RowStep, Value] = {}
+            for step in program.needed([*(step.reads[0] for step in joins), *(step for _, step in results)]):
                 number = kernel.stack("number", float32, (1,))  # TVM rejects functions of named functions, nested three deep.
                 number[0] = self._computed(step, column, numbers)
                 numbers[step] = number[0]
             for k, step in enumerate(joins):
                 partial[k] = JOINS[step.kind].joined(partial[k], self._read(step.reads[0], column, numbers))
             for i, step in results:
-                if self.is_own is None:
+                with kernel.when(self.is_own):
                     write(self.outputs[i], (self.row, column), self._read(step, column, numbers))
-                else:
-                    with kernel.when(self.is_own):
-                        write(self.outputs[i], (self.row, column), self._read(step, column, numbers))
 
         if isinstance(program.columns, Extent):
             own = parts_of(program.columns - self.own, share.threads)
@@ -196,25 +178,13 @@ class _Writing:
             number = total[0]
         return number
 
-    def _needed(self, wanted: Sequence[Step]) -> list[Step]:
-        """The element-wise steps that `wanted` depends on, in order."""
-        needed, waiting = set(), list(wanted)
-        while waiting:
-            step = waiting.pop()
-            if step.is_full and step not in needed:
-                needed.add(step)
-                waiting += step.reads
-        return [step for step in self.program.steps if step in needed and step.kind == "each"]
-
-    def _read(self, step: Step, column: Operand, numbers: dict[Step, Value]) -> Value:
+    def _read(self, step: RowStep, column: Operand, numbers: dict[RowStep, Value]) -> Value:
         """A step's value at a position."""
-        if step.constant is not None:
-            return constant(step.constant, float32)
-        if step.source is not None:
-            position, (rows, columns) = step.source
-            return read(self.inputs[position], (row_read(self.row, rows, self.program.rows), 0 if columns == 1 else column))
+        given = self.program.given(step, self.inputs, self.row, column)
+        if given is not None:
+            return given
         return numbers[step] if step.is_full else self.m[self.single[step]]
 
-    def _computed(self, step: Step, column: Operand, numbers: dict[Step, Value]) -> Value:
+    def _computed(self, step: RowStep, column: Operand, numbers: dict[RowStep, Value]) -> Value:
         assert step.compute is not None
         return step.compute(*(self._read(other, column, numbers) for other in step.reads))

@@ -27,10 +27,8 @@ from partita.accelerators.tvm.kernels.language import (
     int64,
     select,
 )
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
-from partita.accelerators.tvm.kernels.shared.tile import counted, pieces
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, is_shared_out, pieces
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 
@@ -84,7 +82,7 @@ class Search:
 def extreme_sought(body: Body) -> Search | None:
     """The search of an ArgMax or ArgMin; None for any other body."""
     node, read = body.ops[0], body.graph.inputs
-    if len(body.ops) != 1 or len(read) != 1:
+    if len(read) != 1:
         return None
     shape, dtype = shape_of(read[0][0]), element_of(read[0][0])
     if not shape or 0 in shape or dtype not in TYPES:
@@ -100,7 +98,7 @@ def largest_sought(body: Body) -> Search | None:
     """The search of a Hardmax along the last dimension, or along all from one on; None for any other body."""
     node, version = body.ops[0], body.graph.opsets.get("", 1)
     shape, dtype = shape_of(node[0]), element_of(node[0])
-    if len(body.ops) != 1 or not shape or 0 in shape or dtype not in TYPES:
+    if not shape or 0 in shape or dtype not in TYPES:
         return None
     axis = int(node.attrs.get("axis", -1 if version >= 13 else 1)) % len(shape)
     if version >= 13 and axis != len(shape) - 1:

@@ -11,21 +11,12 @@ from collections.abc import Callable, Collection, Sequence
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    constant,
-    float32,
-)
-from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program, row_read
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32
+from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, RowStep, find_program
+from partita.accelerators.tvm.kernels.shared.element_access import write
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import counted, is_shared_out
 from partita.accelerators.tvm.kernels.shared.row import JOINS, join_lanes
-from partita.accelerators.tvm.kernels.shared.tile import counted
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_less
 
@@ -48,11 +39,8 @@ def row_program(body: Body, machine: Machine) -> Draft | None:
     match = find_program(body)
     if match is None or (_is_reduction(body) and _is_short(match.columns, machine)):
         return None
-    problem = Problem.of(body)
-    sizes = {i: match.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
-    results = [(match.rows, match.columns if step.is_full else 1) for step in match.results]
-    kernel, inputs, outputs = problem.kernel("rows", sizes, results)
-    _Writing(match, machine, kernel, inputs, outputs).write()
+    problem, kernel, inputs, outputs = match.kernel(body)
+    _RowLoops(match, machine, kernel, inputs, outputs).write()
     return problem.draft(kernel, "rows")
 
 
@@ -68,7 +56,7 @@ def _is_reduction(body: Body) -> bool:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Spot:
+class _KeptPlace:
     """The place where a row's values are kept: a buffer, and the position of a column in it."""
 
     buffer: Buffer
@@ -79,7 +67,7 @@ Lane = Callable[[int], tuple[Buffer, Operand]]
 """Returns the buffer and position of a partial sum, by the number of the reduction in its pass."""
 
 
-class _Writing:
+class _RowLoops:
     """Writes the loops of a program. `m` holds values per row, `s` partial sums, `kept` expensive values; t0, t1, … are the
     values at a vector's positions. (Buffers, since TVM inlines named expressions.)"""
 
@@ -91,22 +79,21 @@ class _Writing:
         self.kernel = kernel
         self.inputs = inputs
         self.outputs = outputs
-        single = [step for step in program.steps if step.kind != "given" and not step.is_full]
-        self.rows = {step: i for i, step in enumerate(single)}
+        self.rows = program.single
         """The position in `m` of each step with one value per row."""
         late = {(read, step.level) for step in program.steps for read in step.reads if step.kind == "each"}
         late |= {(read, step.level - 1) for step in program.steps for read in step.reads if step.kind in JOINS}
         dear = [step for step in program.steps if step.dear and any(step is s and step.level < level for s, level in late)]
-        self.lent: dict[Step, int] = {}
+        self.lent: dict[RowStep, int] = {}
         """The index of the result in whose row each expensive step is kept."""
-        self.aside: dict[Step, int] = {}
+        self.aside: dict[RowStep, int] = {}
         """The position in `kept` of each expensive step without such a result."""
         for step in dear:
             self._choose_place(step, late)
-        self.vectors: dict[Step, Buffer] = {}
-        self.kept: dict[Step, _Spot] = {}
+        self.vectors: dict[RowStep, Buffer] = {}
+        self.kept: dict[RowStep, _KeptPlace] = {}
 
-    def _choose_place(self, step: Step, late: Collection[tuple[Step, int]]) -> None:
+    def _choose_place(self, step: RowStep, late: Collection[tuple[RowStep, int]]) -> None:
         """Keeps a step in the row of a float32 result that is not written before the step's last read; else in `kept`."""
         last = max(level for other, level in late if other is step)
         for i, (output, result) in enumerate(zip(self.outputs, self.program.results, strict=True)):
@@ -123,7 +110,7 @@ class _Writing:
         with kernel.tasks(program.rows, "r", many) as r:
             self.r = r
             self._allocate()
-            for level in range(max(step.level for step in program.steps) + 1):
+            for level in program.levels:
                 self._numbers(level)
                 self._pass(level)
             for output, step in zip(self.outputs, program.results, strict=True):
@@ -139,12 +126,12 @@ class _Writing:
             if step.kind == "each" and step.is_full:
                 self.vectors[step] = kernel.stack(f"t{i}", float32, (lanes,))
         for step, i in self.lent.items():
-            self.kept[step] = _Spot(self.outputs[i], lambda column: (r, column))
+            self.kept[step] = _KeptPlace(self.outputs[i], lambda column: (r, column))
         if self.aside:
             size = len(self.aside) * program.columns
             kept = (kernel.stack if is_less(size, STACK + 1) else kernel.memory)("kept", float32, (size,))
             for step, i in self.aside.items():
-                self.kept[step] = _Spot(kept, lambda column, start=i * program.columns: (start + column,))  # type: ignore[misc]
+                self.kept[step] = _KeptPlace(kept, lambda column, start=i * program.columns: (start + column,))  # type: ignore[misc]
 
     def _numbers(self, level: int) -> None:
         """Writes the steps with one value per row that are computable after `level` passes."""
@@ -155,12 +142,12 @@ class _Writing:
     def _pass(self, level: int) -> None:
         """Writes the reductions that can be computed after `level` passes, and the values that are kept or written now."""
         program, kernel, width = self.program, self.kernel, self.machine.lanes
-        joins = [step for step in program.steps if step.kind in JOINS and step.level == level + 1]
+        joins, results = program.joins_after(level), program.complete_after(level)
         kept = [step for step in self.kept if step.level == level]
-        results = [(i, step) for i, step in enumerate(program.results) if step.level == level and step.is_full]
         if not joins and not kept and not results:
             return
-        needed = self._needed([*kept, *(step.reads[0] for step in joins), *(step for _, step in results)], level)
+        wanted = [*kept, *(step.reads[0] for step in joins), *(step for _, step in results)]
+        needed = program.needed(wanted, lambda step: self._stands(step, level))
         columns = counted(program.columns)
         vectors, most = columns // width, 1 if any(self._is_long(step, level) for step in needed) else SUMS
         groups, single = vectors // most, vectors % most
@@ -196,38 +183,26 @@ class _Writing:
         with kernel.loop(columns - vectors * width, "e") as e:
             at(vectors * width + e, 0, lambda k: (self.m, self.rows[joins[k]]))
 
-    def _needed(self, wanted: Sequence[Step], level: int) -> list[Step]:
-        """The element-wise steps that `wanted` depends on, in order, down to those that are kept."""
-        needed, waiting = set(), list(wanted)
-        while waiting:
-            step = waiting.pop()
-            if step.is_full and step not in needed:
-                needed.add(step)
-                waiting += [] if self._stands(step, level) else step.reads
-        return [step for step in self.program.steps if step in needed and step.kind == "each"]
-
-    def _is_long(self, step: Step, level: int) -> bool:
+    def _is_long(self, step: RowStep, level: int) -> bool:
         return step.is_long and not self._stands(step, level)
 
-    def _stands(self, step: Step, level: int) -> bool:
+    def _stands(self, step: RowStep, level: int) -> bool:
         return step in self.kept and step.level < level
 
-    def _read(self, step: Step, column: Operand, lane: Operand) -> Value:
+    def _read(self, step: RowStep, column: Operand, lane: Operand) -> Value:
         """A step's value at a position, from its buffer."""
-        if step.constant is not None:
-            return constant(step.constant, float32)
-        if step.source is not None:
-            position, (rows, columns) = step.source
-            return read(self.inputs[position], (row_read(self.r, rows, self.program.rows), 0 if columns == 1 else column))
+        given = self.program.given(step, self.inputs, self.r, column)
+        if given is not None:
+            return given
         return self.vectors[step][lane] if step.is_full else self.m[self.rows[step]]
 
-    def _value(self, step: Step, column: Operand, lane: Operand, level: int) -> Value:
+    def _value(self, step: RowStep, column: Operand, lane: Operand, level: int) -> Value:
         """The expression for the step's value at a position."""
         if self._stands(step, level):
             spot = self.kept[step]
             return spot.buffer[spot.position(column)]
         return self._computed(step, column, lane)
 
-    def _computed(self, step: Step, column: Operand, lane: Operand) -> Value:
+    def _computed(self, step: RowStep, column: Operand, lane: Operand) -> Value:
         assert step.compute is not None
         return step.compute(*(self._read(read, column, lane) for read in step.reads))

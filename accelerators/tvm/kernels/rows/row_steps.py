@@ -9,14 +9,24 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.language import Operand, Value, float32, log, select, sqrt
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    constant,
+    float32,
+    log,
+    select,
+    sqrt,
+)
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.element_access import Shape, number_shape, read, real_shape
+from partita.accelerators.tvm.kernels.shared.epilogue import Size, read_size
 from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
 from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.matrices import Size, read_size
 from partita.accelerators.tvm.kernels.shared.row import JOINS
-from partita.accelerators.tvm.kernels.shared.shapes import Shape, number_shape, real_shape
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
@@ -34,14 +44,14 @@ OF_CHANNELS = "InstanceNormalization"
 """The norm of each channel of each image, which only makes a kernel by itself."""
 
 @attrs.define(slots=True, eq=False)
-class Step:
+class RowStep:
     """A value of a program."""
 
     kind: str
     """"given" (an input or constant), "each" (computed from the values at the same position), or the name of a reduction."""
     is_full: bool
     """True if it has a value per position of a row, not one per row."""
-    reads: tuple[Step, ...] = ()
+    reads: tuple[RowStep, ...] = ()
     """The steps that it is computed from."""
     compute: Callable[..., Value] | None = None
     """Computes its value from those of `reads`."""
@@ -66,23 +76,61 @@ class Program:
     columns: int
     inputs: dict[int, Size]
     """The rows and columns under which each input of the body is read, by input number."""
-    steps: list[Step]
+    steps: list[RowStep]
     """All steps, each after those that it reads."""
-    results: list[Step]
+    results: list[RowStep]
     """The steps whose values are the body's outputs."""
+
+    def kernel(self, body: Body) -> tuple[Problem, Kernel, list[Buffer], list[Buffer]]:
+        """A kernel with the body's arguments as rows."""
+        problem = Problem.of(body)
+        sizes = {i: self.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
+        results = [(self.rows, self.columns if step.is_full else 1) for step in self.results]
+        return problem, *problem.kernel("rows", sizes, results)
+
+    @property
+    def single(self) -> dict[RowStep, int]:
+        """The steps with one value per row, numbered."""
+        return {step: i for i, step in enumerate(s for s in self.steps if s.kind != "given" and not s.is_full)}
+
+    @property
+    def levels(self) -> range:
+        """The numbers of passes after which steps can be computed."""
+        return range(max(step.level for step in self.steps) + 1)
+
+    def joins_after(self, level: int) -> list[RowStep]:
+        """The reductions that can be computed after `level` passes."""
+        return [step for step in self.steps if step.kind in JOINS and step.level == level + 1]
+
+    def complete_after(self, level: int) -> list[tuple[int, RowStep]]:
+        """The results with a value per position that are complete after `level` passes, with their numbers."""
+        return [(i, step) for i, step in enumerate(self.results) if step.level == level and step.is_full]
+
+    def needed(self, wanted: Sequence[RowStep], is_kept: Callable[[RowStep], bool] = lambda step: False) -> list[RowStep]:
+        """The element-wise steps that `wanted` depends on, in order, down to those that are kept."""
+        needed, waiting = set(), list(wanted)
+        while waiting:
+            step = waiting.pop()
+            if step.is_full and step not in needed:
+                needed.add(step)
+                waiting += [] if is_kept(step) else step.reads
+        return [step for step in self.steps if step in needed and step.kind == "each"]
+
+    def given(self, step: RowStep, inputs: Sequence[Buffer], row: Value, column: Operand) -> Value | None:
+        """The value at a position of a step that is a constant or an input of the body; None for another step."""
+        if step.constant is not None:
+            return constant(step.constant, float32)
+        if step.source is None:
+            return None
+        position, (rows, columns) = step.source
+        at = 0 if rows == 1 else row if rows == self.rows else row % rows
+        return read(inputs[position], (at, 0 if columns == 1 else column))
 
 
 def find_program(body: Body) -> Program | None:
     """The body's program; None if one of its ops is no row op."""
     alone = _alone(body.ops[0], body.graph.opsets.get("", 1)) if len(body.ops) == 1 else None
     return _Making(body, alone or {}).run(None if alone is None else body.ops[0])
-
-
-def row_read(row: Value, rows: int, of: int) -> Operand:
-    """The row of an input with `rows` rows that a program with `of` rows reads at `row`."""
-    if rows == 1:
-        return 0
-    return row if rows == of else row % rows
 
 
 def row_kind(node: Node, version: int) -> str | None:
@@ -182,8 +230,8 @@ class _Making:
         self.is_of_channels = body.ops[0].op == OF_CHANNELS
         self.shapes = shapes
         self.version = body.graph.opsets.get("", 1)
-        self.steps: list[Step] = []
-        self.values: dict[NodeEntry, Step] = {}
+        self.steps: list[RowStep] = []
+        self.values: dict[NodeEntry, RowStep] = {}
         self.inputs: dict[int, Size] = {}
         self.problem = Problem.of(body)
 
@@ -212,7 +260,7 @@ class _Making:
         if shape is None or math.prod(shape[:-1]) != math.prod(whole[:-1]) or shape[-1] not in (1, whole[-1]):
             return False
         given = node.inputs if kind in ("each", "norm") else node.inputs[:1]
-        read: list[Step | None] = []
+        read: list[RowStep | None] = []
         for entry in given:
             step = None if entry is None else self._read(entry, shape if kind == "each" else whole, whole[-1])
             if entry is not None and step is None:
@@ -235,18 +283,18 @@ class _Making:
         self.values[node[0]] = step
         return True
 
-    def _read(self, entry: NodeEntry, shape: Shape, columns: int) -> Step | None:
+    def _read(self, entry: NodeEntry, shape: Shape, columns: int) -> RowStep | None:
         known = self.values.get(entry)
         if known is not None:
             return known
         value, position = entry.node.value, self.problem.position(entry)
         if value is not None and value.size == 1:
-            return self._add(Step("given", False, constant=float(value.item())))
+            return self._add(RowStep("given", False, constant=float(value.item())))
         size = None if position is None else self._size(entry, shape)
         if position is None or size is None or self.inputs.setdefault(position, size) != size:
             return None
         is_full = size[1] != 1 or columns == 1
-        self.values[entry] = step = self._add(Step("given", is_full, source=(position, size)))
+        self.values[entry] = step = self._add(RowStep("given", is_full, source=(position, size)))
         return step
 
     def _size(self, entry: NodeEntry, shape: Shape) -> Size | None:
@@ -256,24 +304,24 @@ class _Making:
             return own[0], own[1]
         return read_size(own, shape)
 
-    def _add(self, step: Step) -> Step:
+    def _add(self, step: RowStep) -> RowStep:
         self.steps.append(step)
         return step
 
-    def _each(self, reads: Sequence[Step], compute: Callable[..., Value], is_long: bool = False) -> Step:
+    def _each(self, reads: Sequence[RowStep], compute: Callable[..., Value], is_long: bool = False) -> RowStep:
         full = any(step.is_full for step in reads)
         level = max((step.level for step in reads), default=0)
         far = any(step.kind == "each" and step.is_full for step in reads)
         dear = full and (is_long or far)
-        return self._add(Step("each", full, tuple(reads), compute, is_long=is_long, dear=dear, level=level))
+        return self._add(RowStep("each", full, tuple(reads), compute, is_long=is_long, dear=dear, level=level))
 
-    def _reduced(self, how: str, of: Step) -> Step:
-        return self._add(Step(how, False, (of,), level=of.level + 1))
+    def _reduced(self, how: str, of: RowStep) -> RowStep:
+        return self._add(RowStep(how, False, (of,), level=of.level + 1))
 
-    def _squares(self, of: Step) -> Step:
+    def _squares(self, of: RowStep) -> RowStep:
         return self._reduced("sum", self._each([of], lambda x: x * x))
 
-    def _reduction(self, node: Node, how: str, of: Step, columns: int) -> Step:
+    def _reduction(self, node: Node, how: str, of: RowStep, columns: int) -> RowStep:
         """The step for a reduction of the row to one value."""
         if how != "sum":
             return self._extreme(how, of)
@@ -282,13 +330,13 @@ class _Making:
             return self._each([total], lambda total: _share(total, columns))
         return self._each([total], sqrt) if node.op == "ReduceL2" else total
 
-    def _extreme(self, how: str, of: Step) -> Step:
+    def _extreme(self, how: str, of: RowStep) -> RowStep:
         """The maximum or minimum. The reduction itself ignores NaN. A sum of squares is NaN only if one of them is, and then
         replaces the result."""
         squares = self._squares(of)
         return self._each([self._reduced(how, of), squares], lambda best, total: select(total <= math.inf, best, total))
 
-    def _softmax(self, x: Step, is_log: bool) -> Step:
+    def _softmax(self, x: RowStep, is_log: bool) -> RowStep:
         top = self._reduced("max", x)
         power = self._each([x, top], lambda x, top: exp_of_negative(x - top), is_long=True)
         total = self._reduced("sum", power)
@@ -297,7 +345,7 @@ class _Making:
         over = self._each([total], lambda total: 1.0 / total)
         return self._each([power, over], lambda power, over: power * over)
 
-    def _norm(self, node: Node, read: Sequence[Step], columns: int) -> Step:
+    def _norm(self, node: Node, read: Sequence[RowStep], columns: int) -> RowStep:
         x, scale, *bias = read
         centred = x
         if node.op in ("LayerNormalization", OF_CHANNELS):
@@ -316,7 +364,7 @@ def _share(total: Value, columns: int) -> Value:
     return total / as_index(columns).cast(float32) if isinstance(columns, Extent) else total * (1 / columns)
 
 
-def _with_gaps(node: Node, compute: Formula, read: Sequence[Step | None]) -> Callable[..., Value]:
+def _with_gaps(node: Node, compute: Formula, read: Sequence[RowStep | None]) -> Callable[..., Value]:
     """The op's formula as a function of only those inputs that are present."""
 
     def computed(*numbers: Value) -> Value:

@@ -9,10 +9,8 @@ import math
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
-from partita.accelerators.tvm.kernels.shared.tile import counted, pieces
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import counted, is_shared_out, pieces
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.node import Node
 
@@ -45,7 +43,7 @@ def sizes_summed(body: Body) -> tuple[int, int, int] | None:
     """The sizes before a CumSum's dimension, merged; its own size; and those after it, merged. None for any other body."""
     node = body.ops[0]
     axis = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    if len(body.ops) != 1 or len(body.graph.inputs) != 1 or axis is None or axis.size != 1:
+    if len(body.graph.inputs) != 1 or axis is None or axis.size != 1:
         return None
     shape = shape_of(node[0])
     if not shape or 0 in shape or element_of(node[0]) not in TYPES:

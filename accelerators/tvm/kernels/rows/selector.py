@@ -6,14 +6,12 @@ from collections.abc import Hashable
 
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.rows.row_steps import find_program, row_kind
-from partita.accelerators.tvm.kernels.shared.shapes import number_shape
+from partita.accelerators.tvm.kernels.shared.element_access import number_shape
+from partita.accelerators.tvm.kernels.shared.formulas import LATEST
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.partition.property import SubgraphProperty
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
-
-LATEST = 21
-"""The opset version that selectors assume: ops mean the same since 13; of an older softmax only the last dimension is taken."""
 
 LONGEST = 40
 """Most ops of a kernel; more of them have more live values than there are registers."""
@@ -41,7 +39,8 @@ class RowProperty(SubgraphProperty):
 
 
 class RowSelector(ContainOpSelector):
-    """Ops that row programs support, each labelled with the row dimensions of its result."""
+    """Ops that row programs support, each labelled with the row dimensions of its result. Of a softmax older than opset 13 only
+    the last dimension is taken."""
 
     stateless = True
 

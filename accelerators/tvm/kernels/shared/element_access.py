@@ -1,12 +1,13 @@
-"""Reads and writes of tensor elements, in the types in which they are computed.
+"""Reads and writes of tensor elements, in the types in which they are computed, and the shapes of tensors that kernels take.
 
 16-bit floats are computed in float32: a kernel widens them when it reads them, and rounds them once, when it writes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from partita.accelerators.tvm.bodies.body import Body, element_of
+from partita.accelerators.tvm.bodies.quantized import STORED
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -19,7 +20,9 @@ from partita.accelerators.tvm.kernels.language import (
     float32,
     uint16,
 )
+from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.graph.node import NodeEntry
+from partita.graph.types import TensorType
 
 HALVES = frozenset(("float16", "bfloat16"))
 """Element types that are stored in two bytes and computed in float32."""
@@ -66,3 +69,39 @@ def constants_of(body: Body) -> Mapping[NodeEntry, Value]:
     """The scalars among a body's constants, in the types for computing."""
     single = [node for node in body.graph.nodes if node.value is not None and node.value.size == 1]
     return {node[0]: constant(node.value.item(), computed_element(node[0])) for node in single if node.value is not None}
+
+
+Shape = tuple[int, ...]
+"""Sizes. Dynamic ones are extents: integers to the type checker, which raise on operations that they do not support."""
+
+FARTHEST = 2**31
+"""Offsets are integers of 32 bits."""
+
+FLOAT32 = frozenset(("float32",))
+
+
+def float32_shape(entry: NodeEntry | None) -> Shape | None:
+    """The sizes of a value if it is a float32 tensor with known sizes."""
+    return _shape_of(entry, FLOAT32)
+
+
+def real_shape(entry: NodeEntry | None) -> Shape | None:
+    """The sizes of a value if its elements are computed in float32, however they are stored, and the sizes are known."""
+    return _shape_of(entry, REALS)
+
+
+def number_shape(entry: NodeEntry | None) -> Shape | None:
+    """The same, or the sizes of a value of quantized integers."""
+    return _shape_of(entry, REALS | STORED)
+
+
+def any_shape(entry: NodeEntry | None) -> Shape | None:
+    """The sizes of a value if it is a tensor with known sizes."""
+    return _shape_of(entry, None)
+
+
+def _shape_of(entry: NodeEntry | None, dtypes: Collection[str] | None) -> Shape | None:
+    known = None if entry is None else entry.type
+    if not isinstance(known, TensorType) or (dtypes is not None and known.dtype not in dtypes):
+        return None
+    return sizes_of(known)  # type: ignore[return-value]

@@ -7,12 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
-from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value
-from partita.accelerators.tvm.kernels.shared.element_access import constants_of, read, write
+from partita.accelerators.tvm.kernels.shared.element_access import (
+    Shape,
+    constants_of,
+    number_shape,
+    read,
+    real_shape,
+    write,
+)
 from partita.accelerators.tvm.kernels.shared.formulas import Formula, Numbers, formula, number_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.shapes import Shape, real_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
@@ -96,14 +102,7 @@ def make_epilogue(
         return None
     if any(real_shape(entry) is None for node in body.ops for entry in node.reads):
         return None
-    reads: list[tuple[NodeEntry | None, Shape | None]] = [
-        (root.inputs[i], folded(size, shape, groups)) for i, size in (beside or {}).items()
-    ]
-    for node in others:
-        for entry in node.reads:
-            size = real_shape(entry)
-            reads.append((entry, None if size is None else folded(size, shape, groups)))
-    return epilogue_of(body, root, start, formulas, reads, folded(shape, shape, groups) or ())
+    return _grouped(body, root, start, formulas, groups, beside or {})
 
 
 def epilogue_of(
@@ -149,3 +148,86 @@ def folded(shape: Shape, whole: Shape, groups: Sequence[tuple[int, int]]) -> Sha
             return None
         sizes.append(size)
     return tuple(sizes)
+
+
+def make_channel_epilogue(body: Body, root: Node, start: Formula, beside: Mapping[int, Shape] | None = None) -> Epilogue | None:
+    """The epilogue of a body with results [pixels, channels]; None if one of the other ops is not element-wise. Some of them may
+    compute one value for each channel, or for all, which is recomputed for each result.
+
+    `start` computes the root's result from the sum and the root's inputs; those in `beside` have the given shapes."""
+    shape, version = shape_of(root[0]), body.graph.opsets.get("", 1)
+    groups = [(0, len(shape) - 1), (len(shape) - 1, len(shape))]
+    others = [node for node in body.ops if node is not root]
+    formulas = {node: formula(node, version) for node in others}
+    values = [entry for node in others for entry in node.outputs]
+    if None in formulas.values() or 0 in shape or any(folded(shape_of(entry), shape, groups) is None for entry in values):
+        return None
+    if any(shape_of(entry) != shape for entry in body.graph.outputs):
+        return None
+    if any(node.value is not None and node.value.size != 1 for node in body.graph.nodes):
+        return None
+    return _grouped(body, root, start, formulas, groups, beside or {})
+
+
+def _grouped(
+    body: Body,
+    root: Node,
+    start: Formula,
+    formulas: Mapping[Node, Formula | None],
+    groups: Sequence[tuple[int, int]],
+    beside: Mapping[int, Shape],
+) -> Epilogue | None:
+    """The epilogue of these formulas, with the dimensions of each group merged in the results and in all that is read."""
+    whole = shape_of(root[0])
+    read = [(root.inputs[i], shape) for i, shape in beside.items()]
+    read += [(entry, shape_of(entry)) for node in formulas for entry in node.reads]
+    merged = [(entry, folded(shape, whole, groups)) for entry, shape in read]
+    return epilogue_of(body, root, start, formulas, merged, folded(whole, whole, groups) or ())
+
+
+Size = tuple[int, int]
+"""Rows and columns."""
+
+
+def make_matrix_epilogue(body: Body, root: Node, start: Formula, beside: Sequence[int] = ()) -> Epilogue | None:
+    """The element-wise ops of the body after `root`, a matrix product; None if another op is among them.
+
+    `start` computes the product's result from the sum and the root's inputs. Those in `beside` are read at its position."""
+    whole = real_shape(root[0])
+    before = {entry.node for entry in root.reads}
+    others = [node for node in body.ops if node is not root and node not in before]
+    formulas = {node: formula(node, body.graph.opsets.get("", 1)) for node in others if node.op not in VIEWS}
+    arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes if _is_read(node, others))
+    if not whole or 0 in whole or arrays or None in formulas.values():
+        return None
+    if any(not is_matrix_of(number_shape(entry), whole) for node in others for entry in node.outputs):
+        return None
+    reads = [(root.inputs[i], read_size(number_shape(root.inputs[i]), whole)) for i in beside]
+    for node in others:
+        shape = number_shape(node[0]) or ()
+        read = node.reads if node.op not in VIEWS else node.reads[:1]
+        reads += [(entry, read_size(number_shape(entry), shape)) for entry in read]
+    if any(entry is not None and number_shape(entry) is None for entry, _ in reads):
+        return None
+    return epilogue_of(body, root, start, formulas, reads, (math.prod(whole[:-1]), whole[-1]))
+
+
+def is_matrix_of(shape: Shape | None, whole: Shape) -> bool:
+    """True if a value of this shape has as many rows and columns as `whole`."""
+    return bool(shape) and shape is not None and shape[-1] == whole[-1] and math.prod(shape) == math.prod(whole)
+
+
+def read_size(shape: Shape | None, whole: Shape) -> Size | None:
+    """Rows and columns of an operand that is broadcast to `whole`; None if it is neither one row nor all of them."""
+    if shape is None or len(shape) > len(whole) or not whole:
+        return None
+    aligned = (1,) * (len(whole) - len(shape)) + shape
+    rows = math.prod(aligned[:-1])
+    if aligned[-1] not in (1, whole[-1]) or (rows != 1 and aligned[:-1] != whole[:-1]):
+        return None
+    return rows, aligned[-1]
+
+
+def _is_read(node: Node, others: Sequence[Node]) -> bool:
+    """True if the constant is an operand of a formula, not the shape of a reshape."""
+    return any(entry.node is node for other in others if other.op not in VIEWS for entry in other.reads)

@@ -8,6 +8,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.kernels.language import (
     CIRCULAR,
@@ -19,12 +21,16 @@ from partita.accelerators.tvm.kernels.language import (
     ceil,
     constant,
     element_named,
+    exactly,
     float32,
     float64,
     float_remainder,
     floor,
     int8,
+    int32,
     log,
+    maximum,
+    minimum,
     named,
     nearest,
     power,
@@ -32,8 +38,9 @@ from partita.accelerators.tvm.kernels.language import (
     remainder,
     select,
     sqrt,
+    uint8,
 )
-from partita.accelerators.tvm.kernels.shared import functions, rounding
+from partita.accelerators.tvm.kernels.shared import functions
 from partita.accelerators.tvm.kernels.shared.element_access import (
     FLOATS,
     HALVES,
@@ -47,6 +54,46 @@ from partita.accelerators.tvm.kernels.shared.functions import at_least, at_most,
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
+
+HALFWAY = 1.5 * 2**23
+"""Adding it to a float32 of at most 2**22 either way rounds to an integer, which is in the low bits of the sum."""
+
+
+def quantized(node: Node, x: Sequence[Any]) -> Value:
+    """QuantizeLinear of an element, its scale and, if there is one, its zero point."""
+    info, element = np.iinfo(node[0].type.dtype), element_named(node[0].type.dtype)  # type: ignore[union-attr]
+    scaled: Value = x[0] if _scalar(node.inputs[1]) == 1 else x[0] / x[1]
+    point = None if len(x) < 3 or x[2] is None else x[2].cast(int32)
+    shift = constant(0.0, float32) if point is None else point.cast(float32)
+    known = 0 if point is None else _scalar(node.inputs[2])
+    low, high = (info.min - shift, info.max - shift) if known is None else (info.min - known, info.max - known)
+    bits = (minimum(maximum(scaled, low), high) + HALFWAY).bits_as(int32)
+    return (bits if point is None or known == 0 else bits + point).cast(element)
+
+
+def dequantized(node: Node, x: Sequence[Any]) -> Value:
+    """DequantizeLinear of an integer, its scale and, if there is one, its zero point. The product is rounded before anything is
+    added to it, as in ONNX: a fused multiply-add would move ties."""
+    whole = x[0].cast(int32)
+    centred = whole if len(x) < 3 or x[2] is None or _scalar(node.inputs[2]) == 0 else whole - x[2].cast(int32)
+    return exactly(centred.cast(float32) * x[1])
+
+
+def shifted(node: Node, x: Sequence[Any]) -> Value:
+    """A signed byte plus 128, as an unsigned byte."""
+    number: Value = x[0].bits_as(uint8) ^ 128
+    return number
+
+
+def _scalar(entry: NodeEntry | None) -> float | None:
+    """The value of a scalar constant."""
+    value = None if entry is None else entry.node.value
+    return value.item() if value is not None and value.size == 1 else None
+
+
+QUANTIZED_FORMULAS: Mapping[str, Any] = {"QuantizeLinear": quantized, "DequantizeLinear": dequantized, "Shift": shifted}
+"""The formulas of the ops in our domain of quantized values: rounded to nearest even as in ONNX, then saturated. Scales and zero
+points are operands that are broadcast: `layouts/quantizing.py` gives them such shapes."""
 
 Numbers = Sequence[Any]
 """An op's inputs at one position: values, and None for inputs that are left out."""
@@ -66,7 +113,7 @@ def formula(node: Node, version: int) -> Formula | None:
     """The formula that computes the node's result from its inputs; None if there is none."""
     compute = FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
     if node.domain == QUANTIZED:
-        return rounding.FORMULAS.get(str(node.op))
+        return QUANTIZED_FORMULAS.get(str(node.op))
     typed = all(sizes_of(entry.type) is not None for entry in (*node.reads, *node.outputs))
     if compute is None or not typed:
         return None

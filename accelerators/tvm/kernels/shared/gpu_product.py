@@ -5,11 +5,13 @@ memory. So there is one barrier per step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import attrs
+import numpy as np
 
+from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -20,9 +22,88 @@ from partita.accelerators.tvm.kernels.language import (
     float32,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.gpu_sums import Line, Store, Sums, Tile
-from partita.accelerators.tvm.kernels.shared.gpu_tile import STAGES, WIDTH, BlockTile
+from partita.accelerators.tvm.kernels.shared.gpu_tile import STAGES, WIDTH, BlockTile, TensorTile
 from partita.graph.types import Array
+
+Sum = Callable[[int], Value]
+"""Returns a thread's sum by its number."""
+
+Store = Callable[[Value, Value, Value], None]
+"""Stores a sum at a row and a column of the tile."""
+
+
+class SlicedTile(Protocol):
+    """The interface of all kinds of tiles."""
+
+    @property
+    def slices(self) -> int:
+        """Number of slices of the depth, and so of threads that share each sum."""
+
+    @property
+    def slice_threads(self) -> int:
+        """Number of threads of a slice."""
+
+    @property
+    def depth(self) -> int:
+        """Depth of one step."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Line:
+    """Sums of a thread in one row of the tile."""
+
+    row: Value
+    columns: Sequence[tuple[Value, int]]
+    """The column and the number of each sum."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class SlicedSums:
+    """The sums of each thread of a block."""
+
+    kernel: Kernel
+    tile: SlicedTile
+    slice: Value
+    """The thread's slice."""
+    own: Value
+    """The thread's number in its slice."""
+    get: Sum
+    put: Callable[[int, Value], None]
+    """Sets a sum."""
+    count: int
+    """Number of sums of a thread."""
+    element: Element = float32
+    """The element type of the sums."""
+
+    def store(self, lines: Sequence[Line], store: Store, bounds: tuple[Value | None, Value | None]) -> None:
+        """Adds up the slices, and stores each sum whose row and column in the tile are below the bounds. A bound of None is never
+        reached."""
+        if self.tile.slices == 1:
+            self._store(lines, store, bounds)
+            return
+        kernel = self.kernel
+        size = self.tile.slice_threads * self.count
+        parts = kernel.shared("parts", self.element, ((self.tile.slices - 1) * size,))
+        with kernel.when(self.slice > 0):
+            for number in range(self.count):
+                parts[(self.slice - 1) * size + self._position(number)] = self.get(number)
+        kernel.barrier()
+        with kernel.when(self.slice.equals(0)):
+            for number in range(self.count):
+                with kernel.loop(self.tile.slices - 1, "part") as part:
+                    self.put(number, self.get(number) + parts[part * size + self._position(number)])
+            self._store(lines, store, bounds)
+
+    def _position(self, number: int) -> Value:
+        """Position of the thread's sum among those of its slice."""
+        return number * self.tile.slice_threads + self.own
+
+    def _store(self, lines: Sequence[Line], store: Store, bounds: tuple[Value | None, Value | None]) -> None:
+        for line in lines:
+            with self.kernel.when(None if bounds[0] is None else line.row < bounds[0]):
+                for column, number in line.columns:
+                    with self.kernel.when(None if bounds[1] is None else column < bounds[1]):
+                        store(self.get(number), line.row, column)
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -59,7 +140,7 @@ class Side:
         return self.extent + (WIDTH if self.turned else 0)
 
 
-class Product:
+class TiledProduct:
     """Writes the loops of one tile."""
 
     def __init__(
@@ -101,7 +182,7 @@ class Product:
                     self._put((step + 1) % STAGES)
                 kernel.barrier()
         count = tile.high * tile.wide
-        sums = Sums(kernel, tile, self.slice, self.own, self._sum, self._set_sum, count, self.element)
+        sums = SlicedSums(kernel, tile, self.slice, self.own, self._sum, self._set_sum, count, self.element)
         sums.store(self._lines(), store, bounds)
 
     def _sum(self, number: int) -> Value:
@@ -117,13 +198,13 @@ class Product:
     def _fetch(self, step: Value) -> None:
         for side, registers in self.fetched.items():
             for i, spot in enumerate(side.spots):
-                with self._owned(spot):
+                with self.kernel.when(spot.is_own):
                     registers[i] = side.number(step, spot)
 
     def _put(self, stage: Value) -> None:
         for side, registers in self.fetched.items():
             for i, spot in enumerate(side.spots):
-                with self._owned(spot):
+                with self.kernel.when(spot.is_own):
                     self._put_spot(side, self._first(side, stage), spot, registers, i)
 
     def _put_spot(self, side: Side, first: Value, spot: Spot, registers: Registers, i: int) -> None:
@@ -133,12 +214,6 @@ class Product:
             return
         for lane in range(side.lanes):
             memory[first + (spot.k + lane) * side.pitch + spot.at] = registers.lane(i, lane)
-
-    def _owned(self, spot: Spot) -> ExitStack:
-        stack = ExitStack()
-        if spot.is_own is not None:
-            stack.enter_context(self.kernel.when(spot.is_own))
-        return stack
 
     def _first(self, side: Side, stage: Value) -> Value:
         """Start of the slice's part of a stage in shared memory."""
@@ -172,7 +247,7 @@ class Product:
         ]
 
 
-def own_thread(tile: Tile, thread: Value) -> Value:
+def own_thread(tile: SlicedTile, thread: Value) -> Value:
     """A thread's number in its slice."""
     return thread % tile.slice_threads if tile.slices > 1 else thread
 
@@ -191,7 +266,7 @@ def packed_side(
     lanes = WIDTH if extent % WIDTH == 0 else 1
     return Side(
         extent,
-        _spots(tile, own, extent, lanes, turned=False),
+        spots(tile, own, extent, lanes, turned=False),
         lanes,
         lambda step, spot: buffer.vector(
             lanes, first + step * (tile.depth * extent) + spot.k * extent + spot.at
@@ -199,13 +274,9 @@ def packed_side(
     )
 
 
-def spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
+def spots(tile: SlicedTile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
     """The spots that each thread of a slice fills: neighbouring threads get neighbouring spots, along the depth if elements are
     contiguous that way in memory (`turned`), else along the tile."""
-    return _spots(tile, own, extent, lanes, turned)
-
-
-def _spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
     line = (tile.depth if turned else extent) // lanes
     count = line * (extent if turned else tile.depth)
     listed = []
@@ -218,6 +289,15 @@ def _spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tup
         along = along * lanes
         listed.append(Spot(along, line_number, is_own) if turned else Spot(line_number, along, is_own))
     return tuple(listed)
+
+
+def new_tiles(tile: BlockTile | TensorTile, counts: tuple[int, ...], width: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Zeros for packed tiles [*counts, depth, position], of tensor cores [*counts, position, depth], and their view as the
+    former."""
+    is_turned = isinstance(tile, TensorTile)
+    packed = new_weight((*counts, *((width, tile.depth) if is_turned else (tile.depth, width))), dtype)
+    packed[...] = np.zeros((), dtype)
+    return packed, packed.swapaxes(-1, -2) if is_turned else packed
 
 
 def lay_steps(into: Array, matrix: Array) -> None:

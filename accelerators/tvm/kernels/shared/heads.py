@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
 
 import attrs
 
@@ -13,7 +12,7 @@ from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, V
 from partita.accelerators.tvm.kernels.shared.element_access import constants_of, read
 from partita.accelerators.tvm.kernels.shared.formulas import formula, number_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
+from partita.accelerators.tvm.kernels.shared.operands import Matrix
 from partita.accelerators.tvm.kernels.shared.panels import PanelTile
 from partita.accelerators.tvm.kernels.shared.strides import (
     Strides,
@@ -24,29 +23,6 @@ from partita.accelerators.tvm.kernels.shared.strides import (
     undone,
 )
 from partita.graph.node import Node, NodeEntry
-
-
-class Found(Protocol):
-    """Matrix products that were found in a graph, with the ops around them."""
-
-    @property
-    def operands(self) -> tuple[Matrix, ...]:
-        """The matrices."""
-
-    @property
-    def chain(self) -> tuple[Node, ...]:
-        """Element-wise ops on the result of a product."""
-
-    @property
-    def nodes(self) -> set[Node]:
-        """All ops that the kernel computes."""
-
-    @property
-    def result(self) -> NodeEntry:
-        """The value that the kernel makes."""
-
-
-F = TypeVar("F", bound=Found)
 
 TOGETHER = 8
 """Steps of the depth that are read together if they are contiguous in memory. LLVM fully unrolls loops of static length, which
@@ -213,21 +189,3 @@ class Heads:
             return values[wanted]
 
         return number
-
-
-def found_in(body: Body, op: str, find: Callable[[Node, Readers, int], F | None]) -> F | None:
-    """The match of `find` around the body's only `op`, if it covers the body and every matrix is an input."""
-    roots = [node for node in body.ops if node.op == op]
-    if len(roots) != 1 or len(body.graph.outputs) != 1:
-        return None
-    match = find(roots[0], readers_of(body.graph), body.graph.opsets.get("", 1))
-    if match is None or match.result != body.graph.outputs[0] or match.nodes != set(body.ops):
-        return None
-    given = all(operand.source.node.is_variable for operand in match.operands)
-    return match if given and not _reads_arrays(body, match.chain) else None
-
-
-def _reads_arrays(body: Body, nodes: Sequence[Node]) -> bool:
-    """True if one of the element-wise ops reads a constant of several elements."""
-    read = {entry for node in nodes for entry in node.reads}
-    return any(node.value is not None and node.value.size != 1 and node[0] in read for node in body.graph.nodes)

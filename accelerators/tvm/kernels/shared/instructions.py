@@ -69,10 +69,6 @@ def _multiply_and_add(total: Value, left: Value, right: Value) -> Value:
     return total + left * right
 
 
-def _dot_bfloat16(total: Value, left: Value, right: Value) -> Value:
-    return dot_bfloat16(total, left, right)
-
-
 def _dot_bfloat16_emulated(total: Value, left: Value, right: Value) -> Value:
     """Adds the products of the odd elements first, then those of the even ones. Subnormal numbers are flushed to zero."""
 
@@ -89,7 +85,7 @@ def _dot_bfloat16_emulated(total: Value, left: Value, right: Value) -> Value:
 FMA = Instruction("fma", _multiply_and_add)
 """float32 times float32, fused by LLVM if the processor can. Narrower elements are widened first."""
 
-DOT_BFLOAT16 = Instruction("vdpbf16ps", _dot_bfloat16, 2)
+DOT_BFLOAT16 = Instruction("vdpbf16ps", dot_bfloat16, 2)
 """Pairs of bfloat16, two products per sum."""
 
 
@@ -98,7 +94,7 @@ class Way:
     """A special instruction, with its emulation and the processors on which it is slow."""
 
     instruction: Instruction
-    """The instruction, under its name in `machine/special.py`."""
+    """The instruction, under its name in `machine/instructions.py`."""
     emulated: Add
     """The same in portable code."""
     slow: tuple[str, ...] = ()

@@ -3,11 +3,12 @@ and writes if nothing else needs their results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.element_access import Shape, any_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.formulas import formula
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS, followed, ghost, undone
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
@@ -75,6 +76,23 @@ class TwoSided:
     def result(self) -> NodeEntry:
         """The value that the product makes."""
         return (self.after or self.chain or (self.root,))[-1][0]
+
+
+def is_value_product(node: Node) -> bool:
+    """True for ONNX's MatMul."""
+    return node.op == "MatMul" and not node.domain
+
+
+def chain_after(
+    root: Node, shape_of: Callable[[NodeEntry | None], Shape | None], readers: Readers, version: int
+) -> list[Node]:
+    """The element-wise ops after a product, each the only reader of the one before and of the product's shape."""
+    chain: list[Node] = []
+    node = only_reader(root[0], readers)
+    while node is not None and formula(node, version) is not None and shape_of(node[0]) == shape_of(root[0]):
+        chain.append(node)
+        node = only_reader(node[0], readers) if len(chain) < MOST_AFTER else None
+    return chain
 
 
 def readers_of(graph: Graph) -> Readers:

@@ -1,7 +1,8 @@
-"""Layouts of matrices of 8-bit or 4-bit integers, for kernels that convert them to floats when they read them.
+"""Layouts of constant matrices for products: panels of a few vectors' width, each one contiguous stream.
 
-Columns form blocks of a vector's width, and a few blocks a panel, which is one contiguous stream: each step of the depth has a
-vector of every block. A step of 4-bit integers is eight elements of the depth, in 32 bits per column."""
+Kernels that read a constant in the same layout share its memory. Columns of 8-bit or 4-bit integers form blocks of a vector's
+width, and a few blocks a panel: each step of the depth has a vector of every block. A step of 4-bit integers is eight elements of
+the depth, in 32 bits per column."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.bodies.element_types import as_stored
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -26,9 +28,69 @@ from partita.accelerators.tvm.kernels.language import (
     uint8,
     vpermps,
 )
+from partita.accelerators.tvm.kernels.shared.loops import starts
 from partita.accelerators.tvm.machine.instructions import BY_NAME
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.graph.types import Array
+from partita.graph.types import Array, numpy_dtype
+
+
+@attrs.frozen(slots=True)
+class PanelLayout:
+    """The layout of one matrix, as a function of the constant in the model."""
+
+    depth: int
+    columns: int
+    width: int
+    """Columns of a panel; the last overlaps the one before if they do not divide the columns."""
+    group: int
+    """Number of neighbours along the depth that are adjacent in memory."""
+    turned: bool
+    """True if the constant is transposed, [columns, depth]."""
+    dtype: str
+    """The element type that it is stored in."""
+    factor: float = 1.0
+    """Factor by which all elements are multiplied."""
+
+    @property
+    def steps(self) -> int:
+        """Groups of a column; the last is padded with zeros."""
+        return math.ceil(self.depth / self.group)
+
+    @property
+    def panel_size(self) -> int:
+        """Elements of a panel."""
+        return self.steps * self.group * self.width
+
+    @property
+    def size(self) -> int:
+        """Elements of the whole matrix."""
+        return math.ceil(self.columns / self.width) * self.panel_size
+
+    def __call__(self, array: Array) -> Array:
+        """The constant in panels [panel, step, column, neighbour], flat."""
+        matrix = array.T if self.turned else array
+        firsts = starts(self.columns, self.width)
+        panels = new_weight((len(firsts), self.steps * self.group, self.width), numpy_dtype(self.dtype))
+        for panel, first in zip(panels, firsts, strict=True):
+            group_into(panel, as_stored(matrix[:, first : first + self.width], self.dtype), self.group)
+        return (panels if self.factor == 1.0 else panels * np.float32(self.factor)).reshape(-1)
+
+    def column(self, number: Value) -> Operand:
+        """Start of a column; its next group is `width * group` elements further."""
+        panel = number // self.width
+        first = minimum(panel * self.width, self.columns - self.width) if self.columns % self.width else panel * self.width
+        return panel * self.panel_size + (number - first) * self.group
+
+
+def group_into(panel: Array, columns: Array, group: int) -> None:
+    """Fill a flat panel with columns [depth, column]: the neighbours of a group are adjacent, and the last group is padded with
+    zeros."""
+    grouped = panel.reshape(-1, columns.shape[1], group)
+    for i in range(group):
+        neighbours = columns[i::group]
+        grouped[: len(neighbours), :, i] = neighbours
+        grouped[len(neighbours) :, :, i] = 0
+
 
 PANEL = 4
 """Blocks of a panel."""

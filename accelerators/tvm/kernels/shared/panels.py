@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import ClassVar
 
@@ -28,9 +28,96 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.instructions import FMA, Instruction, Number
-from partita.accelerators.tvm.kernels.shared.tile import Tile, fitting, kept, pieces, start, starts
+from partita.accelerators.tvm.kernels.shared.loops import kept, pieces, start, starts
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
+
+LATENCY = 4.0
+"""Latency of a product in cycles."""
+
+PORTS = 2
+"""Number of products, and of loads, that start in one cycle."""
+
+
+@attrs.frozen(slots=True)
+class Tile:
+    """A tile of sums in registers."""
+
+    rows: int
+    """Rows: elements of the left matrix that each vector is multiplied by."""
+    vectors: int
+    """Vectors per row."""
+    lanes: int
+    """Elements of a vector."""
+
+    around: ClassVar[float] = 1.0
+    """Loop overhead of a step in cycles."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the tile."""
+        return self.vectors * self.lanes
+
+    @property
+    def cycles(self) -> float:
+        """Estimated cycles of a step: the slowest of products, loads and latency, plus the loop overhead."""
+        return max(self.rows * self.vectors / PORTS, (self.rows + self.vectors) / PORTS, LATENCY) + self.around
+
+    def sums(self, kernel: Kernel) -> Registers:
+        """The registers for the sums, set to zero."""
+        acc = kernel.registers("acc", float32, (self.rows, self.vectors), self.lanes)
+        with self.each(kernel) as (r, v):
+            acc[r, v] = 0.0
+        return acc
+
+    def step(
+        self,
+        kernel: Kernel,
+        acc: Registers,
+        number: Callable[[Value], Value],
+        vector: Callable[[Value], Value],
+        instruction: Instruction = FMA,
+    ) -> None:
+        """Adds one product to each sum, or as many as the instruction makes: the element of row r times the vector that begins at
+        a column of the tile."""
+        kind = vector(as_index(0)).type
+        read = kernel.registers("read", kind.element, (self.vectors,), kind.lanes)
+        with kernel.unroll(self.vectors, "v") as v:
+            read[v] = vector(v * self.lanes)
+        with kernel.unroll(self.rows, "r") as r:
+            spread = kernel.name_value("number", number(r).spread(self.lanes))
+            with kernel.unroll(self.vectors, "v") as v:
+                acc[r, v] = instruction.add(acc[r, v], spread, read[v])
+
+    @contextmanager
+    def each(self, kernel: Kernel) -> Iterator[tuple[Value, Value]]:
+        """A block for each row and vector, unrolled."""
+        with kernel.unroll(self.rows, "r") as r, kernel.unroll(self.vectors, "v") as v:
+            yield r, v
+
+    def spilled(self, kernel: Kernel, acc: Registers) -> Registers:
+        """A copy of the sums in memory, to be read in a loop."""
+        sums = kernel.registers("sums", float32, (self.rows, self.vectors), self.lanes)
+        with self.each(kernel) as (r, v):
+            sums[r, v] = acc[r, v]
+        return sums
+
+
+def fitting(machine: Machine, beside: Callable[[int, int], int]) -> Iterator[tuple[int, int]]:
+    """Rows and vectors of every tile whose sums fit the registers together with `beside(rows, vectors)` other registers.
+
+    With more rows than half the registers LLVM broadcasts too many elements in advance, and spills."""
+    for vectors in range(1, machine.registers):
+        for rows in range(1, machine.registers // 2 + 1):
+            if rows * vectors + beside(rows, vectors) <= machine.registers:
+                yield rows, vectors
+
+
+def tiles(machine: Machine) -> Iterator[Tile]:
+    """Every tile that fits the registers: the sums, the vectors of a step, a broadcast element and a spare one."""
+    for rows, vectors in fitting(machine, lambda rows, vectors: vectors + 2):
+        yield Tile(rows, vectors, machine.lanes)
+
 
 MANY = 840
 """A row count that every tile height divides: the tile with the fewest cycles for it has the fewest for many rows."""

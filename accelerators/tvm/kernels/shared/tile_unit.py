@@ -38,7 +38,7 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.machine.machine import Machine
 
 TILES = "amx-bf16"
-"""The name of the instruction in `machine/special.py`."""
+"""The name of the instruction in `machine/instructions.py`."""
 
 LANES = 16
 """Sums in a row of a tile."""

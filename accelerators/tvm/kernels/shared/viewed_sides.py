@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 from partita.accelerators.tvm.kernels.language import Operand, Value, all_of
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.gpu_product import Spot, spots
-from partita.accelerators.tvm.kernels.shared.gpu_sums import Tile
+from partita.accelerators.tvm.kernels.shared.gpu_product import SlicedTile, Spot, spots
+from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.shared.operands import TwoSided
-from partita.accelerators.tvm.kernels.shared.tensor_feed import Source, TensorSide, widest_copy
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+from partita.accelerators.tvm.kernels.shared.tensor_product import Source, TensorSide, widest_copy
 from partita.accelerators.tvm.sizes.extent import Extent
 
 PositionOf = Callable[[Value, Spot], tuple[Operand, Operand]]
@@ -50,7 +49,7 @@ def covered_by(size: int, each: int) -> int | None:
 def viewed_side(
     view: View,
     head: Head,
-    tile: Tile,
+    tile: SlicedTile,
     own: Value,
     extent: int,
     sizes: tuple[int, int],
@@ -67,13 +66,28 @@ def viewed_side(
     lanes = neighbours(view, axis, size) if is_along or not is_bytes else 1
     listed = spots(tile, own, extent, lanes, is_along)
 
+    source = source_in(view, head, sizes, covered, position_of, is_left)
+    return TensorSide(view.buffer, extent, tile.depth, listed, lanes, source, is_along or is_bytes)
+
+
+def source_in(
+    view: View,
+    head: Head,
+    sizes: tuple[int, int],
+    covered: tuple[int | None, int | None],
+    position_of: PositionOf,
+    is_left: bool = False,
+) -> Callable[[Value, Spot], Source]:
+    """The source of a spot's elements in a head's matrix, by its depth and number of rows or columns, and by what all steps
+    of all tiles cover of both."""
+
     def source(step: Value, spot: Spot) -> Source:
         k, at = position_of(step, spot)
         tests = [as_index(i) < size for i, size, most in zip((k, at), sizes, covered, strict=True) if most != size]
         position = view.at(head, at, k) if is_left else view.at(head, k, at)
         return Source((position,), all_of(tests) if tests else None)
 
-    return TensorSide(view.buffer, extent, tile.depth, listed, lanes, source, is_along or is_bytes)
+    return source
 
 
 def neighbours(view: View, axis: int, size: int) -> int:

@@ -1,13 +1,17 @@
-"""The geometry of windows that slide over an image: convolutions and pools."""
+"""The geometry of windows that slide over an image, convolutions and pools, and of transposed convolutions.
+
+In one dimension phase q of a transposed convolution's stride sums the taps q, q + stride, ... of the filter. If the stride does
+not divide the filter, the first phases have one tap more than the others."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
 import attrs
 
-from partita.accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
+from partita.accelerators.tvm.kernels.shared.element_access import Shape, float32_shape
 from partita.accelerators.tvm.sizes.extent import Extent, known_least
 from partita.accelerators.tvm.sizes.floors import floored
 from partita.accelerators.tvm.sizes.same_padding import same_padding
@@ -15,6 +19,9 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.windows import SAME
 
 Pair = tuple[int, int]
+
+MOST_PHASES = 1024
+"""Most phases of a transposed convolution that a kernel takes: each has output channels and weights of its own."""
 
 
 @attrs.frozen(slots=True)
@@ -86,6 +93,11 @@ class Window:
         """True if each result depends on one pixel, and pixels in between are skipped."""
         return self.taps == (1, 1) and self.is_inside and self.strides != (1, 1)
 
+    def with_sizes(self, many: int) -> Window:
+        """The window with `many` in place of each dynamic size of the image and of the result."""
+        sizes, out = ([many if isinstance(size, Extent) else size for size in pair] for pair in (self.sizes, self.out))
+        return attrs.evolve(self, sizes=_pair(sizes), out=_pair(out))
+
     def low(self, i: int) -> int:
         """The first result in dimension i whose window has none of the padding before the image."""
         return min(-(-self.before[i] // self.strides[i]), self.out[i])
@@ -117,6 +129,16 @@ class Convolved:
     groups: int
 
     @property
+    def inner(self) -> int:
+        """The channels of the image per group."""
+        return self.channels // self.groups
+
+    @property
+    def own(self) -> int:
+        """The channels of the result per group."""
+        return self.outs // self.groups
+
+    @property
     def is_any(self) -> bool:
         """True if the batch or a size of the image is dynamic."""
         return self.window.is_any or isinstance(self.batch, Extent)
@@ -125,6 +147,11 @@ class Convolved:
     def images(self) -> int:
         """The number of images that work is divided for: 1 if it is dynamic."""
         return 1 if isinstance(self.batch, Extent) else self.batch
+
+
+def is_convolution(node: Node) -> bool:
+    """True for ONNX's Conv."""
+    return node.op == "Conv" and not node.domain
 
 
 def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None] = float32_shape) -> Window | None:
@@ -137,15 +164,21 @@ def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None]
     taps = weight[2:] if weight is not None else tuple(node.attrs.get("kernel_shape") or ())
     if len(taps) != 2:
         return None
-    strides, dilations = (tuple(node.attrs.get(name) or (1, 1)) for name in ("strides", "dilations"))
-    before = tuple(node.attrs.get("pads") or (0,) * 4)[:2]
-    auto = node.attrs.get("auto_pad", "NOTSET")
-    if auto in SAME:
-        windows = zip(data[2:], taps, strides, dilations)
-        before = tuple([same_padding(size, (tap - 1) * gap + 1, step, auto)[0] for size, tap, step, gap in windows])
-    elif auto == "VALID":
-        before = (0, 0)
+    strides, dilations, before, _ = placement(node, data[2:], taps)
     return Window(*map(_pair, (data[2:], output[2:], taps, strides, dilations, before)))
+
+
+def placement(node: Node, sizes: Sequence[int], taps: Sequence[int]) -> tuple[Shape, Shape, Shape, Shape]:
+    """The strides and dilations of a convolution or a pool over an image of these spatial sizes, and the padding before and after
+    it, with automatic padding resolved."""
+    rank, auto = len(sizes), node.attrs.get("auto_pad", "NOTSET")
+    strides, dilations = (tuple(node.attrs.get(name) or (1,) * rank) for name in ("strides", "dilations"))
+    if auto in SAME:
+        windows = zip(sizes, taps, strides, dilations)
+        around = [same_padding(size, (tap - 1) * gap + 1, step, auto) for size, tap, step, gap in windows]
+        return strides, dilations, tuple([before for before, _ in around]), tuple([after for _, after in around])
+    pads = tuple((node.attrs.get("pads") if auto != "VALID" else None) or (0,) * 2 * rank)
+    return strides, dilations, pads[:rank], pads[rank:]
 
 
 def window_of(node: Node) -> Window:
@@ -164,3 +197,53 @@ _FIELDS = ("image", "result", "kernel_shape", "strides", "dilations", "pads")
 def _pair(values: Sequence[int]) -> Pair:
     first, second = [value if isinstance(value, Extent) else int(value) for value in values]
     return first, second
+
+
+Sizes = tuple[int, ...]
+
+
+@attrs.frozen(slots=True)
+class Kind:
+    """Consecutive phases with the same number of taps."""
+
+    firsts: Sizes
+    """The first phase, in each dimension."""
+    counts: Sizes
+    """Number of phases, in each dimension."""
+    taps: Sizes
+    """Number of taps of each phase, in each dimension."""
+
+    @property
+    def count(self) -> int:
+        """Number of phases."""
+        return math.prod(self.counts)
+
+
+def kinds_of(sizes: Sequence[int], strides: Sequence[int]) -> list[Kind]:
+    """The kinds of phases of a filter: a single one if the strides divide the sizes."""
+    parts = []
+    for size, stride in zip(sizes, strides, strict=True):
+        few, more = divmod(size, stride)
+        parts.append([(0, more, few + 1), (more, stride - more, few)] if more else [(0, stride, few)])
+    return [Kind(*zip(*chosen, strict=True)) for chosen in itertools.product(*parts)]
+
+
+def all_alike(sizes: Sequence[int], strides: Sequence[int]) -> Kind:
+    """All phases, each with as many taps as the longest one."""
+    taps = [math.ceil(size / stride) for size, stride in zip(sizes, strides, strict=True)]
+    return Kind((0,) * len(taps), tuple(strides), tuple(taps))
+
+
+def have_taps(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """True if every phase has a tap."""
+    return all(size >= stride for size, stride in zip(sizes, strides, strict=True))
+
+
+def has_few_phases(strides: Sequence[int]) -> bool:
+    """True if there are few enough phases for each to have output channels of its own."""
+    return math.prod(strides) <= MOST_PHASES
+
+
+def is_cropped_as_told(node: Node) -> bool:
+    """True for a transposed convolution with explicit pads, or none, and no `output_shape`."""
+    return node.attrs.get("auto_pad", "NOTSET") in ("NOTSET", "VALID") and not node.attrs.get("output_shape")

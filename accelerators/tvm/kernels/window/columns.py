@@ -23,12 +23,10 @@ from partita.accelerators.tvm.kernels.language import (
     minimum,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import NUMBERS, computed_as, read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from partita.accelerators.tvm.kernels.shared.shapes import FARTHEST
-from partita.accelerators.tvm.kernels.window.plain_pool import Sliding
+from partita.accelerators.tvm.kernels.shared.element_access import FARTHEST, NUMBERS, computed_as, read, write
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest
+from partita.accelerators.tvm.kernels.window.pool import Sliding
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import TAPS
 from partita.accelerators.tvm.sizes.extent import Extent
@@ -41,7 +39,7 @@ UNROLLED = 8
 def columns_to_image(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a single Col2Im with constant image and block sizes; None for any other body."""
     node, problem = body.ops[0], Problem.of(body)
-    if len(body.ops) != 1 or not has_constant_blocks(node):
+    if not has_constant_blocks(node):
         return None
     shape, image, windows = shape_of(node.reads[0]), shape_of(node[0]), blocks(node)
     position = problem.position(node.reads[0])

@@ -19,12 +19,9 @@ from partita.accelerators.tvm.kernels.language import (
     power,
     sqrt,
 )
-from partita.accelerators.tvm.kernels.language.values import parts_of
-from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.element_access import read, write
-from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
-from partita.accelerators.tvm.kernels.shared.shapes import real_shape
-from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape, write
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
+from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import POWERS
 from partita.accelerators.tvm.sizes.extent import Extent
@@ -75,34 +72,28 @@ def normalized(root: Node, x: Value, total: Value) -> Value:
     return x / power(base, constant(beta, float32, x.type.lanes))
 
 
-_THREADS = 128
-"""Number of threads of a block, if the GPU allows as many."""
-
-
 def gpu_lrn(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a single LRN that is computed in float32; None for any other body."""
+    """The kernel for a single LRN that is computed in float32; None for another type or an unknown shape."""
     node = body.ops[0]
     shape = real_shape(node[0])
-    if len(body.ops) != 1 or node.domain or shape is None or len(shape) < 3 or 0 in shape:
+    if shape is None or len(shape) < 3 or 0 in shape:
         return None
-    problem, size, threads = Problem.of(body), int(node.attrs["size"]), min(_THREADS, machine.gpu.threads)
+    problem, size = Problem.of(body), int(node.attrs["size"])
     flat = shape[0], shape[1], math.prod(shape[2:])
     kernel, (x,), (y,) = problem.kernel("lrn", {0: flat}, [flat])
     channels, pixels, count = flat[1], flat[2], math.prod(flat)
     is_any = isinstance(count, Extent)
-    with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
-        item = kernel.name_value("item", block * threads + thread)
-        with kernel.when(item < count):
-            pixel = kept(kernel, "pixel", item % pixels, is_any)
-            channel = kept(kernel, "channel", item // pixels % channels, is_any)
-            picture = kept(kernel, "picture", item // (pixels * channels), is_any)
-            total = kernel.stack("total", float32, (1,))
-            total[0] = 0.0
-            with kernel.loop(size, "tap") as tap:
-                other = kernel.name_value("other", channel + tap - (size - 1) // 2)
-                number = read(x, (picture, other, pixel))
-                squared = total[0] + number * number
-                total[0] = if_inside((other >= 0) & (other < channels), squared, total[0])
-            at = picture, channel, pixel
-            write(y, at, normalized(node, read(x, at), total[0]))
+    with each_item(kernel, count, machine.gpu) as item:
+        pixel = kept(kernel, "pixel", item % pixels, is_any)
+        channel = kept(kernel, "channel", item // pixels % channels, is_any)
+        picture = kept(kernel, "picture", item // (pixels * channels), is_any)
+        total = kernel.stack("total", float32, (1,))
+        total[0] = 0.0
+        with kernel.loop(size, "tap") as tap:
+            other = kernel.name_value("other", channel + tap - (size - 1) // 2)
+            number = read(x, (picture, other, pixel))
+            squared = total[0] + number * number
+            total[0] = if_inside((other >= 0) & (other < channels), squared, total[0])
+        at = picture, channel, pixel
+        write(y, at, normalized(node, read(x, at), total[0]))
     return problem.draft(kernel, "gpu_lrn")

@@ -1,47 +1,17 @@
-"""Converters of MXNet ops to ONNX's ops: one file per family of ops, and one table for all."""
+"""The table from MXNet's ops to ONNX's, and its rows: one file per family of ops."""
 
-from partita.graph.readers.mxnet.conversion import Conversion
 from partita.graph.readers.mxnet.ops import (
-    activation,
-    binary,
-    convolution,
     create,
-    indexing,
-    joining,
+    elementwise,
     linear,
     norm,
-    outputs,
-    pooling,
     reduce,
     reshape,
-    resize,
-    scalar,
     slicing,
-    sorting,
-    unary,
+    windows,
 )
-from partita.graph.readers.mxnet.ops.registry import converter, converter_of, onnx_ops
+from partita.graph.readers.mxnet.ops.table import converter, converter_of, onnx_ops
 
 __all__ = [
-    "Conversion",
-    "activation",
-    "binary",
-    "converter",
-    "converter_of",
-    "convolution",
-    "create",
-    "indexing",
-    "joining",
-    "linear",
-    "norm",
-    "onnx_ops",
-    "outputs",
-    "pooling",
-    "reduce",
-    "reshape",
-    "resize",
-    "scalar",
-    "slicing",
-    "sorting",
-    "unary",
+    "converter", "converter_of", "create", "elementwise", "linear", "norm", "onnx_ops", "reduce", "reshape", "slicing", "windows",
 ]

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.attributes import Attributes
 from partita.graph.readers.mxnet.conversion import Conversion
-from partita.graph.readers.mxnet.ops.convolution import bias_of
-from partita.graph.readers.mxnet.ops.registry import converter
+from partita.graph.readers.mxnet.ops.table import Known, Shape, converter
+from partita.graph.readers.mxnet.ops.windows import bias_of
+from partita.graph.types import Dim
 
 
-@converter("FullyConnected", "num_hidden no_bias flatten", inputs=(2, 3), onnx="Gemm MatMul")
+def _of_fully_connected(params: Attributes, known: Known) -> list[Shape | None]:
+    hidden, data = params.integer("num_hidden", least=1), known(0)
+    columns: Dim = None
+    if data:
+        read = data[1:] if params.boolean("flatten", True) else data[-1:]
+        static = [size for size in read if isinstance(size, int)]
+        columns = math.prod(static) if len(static) == len(read) else None
+    return [None, (hidden, columns), (hidden,)]
+
+
+@converter("FullyConnected", "num_hidden no_bias flatten", inputs=(2, 3), onnx="Gemm MatMul", implied=_of_fully_connected)
 def fully_connected(c: Conversion) -> NodeEntry:
     data, weight = c.inputs[:2]
     bias, hidden = bias_of(c), c.params.integer("num_hidden", least=1)
@@ -34,8 +48,7 @@ def dot(c: Conversion) -> NodeEntry:
     if c.params.boolean("transpose_b") and ranks[1] > 1:
         right = c.Transpose(right, perm=[ranks[1] - 1, *range(ranks[1] - 1)], name="right")
     if ranks == (1, 1):
-        row = c.Unsqueeze(left, c.integers("front", [0]), name="row")
-        return c.result("MatMul", row, right)
+        return c.result("MatMul", c.Unsqueeze(left, c.integers("front", [0]), name="row"), right)
     if ranks[1] > 2 or 0 in ranks:
         c.fail(f"only vectors and matrices can stand on the right of dot, not {ranks[1]} dimensions")
     return c.result("MatMul", left, right)

@@ -13,7 +13,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.tvm.compiled.stepwise import KEPT
-from partita.accelerators.tvm.sizes import row_conditions
+from partita.accelerators.tvm.sizes import sizing
 from tests.accelerators.tvm.any_size import attention, numbers, specialized
 from tests.accelerators.tvm.cuda_standin.runs import PLAIN, driver, notes, nothing_is_left
 from tests.accelerators.tvm.test_gpu_images_of_any_size import NETS
@@ -27,7 +27,7 @@ ONCE = ("cuda_0: compiled once for any size",)
 def any_rows() -> Iterator[None]:
     """Few rows are computed by the kernels for any number of them too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_conditions, "FEW", 0)
+        patch.setattr(sizing, "FEW_ROWS", 0)
         yield
 
 

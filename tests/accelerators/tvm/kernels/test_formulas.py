@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.graph.interpret import interpret
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.planned import MACHINES, kernels
@@ -109,3 +109,28 @@ def test_a_result_of_two_bytes_that_is_nan_is_not_equal_to_itself(dtype: str) ->
     difference = pt.op("Sub", x, y)
     graph = pt.Graph([pt.op("Equal", difference, difference)], inputs=[x, y])
     assert compiled(graph).run([numbers, numbers])[0].tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("opset", [10, 13])
+@pytest.mark.parametrize(
+    ("low", "high"), [(-0.5, 0.5), (None, 0.5), (-0.5, None), (None, None), (0.5, -0.5), (np.nan, 0.5), (-0.5, np.nan)]
+)
+def test_a_clip_by_attributes_or_by_inputs(opset: int, low: float | None, high: float | None) -> None:
+    """Bounds in either form, or none; NaN as a bound is the result."""
+    x = pt.variable("x", "float32", (9, 33))
+    if opset < 11:
+        bounds = {name: bound for name, bound in (("min", low), ("max", high)) if bound is not None}
+        node = pt.op("Clip", x, opset=opset, **bounds)
+    else:
+        node = pt.op("Clip", x, *(None if bound is None else pt.constant(np.float32(bound)) for bound in (low, high)))
+    graph = pt.Graph([pt.op("Neg", node)], opsets={"": opset})
+    given = random.standard_normal((9, 33)).astype("float32")
+    model = compiled(graph)
+    np.testing.assert_array_equal(model.run([given])[0], interpret(graph, [given])[0])
+    wanted = given
+    if low is not None:
+        wanted = np.maximum(wanted, np.float32(low))
+    if high is not None:
+        wanted = np.minimum(wanted, np.float32(high))
+    np.testing.assert_array_equal(model.run([given])[0], -wanted)
+    assert schedules(model) == ["chain"]

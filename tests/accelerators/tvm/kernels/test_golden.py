@@ -11,9 +11,8 @@ import pytest
 
 import partita as pt
 from partita.accelerators.tvm.bodies.body import Body, make_body
-from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.fusion import fuse_kernels
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel, fuse_kernels
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.layouts.kept_weights import pack_weights
 from partita.accelerators.tvm.layouts.quantizing import quantize
 from partita.accelerators.tvm.layouts.recurrent_projections import project_inputs

@@ -11,7 +11,7 @@ import partita as pt
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.rows.gpu_lines import LineShare
-from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.interpret import interpret

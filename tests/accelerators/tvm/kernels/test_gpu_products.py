@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.tvm.kernels.attention import gpu
-from partita.accelerators.tvm.kernels.attention.gpu import Cut, cuts
+from partita.accelerators.tvm.kernels.attention.gpu import HeadCut, cuts
 from partita.accelerators.tvm.kernels.convolution import gpu_conv
-from partita.accelerators.tvm.kernels.matmul import gpu_gemm
-from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
-from partita.accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, demand, tiles
+from partita.accelerators.tvm.kernels.shared import gpu_tile
+from partita.accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, ranking, tiles
 from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.running import compiled
@@ -83,7 +82,7 @@ def test_products_of_any_cut(opencl: None, tile: BlockTile, rows: int, depth: in
     x = pt.variable("x", "float32", (rows, depth))
     out = pt.op(after, pt.op("Add", pt.op("MatMul", x, pt.constant(numbers(depth, columns))), pt.constant(numbers(columns))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_gemm, "choose", lambda name, candidates, cost: tile)
+        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
         matches(out, "gpu_gemm", numbers(rows, depth, seed=2))
 
 
@@ -98,12 +97,12 @@ MASKS = {"none": None, "causal": "float32", "keys": "bool", "all keys": "bool"}
 
 @EXAMPLES
 @given(
-    st.sampled_from([Cut(64, 4, 32), Cut(32, 2, 16), Cut(16, 1, 32), Cut(16, 2, 8), Cut(8, 1, 16)]),
+    st.sampled_from([HeadCut(64, 4, 32), HeadCut(32, 2, 16), HeadCut(16, 1, 32), HeadCut(16, 2, 8), HeadCut(8, 1, 16)]),
     st.integers(1, 33), st.integers(16, 40), st.sampled_from([8, 12, 17]), st.sampled_from([16, 17, 32]),
     st.sampled_from([*MASKS]),
 )
 @pytest.mark.slow
-def test_attention_of_any_cut(opencl: None, cut: Cut, rows: int, keys: int, depth: int, columns: int, masked: str) -> None:
+def test_attention_of_any_cut(opencl: None, cut: HeadCut, rows: int, keys: int, depth: int, columns: int, masked: str) -> None:
     """Odd lengths; masked keys, rows with no key at all, which torch makes zeros of, and rows that see what came before."""
     arrays = [numbers(2, rows, 2, depth), numbers(2, 2, keys, depth, seed=1), numbers(2, 2, keys, columns, seed=2)]
     query, key, value = (pt.variable(name, "float32", array.shape) for name, array in zip("qkv", arrays))
@@ -155,7 +154,7 @@ def test_products_with_few_outputs_fill_the_gpu(work: Work) -> None:
     """Those of ResNet-50; dlight's tiles leave up to nine tenths of the cores idle."""
     gpu = cuda_gpu("sm_80")
     cuts = list(tiles(gpu))
-    tile = min(cuts, key=ranking(cuts, lambda tile: demand(tile, work), gpu))
+    tile = min(cuts, key=ranking(cuts, [work], gpu))
     assert work.blocks(tile.rows, tile.columns) >= 100 and tile.threads >= gpu.warp and tile.shared <= gpu.shared
 
 

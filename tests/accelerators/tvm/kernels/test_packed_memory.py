@@ -12,12 +12,11 @@ from partita.accelerators.arrays.layout import is_laid_out
 from partita.accelerators.arrays.sharing import ALIGNMENT, held_once, is_fixed
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.quantized.cut import Shape, make_cut
+from partita.accelerators.tvm.kernels.quantized.cut import ByteShape, make_cut
 from partita.accelerators.tvm.kernels.shared.packing import Packing
 from partita.accelerators.tvm.layouts.kept_weights import stored_matrix
 from partita.accelerators.tvm.layouts.quantizing import quantize
-from partita.accelerators.tvm.layouts.scales import Scaling
-from partita.accelerators.tvm.layouts.sums import sums_of
+from partita.accelerators.tvm.layouts.scales import Scaling, sums_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
 from partita.graph.mapped_arrays import LARGE, has_own_memory
@@ -55,7 +54,7 @@ def test_a_quantized_matrix_is_copied_only_into_its_final_memory() -> None:
     product = next(node for node in quantize(hold_weights(graph), MACHINE).nodes if node.op == "Product")
     weight = product.inputs[1].node.value
     assert np.shares_memory(weight, matrix)
-    packed = make_cut(Shape.of(product), MACHINE).pack(weight)
+    packed = make_cut(ByteShape.of(product), MACHINE).pack(weight)
     assert packed.nbytes >= LARGE and has_own_memory(packed)
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
+from partita.accelerators.tvm.kernels.quantized.cut import ByteCut, ByteShape, make_cut
 from partita.accelerators.tvm.kernels.quantized.dots import dot_of
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.instructions import BY_NAME, INSTRUCTIONS, Used
@@ -62,14 +62,14 @@ def test_a_convolution_is_exact(kind: str, name: str) -> None:
     assert np.array_equal(model.run([x], [None])[0], layer.expected(x))
 
 
-def cut_of(layer: Layer, name: str) -> Cut:
+def cut_of(layer: Layer, name: str) -> ByteCut:
     """How an instruction's kernel cuts a layer."""
     pads = layer.pads
     spans = [(k - 1) * d + 1 for k, d in zip(layer.taps, layer.dilations, strict=True)]
     seen = (layer.size[0] + pads[0] + pads[2], layer.size[1] + pads[1] + pads[3])
     rows, columns = ((n - span) // step + 1 for n, span, step in zip(seen, spans, layer.strides, strict=True))
     window = Window(layer.size, (rows, columns), layer.taps, layer.strides, layer.dilations, (pads[0], pads[1]))
-    shape = Shape(layer.batch, window, layer.channels, layer.outs, layer.group, layer.channels <= 4)
+    shape = ByteShape(layer.batch, window, layer.channels, layer.outs, layer.group, layer.channels <= 4)
     return make_cut(shape, with_instruction(Machine("cpu", "haswell", 1, 8, 16), name))
 
 

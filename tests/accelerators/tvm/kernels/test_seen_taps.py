@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
+from partita.accelerators.tvm.kernels.convolution.bands import BlockedShape, cut_bands
 from partita.accelerators.tvm.kernels.convolution.tap_ranges import mean_seen
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.layouts.blocking import block
@@ -88,7 +88,8 @@ def test_padding_is_passed_over_where_it_is_most_and_weights_are_numbers() -> No
 
 def test_tiles_are_cut_so_that_more_taps_are_left_out() -> None:
     window = Window((14, 14), (14, 14), (3, 3), (1, 1), (12, 12), (12, 12))
-    walks, skips = (cut_bands(Shape(1, window, 960, 256, 1, False, False, skips=skips), MACHINE) for skips in (False, True))
+    shapes = [BlockedShape(1, window, 960, 256, 1, False, False, skips=skips) for skips in (False, True)]
+    walks, skips = (cut_bands(shape, MACHINE) for shape in shapes)
     assert mean_seen(window, skips.pixels) < mean_seen(window, walks.pixels) < 0.5
 
 

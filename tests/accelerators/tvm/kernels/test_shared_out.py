@@ -11,7 +11,7 @@ import partita as pt
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.convolution import bands
-from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
+from partita.accelerators.tvm.kernels.quantized.cut import ByteCut, ByteShape, make_cut
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine
@@ -27,10 +27,10 @@ LAYERS = [
 """Size, channels, results and taps of ResNet-50's layers."""
 
 
-def cut_of(size: int, channels: int, outs: int, taps: int, threads: int) -> Cut:
+def cut_of(size: int, channels: int, outs: int, taps: int, threads: int) -> ByteCut:
     machine = Machine("cpu", "znver5", threads, 16, 32, (Used("avx512-vnni"),))
     window = Window((size, size), (size, size), (taps, taps), (1, 1), (1, 1), (taps // 2, taps // 2))
-    return make_cut(Shape(1, window if taps > 1 else window.flat(), channels, outs, 1, False), machine)
+    return make_cut(ByteShape(1, window if taps > 1 else window.flat(), channels, outs, 1, False), machine)
 
 
 @pytest.mark.parametrize("threads", [2, 4])
@@ -82,7 +82,7 @@ def test_a_row_by_a_matrix_is_cut_into_equal_shares(threads: int, tasks: int) ->
 
 def test_bands_that_do_not_fit_a_cache_are_a_multiple_of_the_threads() -> None:
     window = Window((224, 224), (224, 224), (3, 3), (1, 1), (1, 1), (1, 1))
-    shape = bands.Shape(window=window, batch=1, channels=64, outs=64, groups=1, plain=False, shuffled=False)
+    shape = bands.BlockedShape(window=window, batch=1, channels=64, outs=64, groups=1, plain=False, shuffled=False)
     alone, two, four = (bands.cut_bands(shape, Machine("cpu", "znver4", threads, 16, 32)) for threads in (1, 2, 4))
     assert alone.down > 16 and two.down % 2 == 0 and four.down % 4 == 0
 

@@ -20,12 +20,16 @@ from partita.accelerators.tvm.kernels.convolution import gpu_conv
 from partita.accelerators.tvm.kernels.language import Kernel, uint16, uint32
 from partita.accelerators.tvm.kernels.language.tensor_cores import COPIES, WAITS, close_copies, load_matrices
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.matmul import gpu_gemm, gpu_values
-from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
-from partita.accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work
-from partita.accelerators.tvm.kernels.shared.shapes import Shape
-from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from partita.accelerators.tvm.kernels.shared.tf32 import round_to_tf32
+from partita.accelerators.tvm.kernels.shared import gpu_tile
+from partita.accelerators.tvm.kernels.shared.element_access import Shape
+from partita.accelerators.tvm.kernels.shared.gpu_tile import (
+    BlockTile,
+    TensorTile,
+    Work,
+    ranking,
+    round_to_tf32,
+    tensor_tiles,
+)
 from partita.accelerators.tvm.machine.gpu import cuda_gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.interpret import interpret
@@ -88,7 +92,7 @@ def test_products_of_any_cut(size: int, data: st.DataObject, rows: int, depth: i
     product = pt.op("MatMul", x, pt.constant(numbers(depth, columns, dtype=dtype)))
     out = pt.op("Relu", pt.op("Add", product, pt.constant(numbers(columns, dtype=dtype, seed=1))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_gemm, "choose", lambda name, candidates, cost: tile)
+        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
         matches(out, "gpu_gemm_on_tensor_cores", numbers(rows, depth, dtype=dtype, seed=2))
 
 
@@ -184,7 +188,7 @@ def test_products_of_two_values_of_any_cut(size: int, data: st.DataObject) -> No
     arrays, (left, right) = laid_out([(rows, depth), (depth, columns)], layouts, dtype)
     out = pt.op("Relu", pt.op("MatMul", pt.op("Mul", left, pt.constant(numpy_dtype(dtype).type(0.5))), right))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_values, "choose", lambda name, candidates, cost: tile)
+        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
         matches(pt.op("Transpose", out, perm=[0, 2, 1, 3]), "gpu_product_on_tensor_cores", *arrays)
 
 
@@ -241,7 +245,7 @@ WORKS = [
 def test_products_with_few_outputs_fill_the_gpu(size: int, work: Work) -> None:
     gpu, work = cuda_gpu("sm_80"), attrs.evolve(work, bytes=size)
     cuts = list(tensor_tiles(gpu, size))
-    tile = min(cuts, key=ranking(cuts, lambda tile: tensor_demand(tile, work), gpu))
+    tile = min(cuts, key=ranking(cuts, [work], gpu))
     assert work.blocks(tile.rows, tile.columns) >= 100 and tile.threads >= 64 and tile.shared <= gpu.shared
 
 
@@ -261,7 +265,7 @@ def test_few_rows_of_threads_by_themselves(dtype: str, rows: int, depth: int, co
     out = pt.op("Relu", pt.op("MatMul", x, pt.constant(numbers(depth, columns, dtype=dtype))))
     cut = BlockTile(1, 8, 1, 4, 8, 32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_gemm, "choose", lambda name, candidates, cost: next(tile for tile in candidates if tile == cut))
+        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: next(tile for tile in candidates if tile == cut))
         matches(out, "gpu_gemm", numbers(rows, depth, dtype=dtype, seed=2))
 
 

@@ -1,0 +1,1 @@
+"""Partita's devices as an execution provider in an unmodified onnxruntime."""

@@ -1,0 +1,50 @@
+"""A device made of a SubgraphProperty, which chooses the subgraphs, and a function, which computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.registry import register_accelerator
+from partita.graph.graph import Graph
+from partita.graph.types import Array
+from partita.partition import SubgraphProperty, plan
+
+Compute = Callable[[Graph, Sequence[Array]], Sequence[Array]]
+"""The outputs of a subgraph for these inputs, both in its order."""
+
+
+def register_function(name: str, chooser: SubgraphProperty, compute: Compute) -> str:
+    """Registers a device that runs the subgraphs of the property with the function. The device's name."""
+
+    class Subgraph(CompiledSubgraph):
+        """A subgraph, run by the function."""
+
+        concurrent = True
+
+        def __init__(self, graph: Graph) -> None:
+            self.graph = graph
+
+        def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+            return compute(self.graph, inputs)
+
+    class FunctionDevice(Accelerator):
+        """The nodes that the property takes."""
+
+        travels_as_body = True
+
+        def query(self, graph: Graph) -> Mapping[str, bool | str]:
+            taken = {name for group in plan(graph, subgraph_property=chooser).groups for name in group.nodes}
+            reason = f"the property {chooser.name!r} does not take it"
+            return {node.name: node.name in taken or reason for node in graph.nodes if node.is_op}
+
+        def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+            return Subgraph(graph)
+
+        def subgraph_property(self) -> SubgraphProperty:
+            return chooser
+
+    FunctionDevice.name = name.lower()
+    register_accelerator(FunctionDevice)
+    return FunctionDevice.name

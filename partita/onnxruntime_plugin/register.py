@@ -1,0 +1,92 @@
+"""`ort_plugin` and `register_with_onnxruntime`: Partita's devices as an execution provider of onnxruntime."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from partita.graph.errors import MissingDependency, PartitaError
+from partita.onnxruntime_plugin.api import too_old
+from partita.onnxruntime_plugin.function_device import Compute, register_function
+from partita.onnxruntime_plugin.options import Options
+from partita.onnxruntime_plugin.provider import Plugin
+from partita.partition import SubgraphProperty
+
+NEEDED = (1, 24)
+"""The oldest onnxruntime that lets a library add a provider of this kind."""
+
+SUFFIX = "ExecutionProvider"
+"""The end of a provider's name."""
+
+_plugins: dict[str, Plugin] = {}
+"""The plugins of this process, by everything that they were made with."""
+
+_lock = threading.Lock()
+
+
+def ort_plugin(
+    devices: str | SubgraphProperty | None = None,
+    config: Mapping[str, Any] | None = None,
+    *,
+    name: str = "Partita",
+    compute: Compute | None = None,
+    key: bytes | None = None,
+) -> str:
+    """The path of a library for `onnxruntime.register_execution_provider_library`, with which these devices become a provider.
+
+    `devices` and `config` are as for `compile`. Instead of devices, a property may choose the subgraphs, which `compute(subgraph,
+    inputs)` runs: both become a device named like the provider. The path is valid in this process only; equal arguments give the
+    same one. The provider's name is `name` and "ExecutionProvider". With a `key`, compiled models are signed, and only those that
+    are signed with it run."""
+    version = _onnxruntime().__version__
+    if tuple(int(part) for part in version.split(".")[:2]) < NEEDED:
+        raise too_old(version)
+    if not isinstance(name, str) or not name.isidentifier():
+        remedy = 'Use letters and digits, as "Partita"'
+        raise PartitaError(f"{name!r} is no name for a provider", where="ort_plugin", remedy=remedy)
+    if isinstance(devices, SubgraphProperty) != callable(compute):
+        remedy = "Give both, or the names of devices alone"
+        raise PartitaError("a property and the function compute belong together", where="ort_plugin", remedy=remedy)
+    with _lock:
+        if isinstance(devices, SubgraphProperty) and compute is not None:
+            devices = register_function(name.removesuffix(SUFFIX), devices, compute)
+        options = Options(devices or Options().devices, dict(config or {}), key=key).checked()
+        identity = json.dumps([name, options.devices, options.config, str(key)], sort_keys=True, default=repr)
+        if identity not in _plugins:
+            _plugins[identity] = Plugin(name.removesuffix(SUFFIX) + SUFFIX, options)
+        return _plugins[identity].library.path
+
+
+def register_with_onnxruntime(
+    name: str = "Partita",
+    devices: str | SubgraphProperty | None = None,
+    config: Mapping[str, Any] | None = None,
+    *,
+    compute: Compute | None = None,
+    key: bytes | None = None,
+) -> str:
+    """Add a provider with these devices to onnxruntime, and return its name: `name` and "ExecutionProvider".
+
+        pt.register_with_onnxruntime(devices="HETERO:cpu,reference")
+        session = onnxruntime.InferenceSession("net.onnx", providers=["PartitaExecutionProvider", "CPUExecutionProvider"])
+
+    The arguments are those of `ort_plugin`. `onnxruntime.unregister_execution_provider_library(name)` removes it."""
+    path = ort_plugin(devices, config, name=name, compute=compute, key=key)
+    provider = name.removesuffix(SUFFIX) + SUFFIX
+    onnxruntime = _onnxruntime()
+    if provider in onnxruntime.get_available_providers():
+        remedy = f"Take it away first: onnxruntime.unregister_execution_provider_library({provider!r}); or give another name"
+        raise PartitaError(f"onnxruntime has a {provider} already", where="register_with_onnxruntime", remedy=remedy)
+    onnxruntime.register_execution_provider_library(provider, path)
+    return provider
+
+
+def _onnxruntime() -> Any:
+    """The package."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingDependency("onnxruntime", "onnxruntime", "a provider for onnxruntime") from None
+    return onnxruntime

@@ -1,0 +1,143 @@
+"""What could end the process, in processes of their own: random graphs, exits, threads, forks, signals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("onnxruntime", reason="the extra [onnxruntime] is not installed")
+
+from tests.onnxruntime_plugin.models import ROOT
+
+
+def run(*command: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
+    whole = [sys.executable, "-X", "dev", "-W", "ignore::DeprecationWarning", *command]
+    return subprocess.run(whole, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def check(script: str, printed: str = "", timeout: float = 100) -> None:
+    """The script runs after a session `s` was made, without a warning."""
+    ran = run("-c", BEGIN + script, timeout=timeout)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, printed, "")
+
+
+BEGIN = """
+import atexit, gc, os, signal, sys, threading, time
+import numpy as np, onnxruntime, partita as pt
+from onnx import helper
+from tests.onnxruntime_plugin.models import chain, model, session
+name = pt.register_with_onnxruntime("Child", "reference")
+x = np.linspace(-2, 2, 24, dtype=np.float32).reshape(3, 8)
+s = session(chain("Abs", "Sqrt", "Neg"), name)
+run = lambda: s.run(None, {"x": x})[0]
+wanted = run()
+"""
+
+
+def test_a_sample_of_random_graphs_has_no_refused_group() -> None:
+    ran = run("-m", "tests.onnxruntime_plugin.random_graphs", "12")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+@pytest.mark.slow
+def test_500_random_graphs_have_no_refused_group() -> None:
+    ran = run("-m", "tests.onnxruntime_plugin.random_graphs", "500", timeout=1800)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("end", ["sys.modules['kept'] = s", "atexit.register(run)", "raise SystemExit(0)"])
+def test_the_interpreter_ends(end: str) -> None:
+    check(end)
+
+
+def test_daemon_threads_do_not_hinder_the_end() -> None:
+    check(
+        "def loop():\n    while True: run()\n"
+        "for _ in range(4): threading.Thread(target=loop, daemon=True).start()\n"
+        "time.sleep(0.2)\n"
+    )
+
+
+def test_forked_processes_run_the_session() -> None:
+    """They end by os._exit: otherwise onnxruntime waits for threads that they lack."""
+    check(
+        "for _ in range(3):\n"
+        "    child = os.fork()\n"
+        "    if not child: os._exit(0 if np.array_equal(run(), wanted) else 3)\n"
+        "    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n"
+    )
+
+
+def test_sessions_leave_nothing() -> None:
+    """The memory of a later session is that of an earlier one."""
+    check(SESSIONS.replace("COUNT", "30"))
+
+
+@pytest.mark.slow
+def test_200_sessions_leave_nothing() -> None:
+    check(SESSIONS.replace("COUNT", "200"), timeout=600)
+
+
+SESSIONS = """
+content = model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ["n", 512]}, ["y"], {"w": np.ones((512, 512), "f")})
+rows = np.ones((1, 512), "f")
+
+def pages():
+    with open("/proc/self/statm") as file: return int(file.read().split()[1])
+
+for i in range(COUNT):
+    made = session(content, name)
+    assert made.run(None, {"x": rows})[0][0, 0] == 512
+    del made
+    gc.collect()
+    if i == 9: first = pages(), len(os.listdir("/proc/self/fd")), threading.active_count()
+now = pages(), len(os.listdir("/proc/self/fd")), threading.active_count()
+assert now[0] < first[0] + 2000 and now[1:] == first[1:], (first, now)
+"""
+
+
+def test_signals_during_runs_are_errors_or_interrupts() -> None:
+    """A signal's exception is never lost so that a wrong result is returned."""
+    check(SIGNALS)
+
+
+SIGNALS = """
+sys.unraisablehook = lambda told: None
+armed, interrupts, stopped = False, 0, 0
+
+def alarm(*ignored):
+    global armed
+    if armed:
+        armed = False
+        raise KeyboardInterrupt
+
+def interrupt(*ignored):
+    global interrupts
+    interrupts += 1
+
+signal.signal(signal.SIGALRM, alarm)
+signal.signal(signal.SIGINT, interrupt)
+for i in range(300):
+    armed = True
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0002 + i * 1e-6)
+        while armed:
+            result = run()
+            assert np.array_equal(result, wanted)
+    except KeyboardInterrupt:
+        stopped += 1
+    except Exception as error:
+        assert "KeyboardInterrupt" in str(error) or "stopped Partita's provider" in str(error), error
+        stopped += 1
+assert stopped == 300, stopped
+"""
+
+
+def test_a_library_of_another_processor_is_told() -> None:
+    import partita as pt
+    from partita.onnxruntime_plugin.library import image
+
+    with pytest.raises(pt.PartitaError, match="'riscv64' processor"):
+        image("riscv64")

@@ -1,0 +1,114 @@
+"""What users of other programs type from habit: it works, or the error names Partita's own word for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import partita as pt
+
+IMAGE = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.fixture
+def graph() -> pt.Graph:
+    return pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2, 3)), name="relu")], name="small")
+
+
+@pytest.fixture
+def proto(graph: pt.Graph, tmp_path: Path) -> onnx.ModelProto:
+    pt.save(graph, tmp_path / "small.onnx")
+    return onnx.load(tmp_path / "small.onnx")
+
+
+def test_a_model_in_memory_is_compiled(proto: onnx.ModelProto) -> None:
+    for source in (proto, proto.SerializeToString(), bytearray(proto.SerializeToString())):
+        np.testing.assert_array_equal(pt.compile(source, "reference")(IMAGE)[0], np.maximum(IMAGE, 0))
+
+
+@pytest.mark.parametrize(
+    ("device", "remedy"),
+    [
+        ("GPU", "Did you mean 'cuda' or 'opencl'?"),
+        ("CPU", "Did you mean 'cpu'?"),
+        ("AUTO", "HETERO:cuda,cpu gives each op to the first that runs it"),
+        ("AUTO:cpu,reference", "HETERO:cpu,reference gives each op to the first of these"),
+        ("cuda:1", "The number of a device follows a dot: cuda.1"),
+        ("CUDAExecutionProvider", "{'onnxruntime': {'PROVIDER': 'CUDAExecutionProvider'}}, or 'cuda'"),
+        ("TensorrtExecutionProvider", "{'PROVIDER': 'TensorrtExecutionProvider'}}, or 'cuda'"),
+        ("QNNExecutionProvider", "{'PROVIDER': 'QNNExecutionProvider'}}."),
+    ],
+)
+def test_devices(graph: pt.Graph, device: str, remedy: str) -> None:
+    with pytest.raises(pt.UnknownDevice) as caught:
+        pt.compile(graph, device)
+    assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("device", "key", "meant"),
+    [
+        ("cpu", "INFERENCE_PRECISION_HINT", "PRECISION"),
+        ("cpu", "intra_op_num_threads", "NUM_THREADS"),
+        ("cpu", "num_threads", "NUM_THREADS"),
+        ("cpu", "KEY_INFERENCE_NUM_THREADS", "NUM_THREADS"),
+        ("cpu", "enable_profiling", "PERF_COUNT"),
+        ("reference", "intra_op_num_threads", None),
+    ],
+)
+def test_keys(graph: pt.Graph, device: str, key: str, meant: str | None) -> None:
+    with pytest.raises(pt.UnknownKey) as caught:
+        pt.query(graph, device, config={key: 2})
+    remedy = str(caught.value).splitlines()[1].strip()
+    assert remedy.startswith(f"Did you mean {meant!r}?" if meant else "It has ")
+
+
+@pytest.mark.parametrize(
+    ("method", "remedy"),
+    [
+        ("run", "Call the model: outputs = m({name: array, ...})"),
+        ("create_infer_request", "m.start(inputs) starts a call"),
+        ("get_inputs", "m.graph.inputs"),
+        ("nonesuch", "has no attribute 'nonesuch'"),
+    ],
+)
+def test_methods(graph: pt.Graph, method: str, remedy: str) -> None:
+    model = pt.compile(graph, "reference")
+    assert not hasattr(model, method)
+    with pytest.raises(AttributeError) as caught:
+        getattr(model, method)
+    assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("net.tflite", b"\x1c\0\0\0TFL3", "it is a file of LiteRT's\n  Convert it to ONNX: python -m tf2onnx.convert"),
+        ("net.xml", b"<?xml version='1.0'?><net/>", "it is a file of OpenVINO's\n  OpenVINO writes no ONNX"),
+        ("net.gguf", b"GGUF\3", "it is a file of llama.cpp's"),
+        ("net.unknown", b"\x1c\0\0\0", "it is damaged, or of another format"),
+        ("net.txt", b"some text", "it is a text file"),
+    ],
+)
+def test_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(pt.ReadError) as caught:
+        pt.load(tmp_path / name)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("package", "remedy"), [("openvino", "OpenVINO writes no ONNX"), ("tvm.ir.module", "calls TVM itself")])
+def test_objects(package: str, remedy: str) -> None:
+    theirs = type("Model", (), {"__module__": package})()
+    for read in (pt.load, pt.compile):
+        with pytest.raises(pt.PartitaError) as caught:
+            read(theirs)
+        assert remedy in str(caught.value)
+
+
+def test_an_op_that_nobody_declared() -> None:
+    with pytest.raises(pt.UnknownOp, match=r"Did you mean 'Swish'.*Declare an op of your own with register_op"):
+        pt.op("Swish2", pt.variable("x", "float32", (2, 3)))
