@@ -17,7 +17,11 @@ NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("
 LARGEST = 260_000
 """Bytes of a notebook with its outputs."""
 
-NEEDS = {"4_hetero": ("onnxruntime",), "5_experiment": ("onnxruntime", "openvino", "matplotlib")}
+NEEDS = {
+    "4_hetero": ("onnxruntime",),
+    "5_experiment": ("onnxruntime", "openvino", "matplotlib"),
+    "6_explain_a_session": ("onnxruntime",),
+}
 """What a notebook needs beside Partita."""
 
 SLOW = {"5_experiment"}

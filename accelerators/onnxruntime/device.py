@@ -31,7 +31,7 @@ from partita.accelerators.onnxruntime.plugins import (
 )
 from partita.accelerators.onnxruntime.reasons import reason
 from partita.accelerators.onnxruntime.session_options import CPU, LEVELS, quiet_options, set_running
-from partita.accelerators.onnxruntime.taking import LARGE, Claim, providers_of, why_not
+from partita.accelerators.onnxruntime.taking import LARGE, TakenNodes, providers_of, why_not
 from partita.graph.build import op, variable
 from partita.graph.cached_property import lazy
 from partita.graph.graph import Graph
@@ -153,7 +153,7 @@ class OnnxRuntimeAccelerator(Accelerator):
             return hazards.refused(node, graph)
         return too_new(node, graph.opsets, self._newest, f"onnxruntime {self._engine.__version__}") or unknown_input(node)
 
-    def _taken(self, graph: Graph, provider: Provider) -> Claim:
+    def _taken(self, graph: Graph, provider: Provider) -> TakenNodes:
         """The nodes that the provider takes if all others stay with onnxruntime."""
         from partita.accelerators.onnxruntime.session import session_of
 
@@ -164,9 +164,9 @@ class OnnxRuntimeAccelerator(Accelerator):
             model = engine_model(graph, self._newest)
             session = session_of(self._engine, model, graph, options, None)
         except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
-            return Claim(frozenset(), f"onnxruntime: {reason(error)}")
+            return TakenNodes(frozenset(), f"onnxruntime: {reason(error)}")
         owners = providers_of(session, model)
-        return Claim(frozenset(node.name for node, owner in owners.items() if owner == provider.name), None)
+        return TakenNodes(frozenset(node.name for node, owner in owners.items() if owner == provider.name), None)
 
     def _model(self, graph: Graph) -> EngineModel:
         model = engine_model(graph, self._newest, hazards.MEANS_OF_NOTHING)

@@ -56,8 +56,6 @@ class Provider:
             return found
 
     def _found(self, engine: Any) -> list[Any]:
-        if not hasattr(engine.SessionOptions, "add_provider_for_devices") or not hasattr(engine, "get_ep_devices"):
-            raise self._unusable(f"onnxruntime {engine.__version__} loads no providers from libraries", "Install 1.24 or newer")
         if self.library is not None:
             self._register(engine, self.library)
         known = list(engine.get_ep_devices())
@@ -172,7 +170,7 @@ def is_registered(device: Any) -> bool:
 def listed(engine: Any) -> Iterator[tuple[str, bool, str]]:
     """Each provider beside onnxruntime's own ones: its name, if it is usable, and its devices or the reason why not."""
     by_name: dict[str, list[Any]] = {}
-    for one in engine.get_ep_devices() if hasattr(engine, "get_ep_devices") else ():
+    for one in engine.get_ep_devices():
         if _library_of(one) is not None:
             by_name.setdefault(one.ep_name, []).append(one)
     for name, own in by_name.items():

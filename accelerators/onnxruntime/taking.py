@@ -24,7 +24,7 @@ LARGE = 1 << 26
 
 
 @attrs.frozen(slots=True)
-class Claim:
+class TakenNodes:
     """The answer of a provider about a graph."""
 
     names: frozenset[str]

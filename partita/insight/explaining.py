@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
-from partita.accelerators import AcceleratorError, Placement, load
+from partita.accelerators import AcceleratorError, Placement, accelerator, load
 from partita.accelerators.engines.model import EngineModel, engine_model
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.interface.accelerator import Accelerator
@@ -21,7 +22,6 @@ from partita.accelerators.placement.placing import live_part, place
 from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
-from partita.graph.inline import inline_calls
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
 from partita.passes import apply_pass
@@ -51,11 +51,11 @@ def explain_session(
     op in this session, how this node differs from them, and, unless `alone` is False, if it takes the node as a model of its own.
     `model` is the session's model, which onnxruntime keeps by default. If the session was created without the option
     "session.record_ep_graph_assignment_info", or its nodes have no names, the model is opened again with the same providers."""
-    graph = _typed(_graph_of(session, model))
+    given = _graph_of(session, model)
+    graph = _flat(given)
     providers = {name: session.get_provider_options().get(name, {}) for name in session.get_providers()}
     parts, notes = _recorded(session), []
-    if parts is None or any(node.is_call for node in graph.nodes):
-        graph = inline_calls(graph)
+    if parts is None or any(node.is_call for node in given.nodes):
         parts = _recorded_anew(graph, providers, session.get_session_options().graph_optimization_level)
         notes.append("opened again, for the session does not record the provider of each node by a name of its model")
     return _placement(graph, providers, parts, notes, alone)
@@ -70,7 +70,7 @@ def explain_model(graph: Graph, providers: Providers) -> Placement:
             remedy = did_you_mean(name, known) or f"There are {', '.join(sorted(known))}"
             raise AcceleratorError(f"onnxruntime has no provider {name!r} here", where="explain_model", remedy=remedy)
     providers = {**providers, CPU: providers.get(CPU, {})}
-    graph = inline_calls(_typed(graph))
+    graph = _flat(graph)
     parts = _recorded_anew(graph, providers, engine.GraphOptimizationLevel.ORT_ENABLE_ALL)
     return _placement(graph, providers, parts, [], True)
 
@@ -91,16 +91,14 @@ def _placement(graph: Graph, providers: Providers, parts: Parts, notes: list[str
     return placement
 
 
-def _typed(graph: Graph) -> Graph:
-    """The graph with types, without the nodes that no output needs."""
-    return live_part(apply_pass(graph, "InferShape", strict=False))
+def _flat(graph: Graph) -> Graph:
+    """The graph with types, without calls, and without the nodes that no output needs."""
+    return live_part(apply_pass(apply_pass(graph, "InlineFunctions"), "InferShape", strict=False))
 
 
 def _engine() -> Any:
-    """The package onnxruntime."""
-    import onnxruntime
-
-    return onnxruntime
+    """The package onnxruntime; AcceleratorUnavailable if it is not installed."""
+    return import_module(accelerator("onnxruntime").name)
 
 
 def _graph_of(session: Any, model: Any) -> Graph:
