@@ -19,8 +19,8 @@ from partita.graph.errors import PartitaError
 VERSION = 24
 """The version of the API that is asked for, and that the structures given to onnxruntime declare."""
 
-FAILED, EP_FAILED = 1, 11
-"""Codes of a status: a general failure, and one of a provider."""
+FAILED = 1
+"""The code of a status. With that of a provider's failure onnxruntime's Python package would run the model elsewhere, unnoticed."""
 
 CPU = 0
 """The hardware device type of processors."""
@@ -217,9 +217,9 @@ class Api:
             self.ReleaseStatus(status)
             raise OrtError(f"onnxruntime: {message}")
 
-    def status(self, message: str, code: int = FAILED) -> int:
+    def status(self, message: str) -> int:
         """The address of a new status, which onnxruntime releases."""
-        return self.CreateStatus(code, message.replace("\0", "").encode(errors="replace"))  # type: ignore[no-any-return]
+        return self.CreateStatus(FAILED, message.replace("\0", "").encode(errors="replace"))  # type: ignore[no-any-return]
 
     def text(self, name: str, subject: int) -> str:
         """The text that a function returns about its argument; empty if it returns none."""

@@ -26,8 +26,8 @@ from partita.onnxruntime_plugin import context
 from partita.onnxruntime_plugin.api import (
     COMPUTE,
     CPU,
-    EP_FAILED,
     FACTORY,
+    FAILED,
     PROVIDER,
     Api,
     FusionOptions,
@@ -270,14 +270,14 @@ def _kept(owner: Any, memory: Any) -> int:
 def _status(api: Api, error: BaseException) -> int:
     """A status with the text of an error. An interrupt reaches the program too, once onnxruntime has returned."""
     text = str(error) if isinstance(error, PartitaError) else error_in_words(error)
-    return api.status(text, EP_FAILED) | isinstance(error, KeyboardInterrupt)
+    return api.status(text) | isinstance(error, KeyboardInterrupt)
 
 
 def _old_status(base: int, message: str) -> int:
     """A status of an onnxruntime whose API is too old for `Api`."""
     get_api = ctypes.PYFUNCTYPE(c_void_p, ctypes.c_uint32)(c_void_p.from_address(base).value or 0)
     create = ctypes.PYFUNCTYPE(c_void_p, c_int, c_char_p)(c_void_p.from_address(get_api(1)).value or 0)
-    return int(create(EP_FAILED, message.encode()))
+    return int(create(FAILED, message.encode()))
 
 
 def _callback(function: Any, *arguments: Any) -> Any:

@@ -75,11 +75,12 @@ def register_with_onnxruntime(
         pt.register_with_onnxruntime(devices="HETERO:cpu,reference")
         session = onnxruntime.InferenceSession("net.onnx", providers=["PartitaExecutionProvider", "CPUExecutionProvider"])
 
+    (onnxruntime 1.24 takes such a name in `add_provider_for_devices` only.)
     The arguments are those of `ort_plugin`. `onnxruntime.unregister_execution_provider_library(name)` removes it."""
     path = ort_plugin(devices, config, name=name, compute=compute, key=key)
     provider = name.removesuffix(SUFFIX) + SUFFIX
     onnxruntime = _onnxruntime()
-    if provider in onnxruntime.get_available_providers():
+    if any(device.ep_name == provider for device in onnxruntime.get_ep_devices()):
         remedy = f"Take it away first: onnxruntime.unregister_execution_provider_library({provider!r}); or give another name"
         raise PartitaError(f"onnxruntime has a {provider} already", where="register_with_onnxruntime", remedy=remedy)
     onnxruntime.register_execution_provider_library(provider, path)

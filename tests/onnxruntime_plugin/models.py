@@ -56,7 +56,13 @@ def session(content: bytes, name: str, given: dict[str, str] | None = None, sett
     settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     settings.log_severity_level = 4
-    return onnxruntime.InferenceSession(content, settings, [(name, given or {}), CPU], enable_fallback=0)
+    settings.add_provider_for_devices(devices_of(name), given or {})
+    return onnxruntime.InferenceSession(content, settings, enable_fallback=0)
+
+
+def devices_of(name: str) -> list[onnxruntime.OrtEpDevice]:
+    """onnxruntime's devices of a provider."""
+    return [device for device in onnxruntime.get_ep_devices() if device.ep_name == name]
 
 
 def assigned(running: onnxruntime.InferenceSession, name: str) -> list[list[str]]:

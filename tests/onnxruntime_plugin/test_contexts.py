@@ -16,7 +16,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="the extra [onnxruntime]
 import partita as pt  # noqa: E402
 from partita.onnxruntime_plugin import context  # noqa: E402
 from partita.onnxruntime_plugin.api import NOT_APPLICABLE, OPTIMAL, PREFERS_RECOMPILATION, UNSUPPORTED  # noqa: E402
-from tests.onnxruntime_plugin.models import ROOT, model, provider, session  # noqa: E402
+from tests.onnxruntime_plugin.models import ROOT, devices_of, model, provider, session  # noqa: E402
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
@@ -86,8 +86,7 @@ def test_a_fresh_process_loads_it(tmp_path: Path) -> None:
 def test_the_model_compiler_writes_it_too(tmp_path: Path) -> None:
     with provider() as name:
         settings = onnxruntime.SessionOptions()
-        (device,) = [one for one in onnxruntime.get_ep_devices() if one.ep_name == name]
-        settings.add_provider_for_devices([device], {})
+        settings.add_provider_for_devices(devices_of(name), {})
         content = model(NODES, {"x": ["n", 4]}, ["n", "y"], {"w": WEIGHTS})
         compiler = onnxruntime.ModelCompiler(settings, content, embed_compiled_data_into_model=True)
         held = compiler.compile_to_bytes()
