@@ -119,6 +119,7 @@ PRODUCTS = [
          schedule="quantized product"),
     Case("QGemm", [*_LEFT, _RIGHT, _scale(0.01), _point(0, np.int8), _BIAS], {"alpha": 1.0}, schedule="quantized product"),
     Case("QGemm", [*_LEFT, _RIGHT, np.array(0.01, np.float32), _point(0, np.int8), _BIAS, *_written()]),
+    Case("QGemm", [*_LEFT, _RIGHT, _scales(8)[0], (np.zeros(8, np.int8),), _BIAS, *_written()]),
     Case("DynamicQuantizeMatMul", [_numbers(4, 16), _RIGHT, _scale(0.01), _point(0, np.int8), (_numbers(8),)],
          schedule="quantized product"),
     Case("DynamicQuantizeMatMul", [_numbers(3, 4, 16), _RIGHT, _scales(8), (np.zeros(8, np.int8),)],
