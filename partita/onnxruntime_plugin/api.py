@@ -20,7 +20,7 @@ VERSION = 24
 """The version of the API that is asked for, and that the structures given to onnxruntime declare."""
 
 FAILED = 1
-"""The code of a status. With that of a provider's failure onnxruntime's Python package would run the model elsewhere, unnoticed."""
+"""The code of a status. After that of a provider's failure onnxruntime's Python package would run the model elsewhere."""
 
 CPU = 0
 """The hardware device type of processors."""
