@@ -13,7 +13,6 @@ import attrs
 from partita.accelerators.errors import AcceleratorUnavailable, BadConfig
 from partita.accelerators.interface.keys import BadValue
 from partita.accelerators.onnxruntime.reasons import reason
-from partita.accelerators.onnxruntime.session_options import CPU
 from partita.accelerators.process.forking import Guard
 
 RECORDED = "session.record_ep_graph_assignment_info"
@@ -97,22 +96,6 @@ class Provider:
 
 _registered: set[str] = set()
 """The libraries that were registered here; one that offers no device does not show in onnxruntime's list."""
-
-
-def add_providers(
-    options: Any, engine: Any, providers: Mapping[str, Mapping[str, str]]
-) -> list[tuple[str, dict[str, str]]] | None:
-    """Adds the providers to the options if one of them is in a library, which older versions of onnxruntime know by their devices
-    only, and returns None; else returns them as `InferenceSession` takes them."""
-    loaded = {one.ep_name: one for one in reversed(engine.get_ep_devices()) if _library_of(one) is not None}
-    if not loaded.keys() & providers.keys():
-        return [(name, dict(own)) for name, own in providers.items()]
-    for name, own in providers.items():
-        if name in loaded:
-            options.add_provider_for_devices([loaded[name]], dict(own))
-        elif name != CPU:  # it is always there, and the last
-            options.add_provider(name, dict(own))
-    return None
 
 
 def provider_of(config: Mapping[str, Any]) -> Provider | None:

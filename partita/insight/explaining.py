@@ -13,7 +13,7 @@ from partita.accelerators.engines.model import EngineModel, engine_model
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.onnxruntime.plugins import RECORDED, add_providers, assigned
+from partita.accelerators.onnxruntime.plugins import RECORDED, assigned
 from partita.accelerators.onnxruntime.reasons import reason
 from partita.accelerators.onnxruntime.session import session_of
 from partita.accelerators.onnxruntime.session_options import CPU, quiet_options
@@ -139,7 +139,7 @@ def _opened(graph: Graph, providers: Providers, level: Any) -> tuple[Any, Engine
     options.graph_optimization_level = level
     options.add_session_config_entry(RECORDED, "1")
     model = engine_model(graph, {})
-    return session_of(engine, model, graph, options, add_providers(options, engine, providers)), model
+    return session_of(engine, model, graph, options, [(name, dict(own)) for name, own in providers.items()]), model
 
 
 def _taken_alone(graph: Graph, name: str, options: Mapping[str, str]) -> bool | str:

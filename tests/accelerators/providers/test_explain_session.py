@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,7 @@ def session_of(model: Any, *providers: str, records: bool = True, level: str = "
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     if records:
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    if providers:
-        return onnxruntime.InferenceSession(model, options, providers=[*providers, CPU])
-    options.add_provider_for_devices([one for one in onnxruntime.get_ep_devices() if one.ep_name == foreign.EP], {})
-    return onnxruntime.InferenceSession(model, options)
+    return onnxruntime.InferenceSession(model, options, providers=[*(providers or [foreign.EP]), CPU])
 
 
 @pytest.fixture
@@ -83,10 +81,9 @@ def test_types_and_sizes_that_differ_are_named() -> None:
 
 
 def to_bytes(g: pt.Graph) -> bytes:
-    from partita.graph.writers.onnx.model import Writing
-
-    data: bytes = Writing(g).model.SerializeToString()
-    return data
+    with tempfile.TemporaryDirectory() as folder:
+        pt.save(g, f"{folder}/net.onnx")
+        return Path(folder, "net.onnx").read_bytes()
 
 
 def test_nodes_without_names_are_told_apart_by_opening_the_model_again() -> None:
