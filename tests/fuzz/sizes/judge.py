@@ -15,6 +15,7 @@ from partita.graph.errors import PartitaError
 from partita.graph.interpret import interpret
 from partita.graph.types import Array
 from partita.graph.writers.onnx.model import to_model
+from partita.passes.infer.contract import require_fit
 from tests.fuzz.guard.pages import guarded_copy
 from tests.fuzz.models.stability import difference, expected
 from tests.fuzz.sizes.opened import Opened, Shapes
@@ -77,7 +78,7 @@ class Oracle:
     def _reference(self, feeds: Sequence[Array]) -> Answer:
         try:
             with np.errstate(all="ignore"):
-                return interpret(self._model.graph, feeds)
+                return interpret(self._model.graph, feeds, check=require_fit)
         except PartitaError as error:
             return str(error)
 
