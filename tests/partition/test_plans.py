@@ -349,6 +349,8 @@ def test_groups_given_as_sets_of_nodes() -> None:
     [
         ([["a", "d"]], "cycle"),
         ([["a"], ["e"]], "'e' is no op of the graph"),
+        ([["zzzz"]], "'zzzz' is no op of the graph\n  Give groups of nodes, or of their names"),
+        ([["aa"]], "'aa' is no op of the graph\n  Did you mean 'a'"),
         ([["x", "a"]], "'x' is no op of the graph"),
         ([["a", "b"], ["b"]], "'b' is in two groups, or twice in one"),
         ([5], r"\[5\] is no list of groups"),

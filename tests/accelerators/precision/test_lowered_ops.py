@@ -13,10 +13,12 @@ from partita.accelerators.precision.lowered_ops import (
     channel_axis,
     half_bytes,
     lowerable,
+    lowered,
     moved_from,
     signed_bytes,
     why_not,
 )
+from partita.graph.types import Array
 
 RANDOM = np.random.default_rng(21)
 
@@ -134,3 +136,26 @@ def test_precisions_that_every_opset_has_and_those_that_win_nothing() -> None:
     assert why_not(CONV, "f16", 7) is None
     for precision in ("int8-weights", "int4-weights"):
         assert "wins nothing" in str(why_not(CONV, precision, 23))
+
+
+@pytest.mark.parametrize(
+    ("bias", "is_integer"),
+    [
+        (np.arange(3), True), (np.full(3, 2.0**40), False), (np.zeros((1, 3)), False), (np.zeros((2, 3)), False),
+        (np.zeros(()), False),
+    ],
+)
+def test_a_bias_is_stored_as_integers_where_these_hold_it(bias: Array, is_integer: bool) -> None:
+    """In units of both scales, one for each channel."""
+    x, w = pt.variable("x", "float32", (2, 4)), pt.constant(np.ones((4, 3), np.float32), "w")
+    product = pt.op("Gemm", x, w, pt.constant(bias.astype(np.float32), "b"), name="product")
+    graph = pt.apply_pass(pt.Graph([product], [x]), "InferShape")
+    result = lowered(graph, {"product": "int8"}, {"x": (-1.0, 1.0)})
+    (node,) = [node for node in result.nodes if node.op == "Gemm"]
+    given = node.inputs[2]
+    assert given is not None and (given.node.op == "DequantizeLinear") is is_integer
+    if is_integer:
+        (units, *_) = given.node.reads
+        assert units.node.value is not None and units.node.value.dtype == np.int32
+        step = Integers.of((-1.0, 1.0)).scale / 127
+        np.testing.assert_allclose(units.node.value * step, bias, atol=float(step) / 2 * 1.001)
