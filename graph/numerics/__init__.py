@@ -4,7 +4,7 @@
 go to ONNX's reference implementation.
 """
 
-from . import (  # noqa: F401  importing a family fills the table
+from partita.graph.numerics import (  # noqa: F401  importing a family fills the table
     activations,
     ai_onnx_ml,
     arithmetic,
@@ -25,6 +25,6 @@ from . import (  # noqa: F401  importing a family fills the table
     signals,
     softmax,
 )
-from .evaluate import NoNumerics, evaluate, supports
+from partita.graph.numerics.evaluate import NoNumerics, evaluate, supports
 
 __all__ = ["NoNumerics", "evaluate", "supports"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.graph.numerics.arithmetic import error_function
-
-from .registry import EVERYWHERE, absent, differs, fails, numerics, slow
+from partita.graph.numerics.registry import EVERYWHERE, absent, differs, fails, numerics, slow
 
 
 @numerics("Relu", why=slow(EVERYWHERE))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from . import fallback
-from .registry import absent, differs, fails, numerics
+from partita.graph.numerics import fallback
+from partita.graph.numerics.registry import absent, differs, fails, numerics
 
 DOMAIN = "ai.onnx.ml"
 UNUSED = "_Unused"

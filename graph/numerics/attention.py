@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from partita.graph.numerics.casts import is_half
-
-from . import fallback
-from .casts import cast
-from .control import LoopBody
-from .registry import BODIES, HALVES, differs, fails, numerics
-from .softmax import softmax
+from partita.graph.numerics import fallback
+from partita.graph.numerics.casts import cast, is_half
+from partita.graph.numerics.control import LoopBody
+from partita.graph.numerics.registry import BODIES, HALVES, differs, fails, numerics
+from partita.graph.numerics.softmax import softmax
 
 _FLOAT = 1
 

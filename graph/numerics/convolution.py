@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
-from .registry import fails, numerics, slow
-from .windows import SAME, Window, extent, overlaid, split_padding, window
+from partita.graph.numerics.registry import fails, numerics, slow
+from partita.graph.numerics.windows import SAME, Window, extent, overlaid, split_padding, window
 
 
 @numerics("Conv", widen=True, why=slow("because it adds up the taps of a kernel one after the other in Python"))

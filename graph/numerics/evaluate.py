@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from partita.graph.numerics import fallback
 from partita.graph.numerics.casts import is_half
-
-from . import fallback
-from .registry import Implementation, NoNumerics, find
+from partita.graph.numerics.registry import Implementation, NoNumerics, find
 
 _OBSOLETE = ("consumed_inputs",)  # opset 1 attributes that never meant anything
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .registry import NoNumerics
+from partita.graph.numerics.registry import NoNumerics
 
 _MODULES = {
     "": "onnx.reference.ops",

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .registry import EVERYWHERE, absent, differs, fails, numerics, slow
+from partita.graph.numerics.registry import EVERYWHERE, absent, differs, fails, numerics, slow
 
 _UPDATES = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 

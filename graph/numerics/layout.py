@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .registry import EVERYWHERE, differs, fails, numerics, slow
+from partita.graph.numerics.registry import EVERYWHERE, differs, fails, numerics, slow
 
 Ints: TypeAlias = Sequence[int] | np.ndarray | None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .convolution import centred, wrapped
-from .registry import EVERYWHERE, fails, numerics, slow
+from partita.graph.numerics.convolution import centred, wrapped
+from partita.graph.numerics.registry import EVERYWHERE, fails, numerics, slow
 
 
 @numerics("MatMul", widen=True, why=slow(EVERYWHERE))

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.graph.numerics.casts import is_half
-
-from .casts import cast
-from .registry import HALVES, absent, differs, fails, numerics, slow
+from partita.graph.numerics.casts import cast, is_half
+from partita.graph.numerics.registry import HALVES, absent, differs, fails, numerics, slow
 
 
 @numerics("BatchNormalization", until=8, wants=("n_outputs",), why=fails("with one output, which it returns in a wrong form"))

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from .registry import EVERYWHERE, HALVES, absent, differs, numerics, slow
-from .windows import Window, window
+from partita.graph.numerics.registry import EVERYWHERE, HALVES, absent, differs, numerics, slow
+from partita.graph.numerics.windows import Window, window
 
 
 @numerics("MaxPool", widen=True, wants=("n_outputs",), why=differs("in the shape where windows pad by themselves"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .registry import EVERYWHERE, absent, differs, fails, numerics, slow
+from partita.graph.numerics.registry import EVERYWHERE, absent, differs, fails, numerics, slow
 
 
 @numerics("RandomNormal", why=differs("because it does not give the same numbers for the same seed"))

@@ -7,8 +7,16 @@ from functools import partial
 
 import numpy as np
 
-from .activations import elu, hard_sigmoid, leaky_relu, sigmoid, softplus, softsign, thresholded_relu
-from .registry import differs, numerics
+from partita.graph.numerics.activations import (
+    elu,
+    hard_sigmoid,
+    leaky_relu,
+    sigmoid,
+    softplus,
+    softsign,
+    thresholded_relu,
+)
+from partita.graph.numerics.registry import differs, numerics
 
 Activation = Callable[[np.ndarray], np.ndarray]
 State = tuple[np.ndarray, ...]

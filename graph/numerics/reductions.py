@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .registry import EVERYWHERE, HALVES, differs, fails, numerics, slow
+from partita.graph.numerics.registry import EVERYWHERE, HALVES, differs, fails, numerics, slow
 
 Reduction = Callable[..., np.ndarray]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .registry import differs, fails, numerics
+from partita.graph.numerics.registry import differs, fails, numerics
 
 TIE = np.float32(1e-6)
 """Positions within this distance of the middle of two pixels count as equally near to both."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .registry import fails, numerics
+from partita.graph.numerics.registry import fails, numerics
 
 
 @numerics("STFT", widen=True, why=fails("for a signal of two dimensions, as torch's exporter writes it"))

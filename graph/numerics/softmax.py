@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .registry import EVERYWHERE, differs, numerics, slow
+from partita.graph.numerics.registry import EVERYWHERE, differs, numerics, slow
 
 
 @numerics("Softmax", since=13, widen=True, why=slow(EVERYWHERE))

@@ -10,7 +10,7 @@ import attrs
 
 from partita.accelerators.errors import BadConfig, UnknownKey
 from partita.accelerators.interface.device_list import DEFAULT, asked_devices
-from partita.accelerators.interface.settings import read_config
+from partita.accelerators.interface.settings import check_config, read_config
 
 REMEDY = 'A session\'s options are "devices", "config" (JSON), "recompile", or DEVICE.KEY, such as "cpu.NUM_THREADS"'
 
@@ -30,18 +30,18 @@ class ProviderOptions:
 
     def checked(self) -> ProviderOptions:
         """The same options; an error if a device or a key of theirs does not exist."""
-        read_config(self.config, asked_devices(self.devices))
+        read_config(check_config(self.config, "option config"), asked_devices(self.devices))
         return self
 
     def of_session(self, name: str, entries: Mapping[str, str]) -> ProviderOptions:
         """The options of a session of the provider with this name, whose own override these. `entries` are the session's."""
         prefix = f"ep.{name.lower()}."
         given = {key.removeprefix(prefix): value for key, value in entries.items() if key.startswith(prefix)}
+        config = {} if "devices" in given else _copied(self.config)
         devices = given.pop("devices", self.devices)
         recompile = given.pop("recompile", "1" if self.recompile else "0")
         if recompile not in ("0", "1"):
             raise BadConfig(f'recompile cannot be {recompile!r}: give "0" or "1"', where=f"options of {name}")
-        config = {} if "devices" in entries else _copied(self.config)
         config.update(_json(given.pop("config", "{}"), name))
         for key, value in given.items():
             device, _, setting = key.rpartition(".")

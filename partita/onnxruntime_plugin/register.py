@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping
 from typing import Any
 
+from partita.accelerators.process.forking import Guard
 from partita.graph.errors import MissingDependency, PartitaError
 from partita.onnxruntime_plugin.api import too_old
 from partita.onnxruntime_plugin.function_device import Compute, register_function
@@ -23,7 +23,7 @@ SUFFIX = "ExecutionProvider"
 _plugins: dict[str, Plugin] = {}
 """The plugins of this process, by everything that they were made with."""
 
-_lock = threading.Lock()
+_guard = Guard()
 
 
 def ort_plugin(
@@ -49,13 +49,13 @@ def ort_plugin(
     if isinstance(devices, SubgraphProperty) != callable(compute):
         remedy = "Give both, or the names of devices alone"
         raise PartitaError("a property and the function compute belong together", where="ort_plugin", remedy=remedy)
-    with _lock:
+    with _guard.lock:
         if isinstance(devices, SubgraphProperty):
             assert compute is not None
             label = register_function(name.removesuffix(SUFFIX), devices, compute)
         else:
             label = devices or ProviderOptions().devices
-        options = ProviderOptions(label, dict(config or {}), key=key).checked()
+        options = ProviderOptions(label, config or {}, key=key).checked()
         identity = json.dumps([name, options.devices, options.config, str(key)], sort_keys=True, default=repr)
         if identity not in _plugins:
             _plugins[identity] = Plugin(name.removesuffix(SUFFIX) + SUFFIX, options)

@@ -152,17 +152,17 @@ def test_a_time_that_is_none(budget: Any) -> None:
 def test_several_writers_lose_nothing(folder: Path) -> None:
     machine, config = host_machine(1), {"CACHE_DIR": str(folder)}
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda i: tuned.add(config, machine, f"kernel {i}", tuned.Found({"tile": str(i)}, 1, 2, 3)), range(40)))
+        list(pool.map(lambda i: tuned.add(config, machine, f"kernel {i}", tuned.Finding({"tile": str(i)}, 1, 2, 3)), range(40)))
     result = tuned.findings(config, machine)
     assert {row.choices["tile"] for row in result.values()} == {str(i) for i in range(40)}
 
 
 def test_a_damaged_file_counts_as_none(folder: Path) -> None:
     machine, config = host_machine(1), {"CACHE_DIR": str(folder)}
-    tuned.add(config, machine, "kernel", tuned.Found({}, 1, 2, 3))
+    tuned.add(config, machine, "kernel", tuned.Finding({}, 1, 2, 3))
     next((folder / tuned.FOLDER).glob("*.json")).write_text('{"kernels": {"a": 1}')
     assert tuned.findings(config, machine) == {}
-    tuned.add(config, machine, "kernel", tuned.Found({}, 1, 2, 3))
+    tuned.add(config, machine, "kernel", tuned.Finding({}, 1, 2, 3))
     assert len(tuned.findings(config, machine)) == 1
 
 
