@@ -35,7 +35,7 @@ SAMPLE = {
 
 PARTS = 12
 
-PLAIN = tuple([f"partita.accelerators.{name}" for name in ("importing", "tvm.cpu", "tvm.prepare.preparing", "tvm.query.support")])
+PLAIN = tuple([f"partita.accelerators.{name}" for name in ("api", "tvm.cpu", "tvm.prepare.preparing", "tvm.query.support")])
 """Modules that nearly every case imports and that load nothing of TVM."""
 
 CHECK = """

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.kernels.shared.tile import larger, smaller
+from partita.accelerators.tvm.kernels.shared.loops import larger, smaller
 from partita.accelerators.tvm.lower.dynamic_sizes import _refuse_wrong
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
 from partita.accelerators.tvm.sizes.views import SizedView

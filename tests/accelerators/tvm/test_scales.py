@@ -9,6 +9,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, WEIGHT
+from partita.accelerators.tvm.layouts.blocking import find_shuffles
 from partita.accelerators.tvm.layouts.scales import (
     DEEPEST,
     LEAST,
@@ -19,7 +20,6 @@ from partita.accelerators.tvm.layouts.scales import (
     weight_of,
     whole_weight,
 )
-from partita.accelerators.tvm.layouts.shuffles import find_shuffles
 from partita.accelerators.tvm.layouts.transposing import find_phases
 from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution_of
 from partita.accelerators.tvm.sizes.gathered_slices import goes_forward

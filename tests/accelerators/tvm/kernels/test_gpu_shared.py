@@ -10,7 +10,7 @@ import pytest
 import partita as pt
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.attention import gpu
-from partita.accelerators.tvm.kernels.attention.gpu import Cut, cuts
+from partita.accelerators.tvm.kernels.attention.gpu import HeadCut, cuts
 from partita.accelerators.tvm.kernels.attention.gpu_tensor import TensorCut
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.matmul import gpu_gemm
@@ -38,9 +38,9 @@ def attention(dtype: str, depth: int, columns: int) -> pt.Node:
     return pt.op("MatMul", pt.op("Softmax", scores), value)
 
 
-@pytest.mark.parametrize("cut", [Cut(64, 4, 32), Cut(16, 2, 8), Cut(4, 1, 16)], ids=str)
+@pytest.mark.parametrize("cut", [HeadCut(64, 4, 32), HeadCut(16, 2, 8), HeadCut(4, 1, 16)], ids=str)
 @pytest.mark.parametrize(("depth", "columns"), [(16, 32), (24, 17)])
-def test_a_cut_of_an_attention(monkeypatch: pytest.MonkeyPatch, cut: Cut, depth: int, columns: int) -> None:
+def test_a_cut_of_an_attention(monkeypatch: pytest.MonkeyPatch, cut: HeadCut, depth: int, columns: int) -> None:
     monkeypatch.setattr(gpu, "cuts", lambda *sizes: iter([cut]))
     assert declared(attention("float32", depth, columns)) == cut.shared(depth, columns)
 
