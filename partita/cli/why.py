@@ -1,4 +1,4 @@
-"""Why onnxruntime runs each node on the execution provider that it does, and not on a preferred one.
+"""Show the execution provider on which onnxruntime runs each node, and why it is not a preferred one.
 
 The model is opened with the providers in this order. Providers do not say why they leave a node to others: the reasons are
 what is known."""
