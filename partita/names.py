@@ -82,24 +82,10 @@ from partita.partition import (
     unregister_property,
     watch,
 )
-from partita.passes import (
-    apply_pass,
-    list_passes,
-    optimize,
-    register_pass,
-    register_pipeline,
-    unregister_pass,
-)
+from partita.passes import apply_pass, list_passes, optimize, register_pass, register_pipeline, unregister_pass
 
 if TYPE_CHECKING:
-    from partita.accelerators import (
-        PrecisionPlan,
-        TuningReport,
-        choose_precision,
-        import_model,
-        to_device,
-        tune,
-    )
+    from partita.accelerators import PrecisionPlan, TuningReport, choose_precision, import_model, to_device, tune
     from partita.insight.capsules import capsule
     from partita.insight.diagnosing import diagnose
     from partita.insight.diagnosis import Diagnosis, Fault

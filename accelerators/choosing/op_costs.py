@@ -15,14 +15,7 @@ from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.placement.rules import Forbid, Pin
 from partita.accelerators.precision.calibration import Range, calibrated
 from partita.accelerators.precision.device_plan import lowered_on
-from partita.accelerators.precision.lowered_ops import (
-    KEPT,
-    bytes_won,
-    lowerable,
-    lowered,
-    moved_from,
-    why_not,
-)
+from partita.accelerators.precision.lowered_ops import KEPT, bytes_won, lowerable, lowered, moved_from, why_not
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.profile import Row
 from partita.graph.build import op, variable

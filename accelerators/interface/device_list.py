@@ -8,13 +8,7 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.errors import (
-    AcceleratorError,
-    AcceleratorUnavailable,
-    BadConfig,
-    BrokenPackage,
-    UnknownDevice,
-)
+from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, BadConfig, BrokenPackage, UnknownDevice
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.habits import meant_devices
 from partita.accelerators.interface.registry import HETERO, accelerator, is_known

@@ -21,13 +21,7 @@ from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from partita.accelerators.interface.compile_now import compile_now, run_laid_out
 from partita.accelerators.isolation import messages
-from partita.accelerators.isolation.memory import (
-    Description,
-    Packing,
-    SharedMemory,
-    described,
-    described_graph,
-)
+from partita.accelerators.isolation.memory import Description, Packing, SharedMemory, described, described_graph
 from partita.accelerators.process.descriptors import end_with
 from partita.graph.graph import Graph
 from partita.graph.types import Array

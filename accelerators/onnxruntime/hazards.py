@@ -11,12 +11,7 @@ import numpy as np
 
 from partita.accelerators.engines.lost_nan import Table, always, not_known_finite, only_of, with_reduction
 from partita.accelerators.engines.lower_bounds import Sizes, has_elements
-from partita.accelerators.engines.operands import (
-    has_scales,
-    known_scales,
-    may_leave_all_sizes,
-    scaled_sizes,
-)
+from partita.accelerators.engines.operands import has_scales, known_scales, may_leave_all_sizes, scaled_sizes
 from partita.accelerators.interface.empty_reductions import may_be_empty, sums_nothing
 from partita.accelerators.onnxruntime import windows
 from partita.graph.graph import Graph

@@ -8,12 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from partita.accelerators.engines.lost_nan import Table, always, not_known_finite, with_reduction
-from partita.accelerators.engines.operands import (
-    condition_lengths,
-    has_scales,
-    known_scales,
-    may_leave_a_size,
-)
+from partita.accelerators.engines.operands import condition_lengths, has_scales, known_scales, may_leave_a_size
 from partita.accelerators.interface.empty_reductions import may_be_empty, sums_nothing
 from partita.accelerators.openvino.index_checks import unseen
 from partita.graph.graph import Graph

@@ -28,15 +28,7 @@ from partita.accelerators.running.executor import Executor, Observer, Runs, root
 from partita.accelerators.running.inputs import InputChecker, Stays, out_arrays
 from partita.accelerators.running.outputs import Outputs
 from partita.accelerators.running.pipeline import Pipeline
-from partita.accelerators.running.profile import (
-    CALLS,
-    FEWEST,
-    LONGEST,
-    SECONDS,
-    Measurement,
-    Profile,
-    profile_of,
-)
+from partita.accelerators.running.profile import CALLS, FEWEST, LONGEST, SECONDS, Measurement, Profile, profile_of
 from partita.accelerators.running.real_runs import Timeline, Tracing
 from partita.accelerators.running.recorded import Recorded
 from partita.accelerators.running.recording import Recorder

@@ -10,14 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.arrays.on_device import (
-    ON_DEVICE,
-    Destination,
-    DeviceArray,
-    Target,
-    Wanted,
-    on_device,
-)
+from partita.accelerators.arrays.on_device import ON_DEVICE, Destination, DeviceArray, Target, Wanted, on_device
 from partita.accelerators.errors import InputError, RunError
 from partita.accelerators.interface.keys import Key, natural
 from partita.graph.errors import TypeMismatch, did_you_mean

@@ -12,25 +12,10 @@ import attrs
 import numpy as np
 
 from partita.accelerators.interface.cached_attention import cached_attention, is_cached_attention
-from partita.accelerators.sessions.attention_match import (
-    LARGE,
-    Region,
-    Shapes,
-    check,
-    find_regions,
-    scale_of,
-    window_of,
-)
+from partita.accelerators.sessions.attention_match import LARGE, Region, Shapes, check, find_regions, scale_of, window_of
 from partita.accelerators.sessions.input_roles import Roles
 from partita.accelerators.sessions.readers import TooLong, Unfit, readers_of
-from partita.accelerators.sessions.values_at_length import (
-    Known,
-    known_at,
-    known_between,
-    of_sizes,
-    sized_input,
-    straight_line,
-)
+from partita.accelerators.sessions.values_at_length import Known, known_at, known_between, of_sizes, sized_input, straight_line
 from partita.graph.build import constant, op, variable
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry

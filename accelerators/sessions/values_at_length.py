@@ -1,7 +1,7 @@
 """The values of a decoder that follow from sizes alone, for one number of earlier tokens.
 
 An exporter computes masks, positions and the sizes of reshapes from the sizes of inputs. With all sizes fixed, constants
-are folded until nothing changes. Inputs that a session fills in (`roles.py`) count as known."""
+are folded until nothing changes. Inputs that a session fills in (`input_roles.py`) count as known."""
 
 from __future__ import annotations
 

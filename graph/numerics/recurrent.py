@@ -7,15 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from partita.graph.numerics.activations import (
-    elu,
-    hard_sigmoid,
-    leaky_relu,
-    sigmoid,
-    softplus,
-    softsign,
-    thresholded_relu,
-)
+from partita.graph.numerics.activations import elu, hard_sigmoid, leaky_relu, sigmoid, softplus, softsign, thresholded_relu
 from partita.graph.numerics.registry import differs, numerics
 
 Activation = Callable[[np.ndarray], np.ndarray]

@@ -16,17 +16,7 @@ from partita.graph.text.digests import arrays_in, digest, remembered
 from partita.graph.text.lexer import Lexer
 from partita.graph.text.literals import MAX_NESTING
 from partita.graph.text.words import unquoted, unquoted_bytes
-from partita.graph.types import (
-    DTYPE_NAMES,
-    Array,
-    Dim,
-    MapType,
-    OptionalType,
-    SequenceType,
-    SparseTensorType,
-    TensorType,
-    Type,
-)
+from partita.graph.types import DTYPE_NAMES, Array, Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 Constants = Mapping[str, Array]
 

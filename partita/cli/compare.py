@@ -15,15 +15,7 @@ import partita as pt
 from partita.accelerators.running.profile import PLAIN
 from partita.by_layer import Layer, Side, compare_layers, compare_outputs, matched_outputs
 from partita.cli import exits
-from partita.cli.arguments import (
-    add_devices,
-    add_inputs,
-    add_model,
-    add_repeated,
-    config_of,
-    positive,
-    setting,
-)
+from partita.cli.arguments import add_devices, add_inputs, add_model, add_repeated, config_of, positive, setting
 from partita.cli.models import is_package, load_model, model_inputs
 from partita.cli.screen import Screen, table
 from partita.graph.formatting import counted

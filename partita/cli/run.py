@@ -23,16 +23,7 @@ from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.process.atomic import replacing
 from partita.accelerators.running.real_runs import Timeline
 from partita.cli import exits
-from partita.cli.arguments import (
-    add_count,
-    add_devices,
-    add_fail_on,
-    add_inputs,
-    add_model,
-    config_of,
-    positive,
-    precise,
-)
+from partita.cli.arguments import add_count, add_devices, add_fail_on, add_inputs, add_model, config_of, positive, precise
 from partita.cli.compile import report_lines
 from partita.cli.models import load_model, model_inputs, read_graph, writable
 from partita.cli.screen import Screen, table

@@ -23,16 +23,7 @@ from partita.graph.logs import logger
 from partita.graph.node import Node
 from partita.graph.ops.schemas import spec_of
 from partita.onnxruntime_plugin import context
-from partita.onnxruntime_plugin.api import (
-    COMPUTE,
-    CPU,
-    FACTORY,
-    FAILED,
-    PROVIDER,
-    Api,
-    FusionOptions,
-    structure,
-)
+from partita.onnxruntime_plugin.api import COMPUTE, CPU, FACTORY, FAILED, PROVIDER, Api, FusionOptions, structure
 from partita.onnxruntime_plugin.api import VERSION as API_VERSION
 from partita.onnxruntime_plugin.compute import Compute
 from partita.onnxruntime_plugin.library import NAME, VENDOR, VERSION, Library

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from partita.partition.growth.contract import Start, contract
 from partita.partition.growth.fixed import by_size, renumbered
 from partita.partition.growth.label_contraction import Base, build, components, drop_blocked
-from partita.partition.growth.labels import (
-    Accept,
-    Color,
-    Preds,
-    accepted_inputs,
-    earliest_labels,
-    latest_labels,
-)
+from partita.partition.growth.labels import Accept, Color, Preds, accepted_inputs, earliest_labels, latest_labels
 
 SMALL = 3_000
 """Maximum number of nodes (or base groups and open edges) for which every start is tried."""

@@ -8,17 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.graph.symbols import AnySize, Size, Sizes, divided, is_at_least, scaled
-from partita.passes.infer.rules import (
-    Unknown,
-    alike,
-    axes_of,
-    axis_of,
-    integers,
-    known_sizes,
-    known_values,
-    rule,
-    single,
-)
+from partita.passes.infer.rules import Unknown, alike, axes_of, axis_of, integers, known_sizes, known_values, rule, single
 
 if TYPE_CHECKING:
     from partita.passes.infer.reading import Context

@@ -26,18 +26,7 @@ from benchmarks.partitioners import LIMIT
 from benchmarks.processes import CutOff, Failed, run_json, run_together
 from benchmarks.results import Row, Section
 from benchmarks.shapes import SHAPES
-from benchmarks.timing import (
-    Ratio,
-    Times,
-    clock_for,
-    geometric_mean,
-    interleaved,
-    interval,
-    mean,
-    ratio,
-    spread,
-    summary,
-)
+from benchmarks.timing import Ratio, Times, clock_for, geometric_mean, interleaved, interval, mean, ratio, spread, summary
 from benchmarks.venvs import Environment, PeerMissing, python_of
 from benchmarks.work import flops, traffic
 from partita.measuring import rounds

@@ -16,15 +16,7 @@ from tests.fuzz.sizes.judge import Oracle, contradicts, judged
 from tests.fuzz.sizes.misfits import MISFITS
 from tests.fuzz.sizes.networks import CALLS, FEWEST, KINDS, MOST_OPS, Network
 from tests.fuzz.sizes.opened import WAYS, Opened, calls, fitted, opened
-from tests.fuzz.sizes.subjects import (
-    chain_names,
-    microsoft_names,
-    misfit_names,
-    model_of,
-    network_names,
-    newer_names,
-    op_names,
-)
+from tests.fuzz.sizes.subjects import chain_names, microsoft_names, misfit_names, model_of, network_names, newer_names, op_names
 
 BOTH = "HETERO:cpu,reference"
 ENGINES = "HETERO:cpu,onnxruntime,reference"

@@ -8,17 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.graph import (
-    Graph,
-    GraphError,
-    PartitaError,
-    call,
-    constant,
-    op,
-    register_op,
-    unregister_op,
-    variable,
-)
+from partita.graph import Graph, GraphError, PartitaError, call, constant, op, register_op, unregister_op, variable
 from partita.graph.interpret import interpret
 from partita.graph.readers import load
 from partita.graph.verify import verify

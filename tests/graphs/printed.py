@@ -7,16 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from partita.graph import (
-    Graph,
-    MapType,
-    Node,
-    NodeEntry,
-    OptionalType,
-    SequenceType,
-    SparseTensorType,
-    TensorType,
-)
+from partita.graph import Graph, MapType, Node, NodeEntry, OptionalType, SequenceType, SparseTensorType, TensorType
 from partita.graph.node import frozen_attrs
 from partita.graph.sparse import SparseTensor
 from partita.graph.types import numpy_dtype

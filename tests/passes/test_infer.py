@@ -8,17 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.graph import (
-    Graph,
-    PassError,
-    TensorType,
-    call,
-    constant,
-    op,
-    register_op,
-    unregister_op,
-    variable,
-)
+from partita.graph import Graph, PassError, TensorType, call, constant, op, register_op, unregister_op, variable
 from partita.passes import apply_pass
 from partita.passes.infer import without_declared
 

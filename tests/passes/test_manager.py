@@ -13,15 +13,7 @@ import pytest
 from partita import passes
 from partita.graph import Graph, GraphError, PassError, constant, op, variable
 from partita.graph.rewrite import rewrite
-from partita.passes import (
-    PassTrace,
-    apply_pass,
-    pass_info,
-    register_pass,
-    register_pipeline,
-    unregister_pass,
-    watch_passes,
-)
+from partita.passes import PassTrace, apply_pass, pass_info, register_pass, register_pipeline, unregister_pass, watch_passes
 from partita.passes.manager import unwatched
 
 from .before_after import text

@@ -28,11 +28,7 @@ from partita.accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolutio
 from partita.accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
 from partita.accelerators.tvm.kernels.convolution.gpu_transposed import gpu_transposed_convolution
 from partita.accelerators.tvm.kernels.convolution.plain import convolution
-from partita.accelerators.tvm.kernels.convolution.selector import (
-    BlockedProperty,
-    ConvolutionProperty,
-    NormedProperty,
-)
+from partita.accelerators.tvm.kernels.convolution.selector import BlockedProperty, ConvolutionProperty, NormedProperty
 from partita.accelerators.tvm.kernels.elementwise.chain import chain
 from partita.accelerators.tvm.kernels.elementwise.selector import ChainProperty
 from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
@@ -51,10 +47,7 @@ from partita.accelerators.tvm.kernels.quantized.byte_depthwise import depthwise 
 from partita.accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
 from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
 from partita.accelerators.tvm.kernels.quantized.gpu_matmul import gpu_pair_product
-from partita.accelerators.tvm.kernels.quantized.gpu_product import (
-    gpu_quantized_depthwise,
-    gpu_quantized_product,
-)
+from partita.accelerators.tvm.kernels.quantized.gpu_product import gpu_quantized_depthwise, gpu_quantized_product
 from partita.accelerators.tvm.kernels.quantized.matmul import pair_product
 from partita.accelerators.tvm.kernels.quantized.moves import (
     gpu_interleaved_bytes,
@@ -71,11 +64,7 @@ from partita.accelerators.tvm.kernels.quantized.pools import largest, mean
 from partita.accelerators.tvm.kernels.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.recurrent.recurrence import recurrence
 from partita.accelerators.tvm.kernels.rows.any_axes import gpu_extreme, reduction
-from partita.accelerators.tvm.kernels.rows.gpu_lines import (
-    gpu_one_at_the_largest,
-    gpu_position,
-    gpu_running_sums,
-)
+from partita.accelerators.tvm.kernels.rows.gpu_lines import gpu_one_at_the_largest, gpu_position, gpu_running_sums
 from partita.accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
 from partita.accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from partita.accelerators.tvm.kernels.rows.program import row_program

@@ -10,11 +10,7 @@ import numpy as np
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
-from partita.accelerators.tvm.kernels.shared.window import (
-    has_few_phases,
-    is_cropped_as_told,
-    window_attributes,
-)
+from partita.accelerators.tvm.kernels.shared.window import has_few_phases, is_cropped_as_told, window_attributes
 from partita.accelerators.tvm.layouts.quantized_moves import wanted_after
 from partita.accelerators.tvm.layouts.quantized_products import repeated
 from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk

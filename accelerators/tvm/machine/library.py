@@ -17,15 +17,7 @@ from typing import Any
 
 from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.tvm.run.runtime import (
-    EXTRA,
-    PACKAGE,
-    function,
-    has_backend,
-    package_folder,
-    runtime,
-    without_torch,
-)
+from partita.accelerators.tvm.run.runtime import EXTRA, PACKAGE, function, has_backend, package_folder, runtime, without_torch
 from partita.graph.gc_pause import collector_paused
 
 __all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "structural_map", "tvm", "why_no_compiler"]

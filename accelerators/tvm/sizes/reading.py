@@ -13,15 +13,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.extent import (
-    Extent,
-    Indivisible,
-    Size,
-    Terms,
-    known_least,
-    size_of,
-    symbol,
-)
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, Terms, known_least, size_of, symbol
 from partita.accelerators.tvm.sizes.floors import floored
 from partita.accelerators.tvm.sizes.needs import hold_needs
 from partita.accelerators.tvm.sizes.quotients import Floor, floor_named

@@ -14,28 +14,9 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.extent import (
-    Extent,
-    Indivisible,
-    Size,
-    has_extents,
-    known_least,
-    sizes_of,
-    symbol,
-)
-from partita.accelerators.tvm.sizes.gathered_resizes import (
-    can_gather,
-    changes_nothing,
-    has_kernel,
-    in_newer_form,
-    stated_factors,
-)
-from partita.accelerators.tvm.sizes.gathered_slices import (
-    gathered_spans,
-    goes_forward,
-    is_gathered,
-    with_ends_said,
-)
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, sizes_of, symbol
+from partita.accelerators.tvm.sizes.gathered_resizes import can_gather, changes_nothing, has_kernel, in_newer_form, stated_factors
+from partita.accelerators.tvm.sizes.gathered_slices import gathered_spans, goes_forward, is_gathered, with_ends_said
 from partita.accelerators.tvm.sizes.multiples import Grains, coarser
 from partita.accelerators.tvm.sizes.quotients import Floor
 from partita.accelerators.tvm.sizes.reading import Reading, Rounded

@@ -6,14 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from onnx.helper import (
-    make_graph,
-    make_model,
-    make_node,
-    make_opsetid,
-    make_tensor_sequence_value_info,
-    make_tensor_value_info,
-)
+from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_sequence_value_info, make_tensor_value_info
 
 import partita as pt
 from partita.accelerators.engines.lower_bounds import least_sizes

@@ -9,13 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.accelerators import (
-    Accelerator,
-    CompiledSubgraph,
-    ProfileRow,
-    register_accelerator,
-    unregister_accelerator,
-)
+from partita.accelerators import Accelerator, CompiledSubgraph, ProfileRow, register_accelerator, unregister_accelerator
 from partita.graph.interpret import interpret
 
 

@@ -19,15 +19,7 @@ from tests.fuzz.children import Child
 from tests.fuzz.guard.subjects import node_names
 from tests.fuzz.sizes.judge import FAILURES
 from tests.fuzz.sizes.opened import WAYS
-from tests.fuzz.sizes.subjects import (
-    chain_names,
-    microsoft_names,
-    misfit_names,
-    network_names,
-    newer_names,
-    op_names,
-    ways_of,
-)
+from tests.fuzz.sizes.subjects import chain_names, microsoft_names, misfit_names, network_names, newer_names, op_names, ways_of
 
 SECONDS = 180.0
 """A model that takes longer hangs."""

@@ -16,15 +16,7 @@ from partita.accelerators.tvm.kernels.attention.any_length import AnyLength
 from partita.accelerators.tvm.kernels.attention.few_rows import FewRows
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Element,
-    Operand,
-    Value,
-    float32,
-    minimum,
-    uint16,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Element, Operand, Value, float32, minimum, uint16
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.found import found_in
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads

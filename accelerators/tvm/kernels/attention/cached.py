@@ -15,16 +15,7 @@ import attrs
 
 from partita.accelerators.interface.cached_attention import SCALE, WINDOW
 from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    constant,
-    float32,
-    maximum,
-    minimum,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, maximum, minimum
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.row import join_lanes

@@ -12,12 +12,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
-from partita.accelerators.tvm.kernels.attention.gpu_tensor import (
-    NOTHING,
-    TensorAttention,
-    best_first,
-    tensor_cuts,
-)
+from partita.accelerators.tvm.kernels.attention.gpu_tensor import NOTHING, TensorAttention, best_first, tensor_cuts
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from partita.accelerators.tvm.kernels.language import (
     Buffer,

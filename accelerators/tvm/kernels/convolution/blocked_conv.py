@@ -33,16 +33,7 @@ from partita.accelerators.tvm.kernels.convolution.blocked_values import (
     pixel_addresses,
 )
 from partita.accelerators.tvm.kernels.convolution.tap_ranges import TapRange, all_taps, seen_taps
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Registers,
-    Value,
-    float32,
-    minimum,
-    uint16,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, minimum, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks

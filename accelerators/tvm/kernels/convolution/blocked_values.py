@@ -12,16 +12,7 @@ import attrs
 
 from partita.accelerators.tvm.kernels.convolution.blocked_layer import BlockedLayer
 from partita.accelerators.tvm.kernels.convolution.tap_ranges import TapRange
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Element,
-    Kernel,
-    Operand,
-    Value,
-    float32,
-    minimum,
-    select,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Value, float32, minimum, select
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import rounded, stored_bits
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer

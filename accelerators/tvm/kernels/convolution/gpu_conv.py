@@ -12,15 +12,7 @@ import numpy as np
 from partita.accelerators.tvm.bodies.body import Body, element_of
 from partita.accelerators.tvm.kernels.convolution.image import Image, flat
 from partita.accelerators.tvm.kernels.convolution.layer import NormedImage, draft_layer
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    all_of,
-    element_named,
-    if_inside,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, element_named, if_inside
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer

@@ -11,15 +11,7 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.convolution.image import Image
 from partita.accelerators.tvm.kernels.convolution.layer import draft_layer
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    all_of,
-    float32,
-    if_inside,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, float32, if_inside
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft

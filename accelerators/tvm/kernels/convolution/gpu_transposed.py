@@ -16,13 +16,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.convolution.gpu_conv import (
-    Band,
-    Place,
-    TiledConvolution,
-    best_tile,
-    bytes_on_tensor_cores,
-)
+from partita.accelerators.tvm.kernels.convolution.gpu_conv import Band, Place, TiledConvolution, best_tile, bytes_on_tensor_cores
 from partita.accelerators.tvm.kernels.convolution.image import Image, Sizes, flat
 from partita.accelerators.tvm.kernels.convolution.layer import draft_layer_of
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, all_of, select

@@ -4,12 +4,7 @@ residual add, in any order), and convolutions of plain values."""
 from __future__ import annotations
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
-from partita.accelerators.tvm.kernels.convolution.layer import (
-    is_cut_off,
-    reads_single_pixels,
-    scales_channels,
-    shifts_channels,
-)
+from partita.accelerators.tvm.kernels.convolution.layer import is_cut_off, reads_single_pixels, scales_channels, shifts_channels
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula

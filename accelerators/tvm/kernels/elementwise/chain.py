@@ -18,13 +18,7 @@ from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.element_access import (
-    Shape,
-    computed_element,
-    constants_of,
-    read,
-    write,
-)
+from partita.accelerators.tvm.kernels.shared.element_access import Shape, computed_element, constants_of, read, write
 from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula, number_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest, pieces, start

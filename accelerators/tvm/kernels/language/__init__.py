@@ -8,21 +8,8 @@
 `str(kernel)` is its text, `emit(kernel)` the function for TVM. A type error is raised where the expression is written."""
 
 from partita.accelerators.tvm.kernels.language.buffers import Buffer, Registers
-from partita.accelerators.tvm.kernels.language.emit import (
-    TooMuchCode,
-    emit,
-    given_sizes,
-    narrowing,
-    symbols_of,
-)
-from partita.accelerators.tvm.kernels.language.expressions import (
-    all_of,
-    if_inside,
-    maximum,
-    minimum,
-    named,
-    select,
-)
+from partita.accelerators.tvm.kernels.language.emit import TooMuchCode, emit, given_sizes, narrowing, symbols_of
+from partita.accelerators.tvm.kernels.language.expressions import all_of, if_inside, maximum, minimum, named, select
 from partita.accelerators.tvm.kernels.language.intrinsics import (
     CIRCULAR,
     Intrinsic,

@@ -11,16 +11,7 @@ import attrs
 
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.kernels.language.expressions import Call, Load
-from partita.accelerators.tvm.kernels.language.types import (
-    Type,
-    float32,
-    int8,
-    int16,
-    int32,
-    int64,
-    type_of,
-    uint8,
-)
+from partita.accelerators.tvm.kernels.language.types import Type, float32, int8, int16, int32, int64, type_of, uint8
 from partita.accelerators.tvm.kernels.language.values import Value
 
 Emit = Callable[[Any, str, Sequence[Any]], Any]

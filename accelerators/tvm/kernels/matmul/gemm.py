@@ -15,27 +15,14 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body, element_of
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Registers,
-    Value,
-    maximum,
-    minimum,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, maximum, minimum
 from partita.accelerators.tvm.kernels.language.types import element_named
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, make_matrix_epilogue
 from partita.accelerators.tvm.kernels.shared.formulas import Numbers
-from partita.accelerators.tvm.kernels.shared.instructions import (
-    DOT_BFLOAT16,
-    Instruction,
-    instruction_for,
-    widened,
-)
+from partita.accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, Instruction, instruction_for, widened
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
 from partita.accelerators.tvm.kernels.shared.packing import PanelLayout
@@ -50,14 +37,7 @@ from partita.accelerators.tvm.kernels.shared.panels import (
     open_tile,
     share_out,
 )
-from partita.accelerators.tvm.kernels.shared.tile_unit import (
-    LANES,
-    Left,
-    Right,
-    TileUnit,
-    product_of_tiles,
-    unit_for,
-)
+from partita.accelerators.tvm.kernels.shared.tile_unit import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent

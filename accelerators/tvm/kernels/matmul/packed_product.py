@@ -13,30 +13,14 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Registers,
-    Value,
-    float32,
-    minimum,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, alone, make_matrix_epilogue
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.packing import PANEL, STEP, Half, Packing, half_of
-from partita.accelerators.tvm.kernels.shared.panels import (
-    Panel,
-    PanelTile,
-    at_most,
-    by_height,
-    by_size,
-    panel_tiles,
-    share_out,
-)
+from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile, at_most, by_height, by_size, panel_tiles, share_out
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent

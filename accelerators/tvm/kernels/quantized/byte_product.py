@@ -14,17 +14,7 @@ from functools import partial
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Registers,
-    Value,
-    int32,
-    minimum,
-    select,
-    uint8,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, int32, minimum, select, uint8
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.quantized.bands import CHUNK, ByteBands, Frame, bands_of
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import ByteRows, Tiles, configure, release

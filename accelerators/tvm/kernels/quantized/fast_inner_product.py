@@ -17,17 +17,7 @@ from functools import reduce
 
 import attrs
 
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Registers,
-    Value,
-    int16,
-    int32,
-    uint32,
-    uint64,
-    vpmaddwd,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Registers, Value, int16, int32, uint32, uint64, vpmaddwd
 from partita.accelerators.tvm.kernels.quantized.dots import Dot
 
 STEP = 4

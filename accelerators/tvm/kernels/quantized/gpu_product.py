@@ -14,17 +14,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    all_of,
-    if_inside,
-    int8,
-    int32,
-    uint8,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, if_inside, int8, int32, uint8
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.quantized.cut import ByteShape
 from partita.accelerators.tvm.kernels.quantized.draft import draft_on_gpu

@@ -13,16 +13,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    exactly,
-    float32,
-    int32,
-    uint8,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, exactly, float32, int32, uint8
 from partita.accelerators.tvm.kernels.quantized.draft import times_scale
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_channel_epilogue
 from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH

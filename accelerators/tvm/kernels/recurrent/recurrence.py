@@ -32,12 +32,7 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.recurrent.cells import CELLS, HIDDEN, RESET, UPDATE, kept_by
-from partita.accelerators.tvm.kernels.recurrent.weights import (
-    LayerSizes,
-    PartPanels,
-    packed_weights,
-    panels_of,
-)
+from partita.accelerators.tvm.kernels.recurrent.weights import LayerSizes, PartPanels, packed_weights, panels_of
 from partita.accelerators.tvm.kernels.shared.instructions import Number
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import counted, kept, start

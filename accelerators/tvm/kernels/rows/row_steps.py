@@ -9,17 +9,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    constant,
-    float32,
-    log,
-    select,
-    sqrt,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, log, select, sqrt
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import Shape, number_shape, read, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Size, read_size

@@ -8,16 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from partita.accelerators.tvm.kernels.language import (
-    Operand,
-    Value,
-    constant,
-    float32,
-    int32,
-    maximum,
-    named,
-    select,
-)
+from partita.accelerators.tvm.kernels.language import Operand, Value, constant, float32, int32, maximum, named, select
 
 
 def at_least(x: Value, low: Operand) -> Value:

@@ -14,17 +14,7 @@ from typing import ClassVar
 
 import attrs
 
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Registers,
-    Value,
-    float32,
-    int32,
-    maximum,
-    minimum,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, int32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.instructions import FMA, Instruction, Number

@@ -7,16 +7,7 @@ from collections.abc import Callable
 
 import attrs
 
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    constant,
-    float32,
-    maximum,
-    minimum,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 
 SUMS = 4

@@ -13,15 +13,7 @@ from contextlib import ExitStack
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    constant,
-    maximum,
-    minimum,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import FARTHEST, NUMBERS, computed_as, read, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem

@@ -9,16 +9,7 @@ from __future__ import annotations
 import math
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Value,
-    constant,
-    float32,
-    if_inside,
-    power,
-    sqrt,
-)
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, float32, if_inside, power, sqrt
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import each_item, kept

@@ -10,16 +10,7 @@ from collections.abc import Callable
 from partita.graph.node import NodeEntry
 from partita.graph.readers.mxnet.attributes import Attributes
 from partita.graph.readers.mxnet.conversion import Conversion
-from partita.graph.readers.mxnet.ops.table import (
-    Known,
-    Shape,
-    converter,
-    dtype,
-    number,
-    one_op,
-    register,
-    size_along,
-)
+from partita.graph.readers.mxnet.ops.table import Known, Shape, converter, dtype, number, one_op, register, size_along
 
 # -- one input -------------------------------------------------------------------------------------------
 

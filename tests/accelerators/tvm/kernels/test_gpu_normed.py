@@ -19,14 +19,7 @@ from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
-from tests.accelerators.tvm.kernels.test_tensor_cores import (
-    EXAMPLES,
-    STEADY,
-    any_cut,
-    matches,
-    numbers,
-    sizes_of_numbers,
-)
+from tests.accelerators.tvm.kernels.test_tensor_cores import EXAMPLES, STEADY, any_cut, matches, numbers, sizes_of_numbers
 from tests.accelerators.tvm.lockstep import Hazard, run, without_barriers
 from tests.accelerators.tvm.running import compiled, normals, schedules
 

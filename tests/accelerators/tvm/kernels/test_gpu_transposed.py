@@ -15,13 +15,7 @@ from partita.accelerators.tvm.kernels.shared import gpu_tile
 from partita.accelerators.tvm.run import opencl_driver
 from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
-from tests.accelerators.tvm.kernels.test_tensor_cores import (
-    STEADY,
-    any_cut,
-    matches,
-    numbers,
-    sizes_of_numbers,
-)
+from tests.accelerators.tvm.kernels.test_tensor_cores import STEADY, any_cut, matches, numbers, sizes_of_numbers
 from tests.accelerators.tvm.running import compiled, schedules
 
 pytest.importorskip("tvm")

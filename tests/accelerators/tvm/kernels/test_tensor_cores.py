@@ -22,14 +22,7 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import COPIES, WAITS
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared import gpu_tile
 from partita.accelerators.tvm.kernels.shared.element_access import Shape
-from partita.accelerators.tvm.kernels.shared.gpu_tile import (
-    BlockTile,
-    TensorTile,
-    Work,
-    ranking,
-    round_to_tf32,
-    tensor_tiles,
-)
+from partita.accelerators.tvm.kernels.shared.gpu_tile import BlockTile, TensorTile, Work, ranking, round_to_tf32, tensor_tiles
 from partita.accelerators.tvm.machine.gpu import cuda_gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.interpret import interpret
