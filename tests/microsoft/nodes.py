@@ -118,8 +118,6 @@ PRODUCTS = [
     Case("QGemm", [*_LEFT, (_RIGHT[0].T.copy(),), _scales(8), (np.zeros(8, np.int8),), _BIAS, *_written()], {"transB": 1},
          schedule="quantized product"),
     Case("QGemm", [*_LEFT, _RIGHT, _scale(0.01), _point(0, np.int8), _BIAS], {"alpha": 1.0}, schedule="quantized product"),
-    Case("QGemm", [*_LEFT, _RIGHT, np.array(0.01, np.float32), _point(0, np.int8), _BIAS, *_written()]),
-    Case("QGemm", [*_LEFT, _RIGHT, _scales(8)[0], (np.zeros(8, np.int8),), _BIAS, *_written()]),
     Case("DynamicQuantizeMatMul", [_numbers(4, 16), _RIGHT, _scale(0.01), _point(0, np.int8), (_numbers(8),)],
          schedule="quantized product"),
     Case("DynamicQuantizeMatMul", [_numbers(3, 4, 16), _RIGHT, _scales(8), (np.zeros(8, np.int8),)],
@@ -295,4 +293,10 @@ GROUPED = [
 SHARED = Case("GroupQueryAttention", [*_cached(1, 1, 6, [4])[:6], np.array(4, np.int32)], _GROUPS, 3)
 """A cache in one buffer of six positions: present is as long as past, which onnxruntime takes from its last input's value."""
 
-ALL = [*LINEAR, *PRODUCTS, *BLOCKED, *FUSED, *ATTENTION, *GROUPED, *MASKED]
+COMPUTED_SCALES = [
+    Case("QGemm", [*_LEFT, _RIGHT, np.array(0.01, np.float32), _point(0, np.int8), _BIAS, *_written()]),
+    Case("QGemm", [*_LEFT, _RIGHT, _scales(8)[0], (np.zeros(8, np.int8),), _BIAS, *_written()]),
+]
+"""Products whose scales are inputs; at the end, since kept lines number what is before."""
+
+ALL = [*LINEAR, *PRODUCTS, *BLOCKED, *FUSED, *ATTENTION, *GROUPED, *MASKED, *COMPUTED_SCALES]
