@@ -26,7 +26,7 @@ from partita.passes.constants import as_constant, made_constant
 from partita.passes.infer.common_types import with_bodies
 from partita.passes.infer.contract import require_fits
 from partita.passes.infer.dim_symbols import bound, generated, map_types, merged
-from partita.passes.infer.hidden_nodes import answering, hide
+from partita.passes.infer.hidden_nodes import OPAQUE_DOMAIN, answering, hide
 from partita.passes.infer.inference_errors import DECLARED, DeclaredMismatch, contradiction, refuted
 from partita.passes.infer.onnx_inference import SHOWN, onnx_types
 from partita.passes.infer.propagation_limit import bulky_nodes, long_shape, makes_unknown_dimensions
@@ -250,9 +250,10 @@ class _Inference:
         except TypeMismatch as error:
             if not self.check_declared:
                 return inferred
+            op = self.hidden[node.attrs["key"]].op if node.domain == OPAQUE_DOMAIN else node.op
             raise DeclaredMismatch(
                 f"the value {node.output_names[i]!r} is declared {declared}, and {inferred} follows",
-                where=f"node {node.name!r} ({node.op})",
+                where=f"node {node.name!r} ({op})",
                 remedy=DECLARED,
             ) from error
 

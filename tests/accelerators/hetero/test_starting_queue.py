@@ -97,7 +97,7 @@ def test_a_size_waits_for_its_turn_and_an_idle_process_makes_room(alone, worksho
     compiled = model.units[0].compiled
     assert np.allclose(model(X)[0], Y, rtol=1e-6) and until(lambda: bool(compiled.sizes)) and not alone._inside
     assert until(lambda: workshops[0].current is not None)
-    with alone.place(background_worker.Worker(), 0):
+    with alone.place(background_worker.SlotSeeker(), 0):
         assert np.allclose(model(X[:1])[0], Y[:1], rtol=1e-6)
         assert until(lambda: alone.is_wanted) and len(compiled.sizes) == 1
         workshops[0].rest()
