@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -99,10 +100,15 @@ def is_as_said(wanted: str, printed: str) -> bool:
 
 @pytest.fixture
 def own_devices() -> Iterator[None]:
-    """What a page registers is gone after it."""
+    """What a page registers is gone after it; providers that another test added to onnxruntime, before."""
     from partita.accelerators.interface import registry
 
     before = set(registry._registered)
+    if find_spec("onnxruntime") is not None:
+        import onnxruntime
+
+        for name in {device.ep_name for device in getattr(onnxruntime, "get_ep_devices", list)() if device.ep_vendor == "Partita"}:
+            onnxruntime.unregister_execution_provider_library(name)
     yield
     for name in set(registry._registered) - before:
         registry.unregister_accelerator(name)

@@ -37,7 +37,7 @@ def check(devices: str, every: int, capsys: pytest.CaptureFixture[str], *only: s
 
 
 def test_a_sample_through_a_session(capsys: pytest.CaptureFixture[str]) -> None:
-    check("reference", 23, capsys)
+    check("reference", 67, capsys)
 
 
 @pytest.mark.slow
