@@ -107,7 +107,8 @@ def own_devices() -> Iterator[None]:
     if find_spec("onnxruntime") is not None:
         import onnxruntime
 
-        for name in {device.ep_name for device in getattr(onnxruntime, "get_ep_devices", list)() if device.ep_vendor == "Partita"}:
+        added = getattr(onnxruntime, "get_ep_devices", list)()  # new in 1.23
+        for name in {device.ep_name for device in added if device.ep_vendor == "Partita"}:
             onnxruntime.unregister_execution_provider_library(name)
     yield
     for name in set(registry._registered) - before:
