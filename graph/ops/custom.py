@@ -112,7 +112,7 @@ def register_op(
 
 def unregister_op(op: str, domain: str) -> None:
     """Removes a declared op."""
-    if _registered.pop((domain, op), None) is None:
+    if not (isinstance(op, str) and isinstance(domain, str)) or _registered.pop((domain, op), None) is None:
         raise GraphError(f"no op {op!r} is declared in domain {domain!r}")
     declare(op, domain, frozenset())
 

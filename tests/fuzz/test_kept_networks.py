@@ -98,6 +98,7 @@ def check(names: Sequence[str], folder: Path) -> None:
         assert not any(wrong.values()), wrong
 
 
+@pytest.mark.slow
 def test_a_few(tmp_path: Path) -> None:
     check(["cached 3", "quantized 2"], tmp_path)
 

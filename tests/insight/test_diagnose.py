@@ -428,6 +428,7 @@ def test_with_tolerance_0_integers_and_empty_arrays_are_right() -> None:
         assert pt.diagnose(graph, device, tolerance=0).nodes == ("add",)
 
 
+@pytest.mark.slow
 def test_a_chain_of_five_thousand_ops() -> None:
     x = pt.variable("x", "float32", (4,))
     value: Any = x

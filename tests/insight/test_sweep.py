@@ -24,6 +24,7 @@ def small(graph: pt.Graph) -> Subject:
     return Subject(typed.name, typed, {x.name: array})
 
 
+@pytest.mark.slow
 def test_faults_on_real_devices_are_found() -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("openvino")

@@ -337,6 +337,7 @@ def test_five_thousand_nodes_stay_quick(opened: Opened) -> None:
     assert page.locator(".picture .box").count() < 600
 
 
+@pytest.mark.slow
 def test_all_of_five_thousand_nodes_open_at_once(opened: Opened) -> None:
     page = opened(long(5000))
 

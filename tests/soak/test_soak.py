@@ -56,6 +56,7 @@ def test_a_disk_that_is_full_ends_no_process(kilobytes: int, tmp_path: Path) -> 
     clean(figures)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_tvm")
 def test_processes() -> None:
     assert clean(processes.attack(0, 0)).tried == 5

@@ -58,6 +58,7 @@ def test_a_second_cache_gets_what_was_found_out_before(tmp_path):
     assert asked("cpu", tmp_path / "second") == (0, False)
 
 
+@pytest.mark.slow
 def test_damaged_findings_are_found_out_anew_and_none_are_kept_where_nothing_is(cache_home):
     device = usable("cpu")
     first, _ = asked(device)

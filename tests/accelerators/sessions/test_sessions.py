@@ -365,6 +365,7 @@ def test_no_step_compiles_or_moves_a_cache(model: pt.CompiledModel) -> None:
     assert decoder._steps == steps
 
 
+@pytest.mark.slow
 def test_a_rest_is_read_with_tokens_before_it(model: pt.CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven tokens in pieces of four: the last piece begins one token earlier, and not three single steps."""
     monkeypatch.setattr("partita.accelerators.sessions.decoder._is_for_any_length", lambda model: False)

@@ -82,6 +82,7 @@ def test_products_of_any_number_of_rows(precision: str, instruction: str) -> Non
         assert to_apart == 0.0 and 0 < to_exact <= 4 * ROUNDING[precision]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "instruction"), [WAYS[0], *[pytest.param(*way, marks=pytest.mark.slow) for way in WAYS[1:]]]
 )

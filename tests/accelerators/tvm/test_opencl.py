@@ -239,6 +239,7 @@ def watched(folder: Path, *arguments: str) -> tuple[str, str]:
     return done.stdout.strip(), log.read_text() if log.exists() else ""
 
 
+@pytest.mark.slow
 @simulator
 def test_kernels_have_no_races_and_stay_within_their_memory(tmp_path: Path) -> None:
     assert watched(tmp_path) == ("wrong: none", "")

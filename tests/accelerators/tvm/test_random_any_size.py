@@ -191,6 +191,7 @@ def test_rows(chosen: list[str]) -> None:
     check(ROWS, chosen, ("N", "S", 8), SOME_ROWS)
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(lists_of(IMAGES, 4))
 def test_images(chosen: list[str]) -> None:

@@ -56,6 +56,7 @@ def test_nets_for_segmentation_in_older_opsets(opset: int) -> None:
     check(graph, [{"image": numbers(n, 3, *sides)} for n, sides in ((1, (16, 24)), (2, (17, 23)), (1, (13, 7)))], 1e-5)
 
 
+@pytest.mark.slow
 def test_resizes_by_factors_of_images_of_odd_sizes() -> None:
     """Halves and other fractions of images that are no multiples of these, in no convolution net."""
     image = pt.variable("image", "float32", ("N", 3, "H", "W"))

@@ -110,6 +110,7 @@ def test_a_real_measurement_makes_nothing_slower(folder: Path) -> None:
     assert is_close(compiled(folder)(x)[0], m(x)[0])
 
 
+@pytest.mark.slow
 def test_a_second_tuning_begins_with_what_the_first_found(folder: Path, _two_by_two_wins: None) -> None:
     pt.tune(compiled(folder), 60, progress=False)
     report = pt.tune(compiled(folder), 0.001, progress=False)

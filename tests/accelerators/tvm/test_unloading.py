@@ -28,6 +28,7 @@ def come_and_go(folder: Path, first: int) -> tuple[int, np.ndarray]:
     return sum("(deleted)" in line for line in MAPS.read_text().splitlines()), kept
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MAPS.exists(), reason="the system does not tell what is mapped")
 def test_the_code_of_a_model_goes_with_it(tmp_path: Path) -> None:
     come_and_go(tmp_path, 0)

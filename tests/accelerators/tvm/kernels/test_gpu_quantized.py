@@ -178,6 +178,7 @@ def test_it_is_assembled_and_nothing_is_spilled(channels: int, tmp_path: Path) -
         check_nothing_is_spilled(ptx, arch, tmp_path)
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_what_is_dequantized_is_rounded_before_something_is_added() -> None:
     """An instruction that multiplies and adds at once would move ties."""
