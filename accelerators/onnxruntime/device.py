@@ -35,7 +35,6 @@ from partita.accelerators.onnxruntime.taking import LARGE, TakenNodes, providers
 from partita.graph.build import op, variable
 from partita.graph.cached_property import lazy
 from partita.graph.graph import Graph
-from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.passes.infer import with_missing_types
 
@@ -157,6 +156,8 @@ class OnnxRuntimeAccelerator(Accelerator):
         """The nodes that the provider takes if all others stay with onnxruntime."""
         from partita.accelerators.onnxruntime.session import session_of
 
+        if hazards.brings_code(graph):
+            return TakenNodes(frozenset(), hazards.BRINGS_CODE)
         options = self._options()
         options.graph_optimization_level = self._engine.GraphOptimizationLevel.ORT_DISABLE_ALL
         provider.use(options, self._engine)
@@ -188,10 +189,8 @@ class OnnxRuntimeAccelerator(Accelerator):
     def _compiled(self, model: EngineModel, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         from partita.accelerators.onnxruntime.session import CompiledSession
 
-        for node in (node for inner in graphs_in(graph) for node in inner.nodes):
-            refused = hazards.refused(node, graph) if node.op == "EPContext" else None
-            if refused is not None:
-                raise CompileError(refused, where=f"device 'onnxruntime', node {node.name!r}")
+        if hazards.brings_code(graph):
+            raise CompileError(hazards.BRINGS_CODE, where=f"device 'onnxruntime', subgraph {graph.name!r}")
         make = self._session_maker(model, graph, config)
         try:
             return CompiledSession(model, graph, make, config["PERF_COUNT"])

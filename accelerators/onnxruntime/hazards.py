@@ -15,10 +15,19 @@ from partita.accelerators.engines.operands import has_scales, known_scales, may_
 from partita.accelerators.interface.empty_reductions import may_be_empty, sums_nothing
 from partita.accelerators.onnxruntime import windows
 from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Dim, TensorType
 
 Hazard = Callable[[Node], "str | None"]
+
+BRINGS_CODE = "EPContext holds or names code that an engine compiled, which no graph may bring along"
+"""The reason why no engine is even asked about a graph with such a node."""
+
+
+def brings_code(graph: Graph) -> bool:
+    """True if a node of the graph, or of a body in it, holds or names compiled code."""
+    return any(node.op == "EPContext" for inner in graphs_in(graph) for node in inner.nodes)
 
 
 MEANS_OF_NOTHING = frozenset(("ReduceMean",))
@@ -48,7 +57,7 @@ def _is_fixed_in_body(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> boo
 def refused(node: Node, graph: Graph) -> str | None:
     """The reason why the node should run elsewhere, or None."""
     if node.op == "EPContext":
-        return "EPContext holds or names code that an engine compiled, which no graph may bring along"
+        return BRINGS_CODE
     if node.op == "GatherBlockQuantized":
         return "onnxruntime reads outside of GatherBlockQuantized's data where an index is too large"
     if node.op == "Attention" and node.domain == "com.microsoft" and not _given(node, 2):

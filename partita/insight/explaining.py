@@ -13,6 +13,7 @@ from partita.accelerators.engines.model import EngineModel, engine_model
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
+from partita.accelerators.onnxruntime.hazards import BRINGS_CODE, brings_code
 from partita.accelerators.onnxruntime.plugins import RECORDED, assigned
 from partita.accelerators.onnxruntime.reasons import reason
 from partita.accelerators.onnxruntime.session import session_of
@@ -69,6 +70,8 @@ def explain_model(graph: Graph, providers: Providers) -> Placement:
         if name not in known:
             remedy = did_you_mean(name, known) or f"There are {', '.join(sorted(known))}"
             raise AcceleratorError(f"onnxruntime has no provider {name!r} here", where="explain_model", remedy=remedy)
+    if brings_code(graph):
+        raise AcceleratorError(BRINGS_CODE, where="explain_model", remedy="Ask about the model before it was compiled")
     providers = {**providers, CPU: providers.get(CPU, {})}
     graph = _flat(graph)
     parts = _recorded_anew(graph, providers, engine.GraphOptimizationLevel.ORT_ENABLE_ALL)

@@ -52,22 +52,26 @@ class Compute:
 
     def _input(self, context: int, i: int, name: str, dtype: np.dtype[Any], words: Any, address: int) -> Array:
         """An input as an array over onnxruntime's memory."""
-        fast = self.api.fast
-        fast.input(context, i, address)
+        fast, check = self.api.fast, self.api.check
+        check(fast.input(context, i, address))
         value = words[0]
         if not value:
             raise InputError(f"onnxruntime hands no value for input {i}", where=f"model {self.model.graph.name!r}")
-        fast.shape(value, address)
+        check(fast.shape(value, address))
         shape_info = words[0]
         fast.rank(shape_info, address)
         rank = words[0]
-        fast.sizes(shape_info, address, rank)
+        if rank <= _DIMENSIONS:
+            fast.sizes(shape_info, address, rank)
         fast.release_shape(shape_info)
+        if rank > _DIMENSIONS:
+            cause = f"input {i} has {rank} dimensions, and {_DIMENSIONS} are possible"
+            raise InputError(cause, where=f"model {self.model.graph.name!r}", remedy="Reshape it before")
         shape = words[:rank]
         count = math.prod(shape)
         if not count:
             return np.empty(shape, dtype)
-        fast.data(value, address)
+        check(fast.data(value, address))
         memory: Any = _Memory.from_address(words[0])
         if name in BITS:
             data = np.frombuffer(memory, np.uint8, byte_size(name, count))

@@ -12,6 +12,8 @@ from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.package.container import FORMAT, PackageError
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.errors import PartitaError
+from partita.graph.protos import DTYPE_NUMBERS
+from partita.graph.types import TensorType
 from partita.onnxruntime_plugin.api import (
     ATTRIBUTE_INT,
     ATTRIBUTE_STRING,
@@ -84,8 +86,20 @@ def model_in(reader: GraphReader, node: int, options: ProviderOptions) -> Compil
         try:
             return import_model(path, key=options.key, config=options.config, recompile=options.recompile)
         except PartitaError as error:
-            remedy = "Write the model again here, or give the provider's option recompile=1"
+            ours = "Write the model again here, or give the provider's option recompile=1"
+            remedy = error.remedy if error.remedy and "recompile" not in error.remedy else ours
             raise PackageError(error.cause, where=where, remedy=remedy) from error
+
+
+def check_types(reader: GraphReader, node: int, model: CompiledModel) -> None:
+    """Raise an error unless the node's inputs and outputs have the element types that were compiled: a signature is of the
+    compiled subgraph, not of the model around it."""
+    for what, entries in (("Node_GetInputs", [one[0] for one in model.graph.inputs]), ("Node_GetOutputs", model.graph.outputs)):
+        given = [reader.element_type(value) for value in reader.api.pointers(what, node) if value]
+        wanted = [DTYPE_NUMBERS[entry.type.dtype] if isinstance(entry.type, TensorType) else 0 for entry in entries]
+        if given != wanted:
+            cause = f"its {what.removeprefix('Node_Get').lower()} have other types than those that were compiled"
+            raise PackageError(cause, where=f"EPContext node {reader.name(node)!r}", remedy="Write the model again")
 
 
 # -- does it fit here? -------------------------------------------------------------------------------------
@@ -100,12 +114,12 @@ def information(devices: str) -> str:
     return json.dumps({"format": FORMAT, "devices": identities}, sort_keys=True)
 
 
-def compatibility(text: str) -> int:
-    """onnxruntime's answer to whether models that were written with this information fit here."""
+def compatibility(text: str, recompile: bool = False) -> int:
+    """onnxruntime's answer to whether models that were written with this information fit here, or are compiled again."""
     try:
         read = json.loads(text)
         known, identities = read["format"] == FORMAT, dict(read["devices"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return NOT_APPLICABLE
     if not known:
         return UNSUPPORTED
@@ -115,8 +129,8 @@ def compatibility(text: str) -> int:
             device, = asked_devices(label)
             accelerator = device.accelerator
             misfit = accelerator.misfit(identity, accelerator.full_config({}))
-        except PartitaError:
+        except (PartitaError, ValueError, KeyError, TypeError, AttributeError):  # a model may say anything
             return UNSUPPORTED
         if misfit is not None:
-            fits = PREFERS_RECOMPILATION
+            fits = PREFERS_RECOMPILATION if recompile else UNSUPPORTED
     return fits

@@ -47,7 +47,10 @@ class ProviderOptions:
             device, _, setting = key.rpartition(".")
             if not device:
                 raise UnknownKey(f"there is no option {key!r}", where=f"options of {name}", remedy=REMEDY)
-            config.setdefault(device, {})[setting] = value
+            own = config.setdefault(device, {})
+            if not isinstance(own, dict):
+                raise BadConfig(f"config of {device!r} is no dictionary", where=f"options of {name}", remedy=REMEDY)
+            own[setting] = value
         return attrs.evolve(self, devices=devices, config=config, recompile=recompile == "1").checked()
 
 

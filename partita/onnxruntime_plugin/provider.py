@@ -109,7 +109,7 @@ class Factory:
 
     def validate(self, devices: int, count: int, info: bytes, answer: Any) -> None:
         """ValidateCompiledModelCompatibilityInfo."""
-        answer[0] = context.compatibility(info.decode(errors="replace"))
+        answer[0] = context.compatibility((info or b"").decode(errors="replace"), self.plugin.options.recompile)
 
 
 class Provider:
@@ -171,7 +171,8 @@ class Provider:
         names = self._supported(read)
         for _ in range(MOST_QUERIES):
             planned = plan(read.graph, subgraph_property=_Named(names))
-            refused = {name for group in planned.groups for name in self._refused_alone(planned.apply(read.graph), group.name)}
+            partitioned = planned.apply(read.graph)
+            refused = {name for group in planned.groups for name in self._refused_alone(partitioned, group.name)}
             if not refused:
                 return [group.nodes for group in planned.groups]
             names -= refused
@@ -205,6 +206,7 @@ class Provider:
         node, *more = api.pointers("Graph_GetNodes", graph)
         if node and not more and reader.op(node) == CONTEXT:
             model = context.model_in(reader, node, self.options)
+            context.check_types(reader, node, model)
             read, written = (reader.value_names(what, node) for what in ("Node_GetInputs", "Node_GetOutputs"))
             return Compute(api, model, memory, [inputs.index(name) for name in read], [written.index(name) for name in outputs])
         given, asked = ([value for value in api.pointers(what, fused) if value] for what in ("Node_GetInputs", "Node_GetOutputs"))
@@ -319,7 +321,11 @@ def _compute(address: int, state: int, call: int, a: int, b: int, c: int, d: int
 
 
 def _compatibility(address: int, graph: int) -> int:
-    return int(_objects[address].compatibility(graph))
+    try:
+        return int(_objects[address].compatibility(graph))
+    except BaseException as error:  # noqa: BLE001  no exception may enter onnxruntime, which takes no status here
+        logger("onnxruntime").warning("the model says nothing of what it depends on: %s", error_in_words(error))
+        return 0
 
 
 _P, _PP = c_void_p, POINTER(c_void_p)

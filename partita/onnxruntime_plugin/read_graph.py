@@ -209,6 +209,11 @@ class GraphReader:
         """True for a constant, of this graph or of one around it."""
         return bool(self.api.number("ValueInfo_IsConstantInitializer", value, c_bool))
 
+    def element_type(self, value: int) -> int:
+        """ONNX's number of a tensor's element type; 0 for what is none, or unknown."""
+        kind, dtype = self._kind(value)
+        return dtype if kind == TENSOR else 0
+
     def _kind(self, value: int) -> tuple[int, int]:
         """The kind of a value's type, and ONNX's number of a tensor's element type; 0 for what is unknown."""
         try:
@@ -270,6 +275,7 @@ class GraphReader:
         key = str(len(self._data))
         memory: Any = (ctypes.c_uint8 * size).from_address(address) if size else b""
         seen = np.frombuffer(memory, np.uint8)
+        seen.flags.writeable = False
         self._data[key] = seen.copy() if self._keeps or not stays or size <= _SMALL else seen
         if self._keeps and stays and size:
             self._copied[address, size] = key

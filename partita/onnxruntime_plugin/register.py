@@ -43,7 +43,7 @@ def ort_plugin(
     version = _onnxruntime().__version__
     if tuple(int(part) for part in version.split(".")[:2]) < NEEDED:
         raise too_old(version)
-    if not isinstance(name, str) or not name.isidentifier():
+    if not isinstance(name, str) or not (name.isidentifier() and name.isascii()):
         remedy = 'Use letters and digits, as "Partita"'
         raise PartitaError(f"{name!r} is no name for a provider", where="ort_plugin", remedy=remedy)
     if isinstance(devices, SubgraphProperty) != callable(compute):

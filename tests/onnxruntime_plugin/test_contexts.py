@@ -108,7 +108,7 @@ def test_damaged_contents_are_an_error(tmp_path: Path, damage: bytes) -> None:
     with provider() as name:
         proto = written(name, tmp_path / "net.onnx")
         attribute(proto, "ep_cache_context").s = damage
-        with pytest.raises(Exception, match="(?s)EPContext node '.*recompile=1"):
+        with pytest.raises(Exception, match="(?s)EPContext node '.*Copy the file once more"):
             session(proto.SerializeToString(), name)
 
 
@@ -139,7 +139,26 @@ def test_compatibility_is_told_before_loading(tmp_path: Path, monkeypatch: pytes
     assert context.compatibility(info.replace('"cpu"', '"nowhere"')) == UNSUPPORTED
     assert context.compatibility("of somebody else's") == NOT_APPLICABLE
     monkeypatch.setattr(type(pt.accelerator("cpu")), "misfit", lambda *ignored: "it was compiled for another processor")
-    assert context.compatibility(info) == PREFERS_RECOMPILATION
+    assert context.compatibility(info) == UNSUPPORTED
+    assert context.compatibility(info, recompile=True) == PREFERS_RECOMPILATION
+
+
+@pytest.mark.parametrize(
+    "told", ["[" * 200_000, '{"format": 1, "devices": 5}', '{"format": 1, "devices": {"HETERO:cpu,reference": {}}}']
+)
+def test_a_model_may_tell_anything(told: str) -> None:
+    assert context.compatibility(told) in (NOT_APPLICABLE, UNSUPPORTED)
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_types_around_a_context_are_those_that_were_compiled(tmp_path: Path, side: str) -> None:
+    """A signature is of the compiled subgraph alone, and its kernels take memory by their own types."""
+    with provider(name="Signed", key=b"secret") as name:
+        proto = written(name, tmp_path / "signed.onnx")
+        for value in getattr(proto.graph, side):
+            value.type.tensor_type.elem_type = onnx.TensorProto.INT8
+        with pytest.raises(Exception, match=rf"its {side}s have other types than those that were compiled"):
+            session(proto.SerializeToString(), name)
 
 
 def test_a_context_of_another_provider_is_left_alone() -> None:

@@ -144,3 +144,20 @@ def test_a_library_of_another_processor_is_told() -> None:
 
     with pytest.raises(pt.PartitaError, match="'riscv64' processor"):
         library_file("riscv64")
+
+
+def test_a_value_of_too_many_dimensions_is_an_error() -> None:
+    check(
+        "texts = [helper.make_node('Cast', ['x'], ['t'], to=8), helper.make_node('Reshape', ['t', 's'], ['r']),\n"
+        "         helper.make_node('Cast', ['r'], ['f'], to=1), helper.make_node('Relu', ['f'], ['y'])]\n"
+        "info = helper.make_tensor_value_info\n"
+        "graph = helper.make_graph(texts, 'deep', [info('x', 1, [4]), info('s', 7, ['k'])], [info('y', 1, None)])\n"
+        "whole = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 18)], ir_version=9).SerializeToString()\n"
+        "quiet = onnxruntime.SessionOptions()\n"
+        "quiet.log_severity_level = 4\n"
+        "deep = onnxruntime.InferenceSession(whole, quiet, providers=[name, 'CPUExecutionProvider'])\n"
+        "for rank in (65, 50_000):\n"
+        "    try: deep.run(None, {'x': np.ones(4, 'float32'), 's': np.array([4] + [1] * (rank - 1))})\n"
+        "    except Exception as error: print(f'input 0 has {rank} dimensions' in str(error))\n",
+        printed="True\nTrue\n",
+    )

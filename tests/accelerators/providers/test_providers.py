@@ -158,3 +158,22 @@ def test_the_command_line_finds_the_wrong_op_of_a_provider(
     assert main(["diagnose", "net.onnx", "--ep", foreign.EP, "--devices", "cpu"]) == exits.USAGE
     assert main(["why", "net.onnx", "--providers", "CPUExecutionProvide"]) == exits.NO
     assert "Did you mean 'CPUExecutionProvider'" in capsys.readouterr().err
+
+
+def test_no_provider_is_asked_about_a_graph_that_brings_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An EPContext node may name a file, which the provider would open."""
+    from onnx import helper
+
+    from partita.insight.explaining import explain_model
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *given, **options: pytest.fail("a session was created"))
+    info = helper.make_tensor_value_info
+    names = {"embed_mode": 0, "ep_cache_context": "/etc/passwd", "source": "Foreign", "main_context": 1}
+    node = helper.make_node("EPContext", ["x"], ["y"], domain="com.microsoft", **names)
+    whole = helper.make_graph([node], "brings", [info("x", 1, [4])], [info("y", 1, [4])])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    brings = pt.load(helper.make_model(whole, opset_imports=opsets, ir_version=9))
+    placement = pt.query(brings, HETERO, config={"onnxruntime": CONFIG}, partial=True)
+    assert "which no graph may bring along" in placement.why(brings.nodes[-1].name)
+    with pytest.raises(pt.PartitaError, match="explain_model: EPContext holds or names code"):
+        explain_model(brings, {foreign.EP: {}})
