@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from partita.accelerators.interface.registry import register_accelerator
+from partita.accelerators.interface.registry import is_known, register_accelerator
 from partita.graph.graph import Graph
 from partita.graph.types import Array
 from partita.partition import SubgraphProperty, plan
@@ -15,8 +16,18 @@ Compute = Callable[[Graph, Sequence[Array]], Sequence[Array]]
 """The outputs of a subgraph for these inputs, both in its order."""
 
 
+_registered: dict[str, tuple[SubgraphProperty, Compute]] = {}
+"""The property and the function of each device, by its name."""
+
+
 def register_function(name: str, chooser: SubgraphProperty, compute: Compute) -> str:
-    """Registers a device that runs the subgraphs of the property with the function. The device's name."""
+    """Registers a device that runs the subgraphs of the property with the function, once. The device's name."""
+    label = name.lower()
+    if is_known(label):
+        known = _registered.get(label, (None, None))
+        if known[0] is chooser and known[1] is compute:
+            return label
+        raise AcceleratorError(f"there is a device {label!r} already", where="ort_plugin", remedy="Give another name")
 
     class FunctionSubgraph(CompiledSubgraph):
         """A subgraph, run by the function."""
@@ -45,6 +56,7 @@ def register_function(name: str, chooser: SubgraphProperty, compute: Compute) ->
         def subgraph_property(self) -> SubgraphProperty:
             return chooser
 
-    FunctionDevice.name = name.lower()
+    FunctionDevice.name = label
     register_accelerator(FunctionDevice)
-    return FunctionDevice.name
+    _registered[label] = (chooser, compute)
+    return label

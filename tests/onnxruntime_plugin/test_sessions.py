@@ -398,3 +398,21 @@ def test_threads_share_a_session() -> None:
             thread.join()
         del running
     assert not wrong
+
+
+def test_a_property_and_its_function_are_registered_once() -> None:
+    squares = pt.PatternProperty(pt.ContainOpSelector({"Mul"}), name="squares")
+
+    def square(subgraph: pt.Graph, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        return [inputs[0] ** 2]
+
+    path = pt.ort_plugin(squares, compute=square, name="Once")
+    try:
+        assert pt.ort_plugin(squares, compute=square, name="Once") == path
+        with pytest.raises(pt.PartitaError, match="there is a device 'once' already\n  Give another name"):
+            pt.ort_plugin(squares, compute=lambda subgraph, inputs: inputs, name="Once")
+        for _ in range(2):
+            name = pt.register_with_onnxruntime("Once", squares, compute=square)
+            onnxruntime.unregister_execution_provider_library(name)
+    finally:
+        pt.unregister_accelerator("once")
