@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,6 +44,9 @@ def ort_plugin(
     version = _onnxruntime().__version__
     if tuple(int(part) for part in version.split(".")[:2]) < NEEDED:
         raise too_old(version)
+    if sys.platform != "linux":
+        remedy = "pt.compile runs the model without a session"
+        raise PartitaError(f"providers are written for Linux, and this is {sys.platform}", where="ort_plugin", remedy=remedy)
     if not isinstance(name, str) or not (name.isidentifier() and name.isascii()):
         remedy = 'Use letters and digits, as "Partita"'
         raise PartitaError(f"{name!r} is no name for a provider", where="ort_plugin", remedy=remedy)

@@ -416,3 +416,9 @@ def test_a_property_and_its_function_are_registered_once() -> None:
             onnxruntime.unregister_execution_provider_library(name)
     finally:
         pt.unregister_accelerator("once")
+
+
+def test_other_systems_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(pt.PartitaError, match="providers are written for Linux, and this is darwin"):
+        pt.ort_plugin()
