@@ -109,7 +109,7 @@ def large() -> Any:
 
 
 def diagnosis() -> Any:
-    """What `pt.diagnose` finds on a device whose Softmax is wrong by one in a hundred."""
+    """The findings of `pt.diagnose` on a device whose Softmax is wrong by one in a hundred."""
     import numpy as np
 
     import partita as pt

@@ -1,4 +1,4 @@
-"""What Partita costs as a provider in onnxruntime: python -m benchmarks.onnxruntime_provider [--tiny]
+"""The cost of Partita as a provider in onnxruntime: python -m benchmarks.onnxruntime_provider [--tiny]
 
 Chains of cheap ops on 1×64 floats, of which onnxruntime keeps every second one, so that 1, 10 or 100 subgraphs run: the session
 without the provider, the session with it, and the difference for each subgraph beside a call of the same op by `pt.compile` (at

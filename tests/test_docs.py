@@ -100,7 +100,7 @@ def is_as_said(wanted: str, printed: str) -> bool:
 
 @pytest.fixture
 def own_devices() -> Iterator[None]:
-    """What a page registers is gone after it; providers that another test added to onnxruntime, before."""
+    """Devices that a page registers are gone after it; providers that another test added to onnxruntime, before."""
     from partita.accelerators.interface import registry
 
     before = set(registry._registered)
@@ -194,7 +194,7 @@ def hook() -> dict[str, Any]:
 
 
 def gallery() -> dict[str, Any]:
-    """What .ci/gallery.py defines."""
+    """The names that .ci/gallery.py defines."""
     return runpy.run_path(str(ROOT / ".ci" / "gallery.py"))
 
 

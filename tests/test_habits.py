@@ -1,4 +1,4 @@
-"""What users of other programs type from habit: it works, or the error names Partita's own word for it."""
+"""Words that users of other programs type from habit: each works, or the error names Partita's own word for it."""
 
 from __future__ import annotations
 

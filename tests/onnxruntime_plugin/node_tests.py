@@ -112,7 +112,7 @@ def names(kind: type[unittest.TestCase]) -> list[str]:
 
 
 def outcome(kind: type[unittest.TestCase], name: str) -> str | None:
-    """What went wrong in a case."""
+    """The error in a case."""
     result = unittest.TestResult()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What could end the process, in processes of their own: random graphs, exits, threads, forks, signals."""
+"""Dangers to the process, in processes of their own: random graphs, exits, threads, forks, signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines' rules read of single ops: scales, sizes that they may leave as they are, the lengths of conditions."""
+"""Operands that engines' rules read of single ops: scales, sizes that they may leave as they are, the lengths of conditions."""
 
 from __future__ import annotations
 

@@ -90,13 +90,13 @@ def library() -> bytes:
 
 
 KEPT: list[Any] = []
-"""What C code points to."""
+"""Objects that C code points to."""
 
 NAME, VENDOR, VERSION = (ctypes.create_string_buffer(text) for text in (EP.encode(), b"foreigners", b"1.2.3"))
 
 
 def _address(thing: Any) -> int:
-    """Where the function or the text is; callers keep it."""
+    """The address of the function or the text; callers keep it."""
     return int(ctypes.cast(thing, PTR).value or 0)
 
 
@@ -135,7 +135,7 @@ class Api:
         return self._function(self.ep, slot, PTR, *[_kind(one) for one in arguments])(*arguments)
 
     def pointer(self, slot: int, *arguments: Any) -> Any:
-        """What a function writes to its last argument."""
+        """The value that a function writes to its last argument."""
         found = PTR()
         self(slot, *arguments, ctypes.byref(found))
         return found.value

@@ -115,7 +115,7 @@ def test_views_with_extents_stand_where_those_of_numpy_do(order: list[int], join
 
 
 def elements(view: SizedView, whole: np.ndarray[Any, Any], sizes: dict[str, int]) -> np.ndarray[Any, Any]:
-    """What a view reads of the whole."""
+    """The part of the whole that a view reads."""
     at = np.full([value_of(size, sizes) for size in view.shape], value_of(view.offset, sizes))
     for d, (size, step) in enumerate(zip(view.shape, view.steps, strict=True)):
         along = np.arange(value_of(size, sizes)) * value_of(step, sizes)

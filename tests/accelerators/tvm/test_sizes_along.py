@@ -125,7 +125,7 @@ def test_what_measures_is_copied_into_the_call_that_needs_it(measure: str) -> No
 
 
 def test_a_users_op_named_shape_is_no_shape() -> None:
-    """What it makes is known when it has run, so that no kernel can be made of a Reshape to it."""
+    """Its result is known when it has run, so that no kernel can be made of a Reshape to it."""
     pt.register_op("Shape", "my", shape=lambda types, attributes: pt.TensorType("int64", (2,)))
     try:
         sizes = pt.op("Shape", pt.variable("n", "float32", (2,)), domain="my", name="sizes")
