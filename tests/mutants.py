@@ -59,7 +59,7 @@ SECONDS = 600.0
 HANGS = 60.0
 """The processor time of one test, in seconds, after which its process ends: the change is noticed."""
 
-SILENT = 600.0
+SILENT = 150.0
 """The time of one test, in seconds, after which its process is ended: the change is noticed."""
 
 MEMORY = 64 << 30
@@ -563,7 +563,7 @@ class Trials:
             os._exit(0)
 
     def _failing_anew(self, tests: Sequence[str]) -> tuple[Sequence[str], int]:
-        """Tests one of which fails in a new process, in which all modules are imported again."""
+        """Tests one of which fails in a new process, in which all modules are imported again, or few of which do not end."""
         for batch in filter(None, (tests[:FIRST], tests[FIRST:])):
             options = ["-q", "-x", "-m", "", "-n", "0", "-p", "no:cacheprovider", f"--basetemp={HOME / 'temporary'}"]
             command = [sys.executable, "-m", "pytest", *options, *batch]
@@ -573,7 +573,8 @@ class Trials:
                 if run.wait(SECONDS) != 0:
                     return batch, len(batch)
             except subprocess.TimeoutExpired:
-                pass
+                if len(batch) <= FIRST:
+                    return batch, len(batch)
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(run.pid, signal.SIGKILL)
