@@ -487,11 +487,8 @@ class Trials:
         return None, f"{passed} of {len(names)} tests pass" if passed else "no test runs the line"
 
     def _says_something(self, test: str) -> bool:
-        """False for a test that fails without any change, and for those that may: of a file with two such tests, or with a driver
-        of OpenCL, which survives no fork."""
+        """False for a test that fails without any change, and for those of a file with two such tests."""
         file = test.partition("::")[0] + "::"
-        if "opencl" in getattr(self._items[test], "fixturenames", ()):
-            return False
         return test not in self.broken and sum(broken.startswith(file) for broken in self.broken) < 2
 
     def _in_file(self, path: str) -> list[str]:
