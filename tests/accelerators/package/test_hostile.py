@@ -85,7 +85,8 @@ def test_a_manifest_gives_no_key_that_may_name_a_file(name, exported, tmp_path):
     for key in [key for key, what in accelerator(name).keys().items() if what.names_files]:
         evil = forge(good, tmp_path / "evil.partita", giving(**{key: VALUE.get(key, str(tmp_path / "evil"))}))
         for options in ({}, {"recompile": True}):
-            result = refused(evil, f"it gives device '{name}' a value for {key}, which may name files, folders or code", **options)
+            cause = f"it gives device '{name}' a value for {key}, which may name files, folders or code"
+            result = refused(evil, cause, **options)
             assert "Do not trust the file. If you want it so, say it yourself" in result
         assert not (tmp_path / "evil").exists()
 
