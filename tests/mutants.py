@@ -73,7 +73,7 @@ SHARED = 4
 
 NEEDS = {
     "partita/torch_compile/": "torch",
-    "graph/readers/torch.py": "torch",
+    "graph/readers/torch": "torch",
     "partita/mapping/on_ray.py": "ray",
     "partita/mapping/many.py": "ray",
     "partita/cli/map.py": "pyarrow",
