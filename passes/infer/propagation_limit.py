@@ -107,9 +107,7 @@ def _bound(entry: NodeEntry) -> int | None:
         return node.value.size if node.value.ndim < 2 else _OTHER
     if node.op in ops("size") and not node.domain:
         return RANK
-    if not isinstance(kind, TensorType):
-        return _OTHER if kind is not None else None
-    if kind.shape is None:
+    if not isinstance(kind, TensorType) or kind.shape is None:
         return None
     if len(kind.shape) != 1:
         return _OTHER if kind.shape else 1

@@ -197,6 +197,9 @@ def test_a_label_of_no_class(op: str, reduction: str, label: int) -> None:
     (loss,) = evaluate(op, [x, labels], {"reduction": reduction, "ignore_index": label}, version=13, n_outputs=1)
     each = np.log(3) if op == "SoftmaxCrossEntropyLoss" else 0
     np.testing.assert_allclose(loss, [each, 0] if reduction == "none" else each, rtol=1e-6)
+    words = {"reduction": reduction, "ignore_index": label}
+    (loss,) = evaluate(op, [x[:, :1], np.array([0, label])], words, version=13, n_outputs=1)
+    np.testing.assert_allclose(loss, [0, 0] if reduction == "none" else 0)
 
 
 @pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])

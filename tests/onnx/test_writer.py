@@ -43,6 +43,15 @@ def test_models_come_back(text):
         assert same(run_engine(again, *inputs), run_engine(proto, *inputs))
 
 
+@pytest.mark.parametrize("name", ["c", "node of c"])
+def test_constants_with_names_of_their_own_are_ops(name: str) -> None:
+    x = pt.variable("x", "float32", (1000,))
+    constant = pt.constant(np.ones(1000, np.float32), name=name).evolve(output_names=("c",))
+    proto = written(pt.Graph([pt.op("Add", x, constant, name="y")], [x]))
+    assert [node.op_type for node in proto.graph.node] == (["Add"] if name == "c" else ["Constant", "Add"])
+    assert [item.name for item in proto.graph.initializer] == (["c"] if name == "c" else [])
+
+
 def test_the_ir_version_is_the_lowest_that_fits():
     old = model(LINE, '<ir_version: 9, opset_import: ["" : 13]>\n')
     assert to_model(load(old)).ir_version == 7
