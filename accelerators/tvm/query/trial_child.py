@@ -49,8 +49,8 @@ def _tried(request: dict[str, object]) -> str | None:
     assert isinstance(machine, dict)
     graph = load_onnx(base64.b64decode(text))
     instructions = tuple(Used(**used) for used in machine.pop("instructions"))
-    hidden = tuple(machine.pop("hidden"))
-    target_machine = Machine(**machine, instructions=instructions, hidden=hidden)
+    hidden, features = (tuple(machine.pop(key)) for key in ("hidden", "features"))
+    target_machine = Machine(**machine, instructions=instructions, hidden=hidden, features=features)
     if "key" not in request:
         answer = import_trial(graph, target_machine)
         return None if answer is True else str(answer)
