@@ -16,10 +16,10 @@ import pytest
 
 import partita as pt
 from partita.accelerators.arrays.distance import array_distance
-from partita.by_layer import layer_of
 from partita.accelerators.capsules.anonymous import anonymous, indices_like, random_like
 from partita.accelerators.capsules.capsule import FILES
 from partita.accelerators.capsules.value_roles import Indices, roles_of
+from partita.by_layer import layer_of
 from partita.graph.types import numpy_dtype
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
 from tests.graphs.small_models import convolutions, inputs_of, transformer

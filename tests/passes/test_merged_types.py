@@ -6,7 +6,6 @@ import pytest
 
 from partita.graph.errors import TypeMismatch
 from partita.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
-
 from partita.passes.infer.dim_symbols import merged
 
 ROWS, WIDE = TensorType("float32", ("N", 3)), TensorType("float32", (2, "M"))
