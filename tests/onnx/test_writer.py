@@ -13,9 +13,10 @@ import partita.graph as pt
 from partita.graph.errors import WriteError
 from partita.graph.inline import inline_calls
 from partita.graph.interpret import interpret
+from partita.graph.protos import first_ir
 from partita.graph.readers import load
 from partita.graph.text import parse
-from partita.graph.types import numpy_dtype
+from partita.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, numpy_dtype
 from partita.graph.verify import verify
 from partita.graph.writers.onnx import save, to_model
 from tests.onnx.models import FUNCTIONS, LINE, NESTED, X, model, run_engine, run_reference, same
@@ -292,3 +293,24 @@ def test_attributes_of_ops_without_a_schema_keep_their_kind(value: Any, kind: st
     node = pt.op("Thing", pt.variable("x", "float32", (2,)), name="y", domain="my").evolve(attrs={"a": value})
     (attribute,) = to_model(pt.Graph([node], opsets={"": 21, "my": 1})).graph.node[0].attribute
     assert onnx.AttributeProto.AttributeType.Name(attribute.type) == kind
+
+
+@pytest.mark.parametrize(
+    ("version", "dtypes"),
+    [
+        (1, "float32 string bool complex128 bfloat16 uint64"),
+        (9, "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz"),
+        (10, "uint4 int4"),
+        (11, "float4_e2m1fn"),
+        (12, "float8_e8m0fnu"),
+        (13, "uint2 int2"),
+        (14, "float6_e2m3fn float6_e3m2fn"),
+    ],
+)
+def test_the_first_ir_version_with_a_type(version, dtypes):
+    for dtype in dtypes.split():
+        tensor, sparse = pt.TensorType(dtype, (2,)), SparseTensorType(dtype, (2,))
+        assert first_ir(tensor) == first_ir(SequenceType(tensor)) == first_ir(MapType("int64", tensor)) == version
+        assert first_ir(sparse) == first_ir(OptionalType(tensor)) == first_ir(SequenceType(sparse)) == max(version, 8)
+    assert first_ir(None) == first_ir(SequenceType(None)) == 1
+
