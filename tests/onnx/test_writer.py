@@ -19,6 +19,7 @@ from partita.graph.text import parse
 from partita.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, numpy_dtype
 from partita.graph.verify import verify
 from partita.graph.writers.onnx import save, to_model
+from partita.graph.writers.onnx.files import constant_bytes
 from tests.onnx.models import FUNCTIONS, LINE, NESTED, X, model, run_engine, run_reference, same
 
 
@@ -313,4 +314,15 @@ def test_the_first_ir_version_with_a_type(version, dtypes):
         assert first_ir(tensor) == first_ir(SequenceType(tensor)) == first_ir(MapType("int64", tensor)) == version
         assert first_ir(sparse) == first_ir(OptionalType(tensor)) == first_ir(SequenceType(sparse)) == max(version, 8)
     assert first_ir(None) == first_ir(SequenceType(None)) == 1
+
+
+def test_bytes_of_constants_are_counted_once_and_in_bodies():
+    array = np.zeros((10, 4), np.float32)
+    x, other = pt.variable("x", "float32", (10, 4)), pt.constant(np.zeros(3, np.int64))
+    body = pt.Graph([pt.op("Add", pt.variable("a"), pt.constant(array))], name="f")
+    first = pt.op("Add", pt.op("Add", x, pt.constant(array)), pt.constant(array.copy()))
+    calls = pt.call(body, pt.call(body, first))
+    branches = {name: pt.Graph([pt.op("Neg", pt.constant(array.copy()), name=name)]) for name in ("a", "b")}
+    chosen = pt.op("If", pt.variable("c", "bool", ()), then_branch=branches["a"], else_branch=branches["b"])
+    assert constant_bytes(pt.Graph([calls, chosen, pt.op("Neg", other)])) == 4 * 160 + 24
 
