@@ -1,8 +1,8 @@
-"""What is said of small variations of single ops before they run: which engine computes them otherwise, in how many operations and
-bytes they come, the least sizes of their results, and a sum over the text of what simpler ops they are made of.
+"""What is said of small variations of single ops before they run: which engine computes them otherwise, how much there is to
+compute, the least sizes of their results, and a sum over the text of what simpler ops they are made of.
 
-`python -m tests.accelerators.devices.kept_answers` writes the file that `test_kept_answers.py` compares with anew. Of variations of an
-op of which the same is said, the first is kept."""
+`python -m tests.accelerators.devices.kept_answers` writes the file that `test_kept_answers.py` compares with anew. Of variations
+of an op of which the same is said, the first is kept."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def answers(graph: pt.Graph) -> Iterator[str]:
     if weight_of_product(node) is not None:
         for precision in ("f16", "bf16", "int8"):
             yield why_not(node, precision, graph.opsets[""]) or f"{bytes_won(node, precision):g}"
-    if all(isinstance(entry.type, pt.TensorType) and entry.type.is_static for entry in (*node.reads, *node.outputs) if entry.name):
+    types = [entry.type for entry in (*node.reads, *node.outputs) if entry.name]
+    if all(isinstance(kind, pt.TensorType) and kind.is_static for kind in types):
         yield f"{wrong_size(node)}; {count_flops(graph).flops} {labour(node):g}"
     else:
         least = least_sizes(graph)
