@@ -63,7 +63,7 @@ SILENT = 150.0
 """The time of one test, in seconds, after which its process is ended: the change is noticed."""
 
 MEMORY = 64 << 30
-"""The address space of a changed program, in bytes."""
+"""The memory of a changed program, in bytes; browsers reserve more addresses than any limit of these allows."""
 
 FIRST = 12
 """The number of tests that run first for a change that needs a new process."""
@@ -547,7 +547,7 @@ class Trials:
         """Run tests as the process of one change, and end it."""
         try:
             os.setsid()
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             output = os.open(HOME / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             for stream in (1, 2):

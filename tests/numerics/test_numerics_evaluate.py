@@ -254,6 +254,8 @@ SQUARE = np.ones((1, 1, 2, 2), np.float32)
         ("Split", [np.arange(5.0), np.array([2, 9])], {}, r"parts of \[2, 9\] are not 5 in all"),
         ("Split", [np.arange(5.0), np.array([6, -1])], {}, r"parts of \[6, -1\] are not 5 in all"),
         ("RoiAlign", [SQUARE, REGION, np.array([-1])], {}, "a region is of image -1, and there are 1"),
+        ("RoiAlign", [SQUARE, REGION[[0, 0]], np.array([0, 1])], {}, "a region is of image 1, and there are 1"),
+        ("RoiAlign", [SQUARE, REGION[[0, 0]], np.array([0])], {}, "there are 2 regions, and the images of 1"),
         ("RoiAlign", [SQUARE, np.zeros((1, 11), np.float32), np.array([0])], {}, "these have the shape"),
         ("Tile", [np.zeros(3, np.float32), np.array([2, 2])], {}, "not one count for each of 1 axes"),
         ("Pad", [np.zeros(3, np.float32), np.array([-2, -2])], {}, "axis 0 has 3 elements, of which 4 are cut off"),

@@ -60,6 +60,17 @@ def test_resizes_by_scales(scales: Sequence[float], mode: str, expected: str | N
     assert reason(pt.op("Resize", x, None, factors, mode=mode)) == expected
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_factors_of_an_upsample_are_no_attributes(mode: str) -> None:
+    x, factors = pt.variable("x", "float32", (1, 1, 3, 3)), [1.0, 1.0, 2.0, 2.0]
+    by_input = pt.op("Upsample", x, pt.constant(np.array(factors, np.float32)), mode=mode, opset=9)
+    by_attribute = pt.op("Upsample", x, scales=factors, mode=mode, opset=7)
+    kind = pt.TensorType("float32", (1, 1, 6, 6))
+    assert wrong_size(by_input.evolve(output_types=(kind,))) is None
+    cause = "TVM takes other positions for an Upsample whose factors are attributes"
+    assert wrong_size(by_attribute.evolve(output_types=(kind,))) == cause
+
+
 WRAPPED = "TVM's Pad wraps around what negative padding cuts off"
 REFLECTED = "TVM's Pad reflects once, and reads outside of the data where a padding is not shorter than its dimension"
 EDGELESS = "TVM's Pad reads outside of the data where a dimension has no edge, since nothing is in it"
