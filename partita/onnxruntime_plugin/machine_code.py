@@ -207,27 +207,34 @@ class _NativeFunctions:
 
 _guard = Guard()
 
+prebuilt: Path | None = None
+"""The library of a package that has it."""
+
 
 def library() -> _NativeFunctions | None:
     """compute.c in this process; None if no compiler builds it here."""
     with _guard.lock:
-        return _built()
+        return _loaded()
 
 
 @cache
-def _built() -> _NativeFunctions | None:
-    from partita.accelerators.tvm.code.linking import share, tools
-    from partita.accelerators.tvm.run.pool import c_object
+def _loaded() -> _NativeFunctions | None:
+    from partita.accelerators.tvm.code.linking import tools
+
+    if prebuilt is not None:
+        return _NativeFunctions(str(prebuilt))
+    programs = tools()
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+        path = Path(folder, "compute.so")
+        if programs is not None and programs.compile and build(path, *programs.compile):
+            return _NativeFunctions(str(path))
+    logger("onnxruntime").info("no C compiler here: every run of a subgraph takes the interpreter's lock")
+    return None
+
+
+def build(path: Path, *compiler: str) -> bool:
+    """Compile compute.c to this library; False if the compiler cannot."""
+    from partita.accelerators.tvm.run.pool import compile_c
     from partita.accelerators.tvm.run.runtime import include_folders
 
-    programs = tools()
-    options = [f"-I{folder}" for folder in include_folders()]
-    code = c_object(SOURCE, *programs.compile, *options) if programs is not None and programs.compile else None
-    if code is None:
-        logger("onnxruntime").info("no compiler here: every run of a subgraph takes the interpreter's lock")
-        return None
-    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
-        paths = Path(folder, "compute.o"), Path(folder, "compute.so")
-        paths[0].write_bytes(code)
-        share(paths[1], paths[:1])
-        return _NativeFunctions(str(paths[1]))
+    return compile_c(SOURCE, path, *compiler, "-shared", *(f"-I{folder}" for folder in include_folders()))

@@ -87,13 +87,15 @@ serving = Serving()
 @cache
 def pool_object(*compiler: str) -> bytes | None:
     """The pool as an object file for a linker; None if this compiler cannot build it, or on systems other than Linux."""
-    return c_object(SOURCE, *compiler) if _LINUX else None
-
-
-def c_object(source: Path, *command: str) -> bytes | None:
-    """The object file of a C source; None if this compiler, with these options, cannot build it."""
+    if not _LINUX:
+        return None
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
-        object_path = Path(folder) / "code.o"
-        whole = [*command, "-x", "c", "-O2", "-fPIC", "-c", str(source), "-o", str(object_path)]
-        done = subprocess.run(whole, capture_output=True, check=False, env=environment(TMPDIR=folder))
-        return object_path.read_bytes() if done.returncode == 0 else None
+        path = Path(folder) / "pool.o"
+        return path.read_bytes() if compile_c(SOURCE, path, *compiler, "-c") else None
+
+
+def compile_c(source: Path, path: Path, *command: str) -> bool:
+    """Compile C with this command, which is followed by the source and the result's path; False if it fails."""
+    whole = [*command, "-O2", "-fPIC", "-x", "c", str(source), "-o", str(path)]
+    done = subprocess.run(whole, capture_output=True, check=False, env=environment(TMPDIR=str(path.parent)))
+    return done.returncode == 0
