@@ -85,7 +85,7 @@ def _ended_as_by_error() -> Iterator[None]:
 
 
 def _run_isolated(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Run the verb. Models may be untrusted, so a crash of ONNX's inference becomes an ordinary error."""
+    """Run the verb. Models may be untrusted, so a crash of ONNX's converter becomes an ordinary error."""
     from partita.passes import settings
 
     before, settings.isolate_inference = settings.isolate_inference, True
