@@ -63,12 +63,10 @@ def add_provider(group: argparse._ArgumentGroup) -> None:
     add_repeated(group, "--ep-option", setting, "KEY=VALUE", "an option of the provider; again for each")
 
 
-def provider_config(arguments: argparse.Namespace, name: str, **more: Any) -> dict[str, Any]:
+def provider_config(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The configuration of the device `onnxruntime` with this provider; an error if it cannot be used."""
     from partita.accelerators import AcceleratorUnavailable, accelerator
 
-    options = {key: value for _, key, value in arguments.ep_option}
-    given = {"EP_LIBRARY": arguments.ep_library, "EP_PACKAGE": arguments.ep_package, "EP_OPTIONS": options, **more}
     config = {"EP_NAME": name, **{key: value for key, value in given.items() if value}}
     device = accelerator("onnxruntime")
     reason = device.why_not_here(device.full_config(config))
