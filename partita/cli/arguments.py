@@ -85,13 +85,14 @@ def add_fail_on(group: argparse._ArgumentGroup, conditions: Mapping[str, str], d
         return [] if text == NEVER else [_condition(part, conditions) for part in names(text)]
 
     about = "; ".join(f"{name}: {what}" for name, what in conditions.items())
-    group.add_argument(
+    action = group.add_argument(
         "--fail-on",
         type=listed,
         default=listed(default),
         metavar="WHAT",
         help=f"exit status 1 for any of these, with commas between them ({about}), or {NEVER} (default: {default})",
     )
+    action.words = [*conditions, NEVER]  # type: ignore[attr-defined]  # for the shell's completion
 
 
 def _condition(text: str, conditions: Mapping[str, str]) -> tuple[str, float]:

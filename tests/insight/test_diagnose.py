@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.isolation import messages
+from partita.accelerators.process import messages
 from partita.accelerators.showing.notebook import timeline_svg
 from partita.compare import Difference
 from partita.graph.interpret import evaluate_node

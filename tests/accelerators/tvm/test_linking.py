@@ -322,15 +322,15 @@ def test_a_compiler_that_fails_names_no_linker() -> None:
 def test_the_linker_behind_a_compiler_is_called_where_both_of_its_files_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    linker, functions = tmp_path / "ld", tmp_path / "libm.so.6"
-    for name in (linker, functions):
+    linker, functions, own = tmp_path / "ld", tmp_path / "libm.so.6", tmp_path / "libgcc.a"
+    for name in (linker, functions, own):
         name.write_text("")
         name.chmod(0o755)
-    said = {"-print-prog-name=ld": str(linker), "-print-file-name=libm.so.6": str(functions)}
-    monkeypatch.setattr(linking, "_said", lambda *command: said[command[-1]])
+    said = {"prog-name=ld": linker, "file-name=libm.so.6": functions, "libgcc-file-name": own}
+    monkeypatch.setattr(linking, "_said", lambda *command: str(said[command[-1].removeprefix("-print-")]))
     tools = linking._behind(("cc", "-O2"))
     assert tools == linking.Tools(
-        (str(linker), "-shared", "--as-needed"), (str(functions),), ("cc", "-O2", "-DPARTITA_PLAIN_SYMBOLS")
+        (str(linker), "-shared", "--as-needed"), (str(functions), str(own)), ("cc", "-O2", "-DPARTITA_PLAIN_SYMBOLS")
     )
     for missing in (linker, functions):
         missing.unlink()

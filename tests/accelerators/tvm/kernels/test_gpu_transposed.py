@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.shared import gpu_tile
+from partita.accelerators.tvm.kernels.shared import gpu_tiles
 from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.kernels.test_tensor_cores import STEADY, any_cut, matches, numbers, sizes_of_numbers
@@ -44,7 +44,7 @@ def test_on_tensor_cores_by_any_cut(size: int, data: st.DataObject, rank: int) -
     dtype, tile = any_cut(size, STEADY, data)
     out, image = layer(dtype, data, rank)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: tile)
         matches(out, "gpu_transposed_on_tensor_cores", image)
 
 
