@@ -54,7 +54,7 @@ def plan_memory(g: Graph, *, alignment: int = 64) -> Graph:
     return g.evolve(attrs={**g.attrs, "memory_plan": plan(g, alignment)})
 
 
-def plan(g: Graph, alignment: int = 64, known: dict[int, MemoryPlan] | None = None) -> MemoryPlan:
+def plan(g: Graph, alignment: int, known: dict[int, MemoryPlan] | None = None) -> MemoryPlan:
     """Best fit in the order of execution, O(n log n); a shared body is planned once."""
     known = {} if known is None else known
     last = _last_uses(g)

@@ -2,6 +2,7 @@
 
     python -m tests.mutants --map                    record which tests run which lines (once, under coverage)
     python -m tests.mutants --map --tests tests/cli  record these tests once more, as they are now
+    python -m tests.mutants --map "--tests=-m,slow,tests/microsoft"         record slow ones too
     python -m tests.mutants --count 150              draw so many changes, run the tests of each, list those that nobody noticed
     python -m tests.mutants --at passes/manager.py:31       all changes of one line (with --tests: held against these tests)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,13 @@ def test_what_is_no_extension_is_a_clear_error(name: str, extension: Any) -> Non
     }
     with pytest.raises(pt.AcceleratorError, match=rf"{message[name]}.*\n  \w"):
         usable(name).add_extension(extension)
+
+
+def test_extensions_may_be_a_list_of_paths() -> None:
+    device = usable("openvino")
+    for extension in ("no_such.so", ["no_such.so"], [Path("no_such.so")]):
+        with pytest.raises(pt.AcceleratorError, match="add_extension of device 'openvino'"):
+            device.add_extension(extension)
 
 
 # -- options of a device's backend ---------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_sequence_value_info, make_tensor_value_info
 
 import partita as pt
-from partita.accelerators.engines.lower_bounds import least_sizes
+from partita.accelerators.engines.lower_bounds import kernel_of, least_sizes
 from partita.accelerators.engines.model import engine_model, model_from_bytes
 from partita.graph.interpret import interpret
 from tests.close import assert_close
@@ -192,3 +192,19 @@ def test_what_a_file_states_is_believed_where_it_follows(columns: int | str, mak
     x = pt.variable("x", "float32", (1, 4, columns))
     graph = pt.Graph([pt.op("InstanceNormalization", make(x), ONES, ONES, name="last")], [x])
     assert pt.query(graph, "HETERO:onnxruntime,reference")["last"] == device
+
+
+def test_the_sizes_of_a_window_are_stated_or_those_of_the_weights() -> None:
+    x, images = pt.variable("x", "float32", (1, 2, 9)), pt.variable("i", "float32", (1, 2, 9, 9))
+    weights, image_weights = pt.variable("w", "float32", (4, 2, 3)), pt.variable("v", "float32", (4, 2, 5, 3))
+    for node, sizes in (
+        (pt.op("Conv", x, weights), (3,)),
+        (pt.op("Conv", images, image_weights), (5, 3)),
+        (pt.op("Conv", x, weights, kernel_shape=[2]), [2]),
+        (pt.op("MaxPool", x, kernel_shape=[4]), [4]),
+        (pt.op("Conv", x, pt.variable("w", "float32", (4, 2, "K"))), None),
+        (pt.op("Conv", x, pt.variable("w", "float32")), None),
+        (pt.op("Conv", x, None), None),
+    ):
+        assert kernel_of(node) == sizes
+

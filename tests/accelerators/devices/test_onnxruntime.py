@@ -484,3 +484,17 @@ def test_scalars_in_nonzero_and_mixtures_of_whole_numbers_are_left_to_others() -
     for mode, fits in (("nearest", True), ("linear", False)):
         said = answer("onnxruntime", pt.Graph([pt.op("Resize", x, None, None, sizes, mode=mode, name="n")]))
         assert said is True if fits else "where a resize mixes whole numbers" in str(said)
+
+
+def test_large_outputs_are_written_to_the_callers_arrays_and_small_ones_are_new() -> None:
+    x = pt.variable("x", "float32", (600, 600))
+    graph = pt.Graph([pt.op("Neg", x), pt.op("ReduceSum", x), pt.op("Abs", x)], [x])
+    unit, data = compiled("onnxruntime", graph), np.linspace(-1, 1, 360_000, dtype=np.float32).reshape(600, 600)
+    large, flipped = np.empty_like(data), np.empty((600, 600), np.float32).T
+    for out in ([large, None, flipped], [large, np.empty((1, 1), np.float32), None], [None, None, large]):
+        negated, total, sizes = unit.run([data], out)
+        np.testing.assert_array_equal(negated, -data)
+        np.testing.assert_allclose(total, data.sum(keepdims=True), atol=0.1)
+        np.testing.assert_array_equal(sizes, np.abs(data))
+        assert [result is large for result in (negated, total, sizes)] == [array is large for array in out]
+
