@@ -186,8 +186,9 @@ def map_over_processes() -> None:
 
 def try_a_body() -> None:
     trials = isolated_trials.TrialProcess()
-    assert trials._ready() is None
-    trials.stop()
+    with trials.child() as child:
+        assert child.is_alive
+    trials.end()
 
 
 def small() -> pt.Graph:

@@ -28,7 +28,7 @@ class Unknown(Exception):
     def __init__(self, what: str, shapes: Sequence[Sizes | None] = ()) -> None:
         super().__init__(what)
         self.shapes = shapes
-        """What is known of the results nevertheless: that there are so many dimensions, or some of their sizes."""
+        """The known part of the results: the number of dimensions, or some of their sizes."""
 
 
 def rule(*ops: str) -> Callable[[Rule], Rule]:

@@ -12,6 +12,8 @@ from partita.graph import Graph, PassError, TensorType, call, constant, op, regi
 from partita.graph.readers.onnx import load_onnx
 from partita.passes import apply_pass
 from partita.passes.infer import without_declared
+from partita.passes.infer.reading import Reading, symbolic
+from tests.passes.kept_sizes import told
 
 from .before_after import check, text
 
@@ -355,6 +357,20 @@ def test_declared_types_go_in_the_bodies_of_calls_too() -> None:
     g = Graph([call(inner, variable("y", "float32", (2,)), name="c")])
     bare = without_declared(g, frozenset())
     assert [node[0].type for node in bare["c"].subgraph.nodes if node.is_op] == [None]
+
+
+@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose", "MaxPool"])
+def test_words_in_attributes_may_be_bytes(kind: str) -> None:
+    answers = []
+    for mode in ("SAME_UPPER", b"SAME_UPPER", "VALID", b"VALID"):
+        x, weight = variable("x", "float32", ("N", 1, "H", 9)), constant(np.ones((1, 1, 3, 3), np.float32))
+        more = {"kernel_shape": [3, 3]} if kind == "MaxPool" else {}
+        more |= {"output_padding": [1, 1]} if kind == "ConvTranspose" else {}
+        inputs = [x] if kind == "MaxPool" else [x, weight]
+        graph = Graph([op(kind, *inputs, auto_pad=mode, strides=[2, 2], name="y", **more)], [x])
+        types = apply_pass(graph, "InferShape")["y"].output_types
+        answers.append((types, told(Reading(graph, [symbolic(x[0])]), graph)))
+    assert answers[0] == answers[1] != answers[2] == answers[3]
 
 
 SOUND = {
