@@ -170,7 +170,7 @@ def _vectorized(c: Context) -> Sequence[Kind]:
 @kinds("ai.onnx.ml.ZipMap")
 def _zipped(c: Context) -> Sequence[Kind]:
     key = _by_attribute(c, "classlabels_", "strings int64s")
-    return [None if key is None else SequenceType(MapType(key, TensorType("float32", ())))]
+    return [None if key is None else SequenceType(MapType(key, TensorType("float32")))]
 
 
 @kinds("ai.onnx.preview.training.Adagrad", "ai.onnx.preview.training.Momentum", "ai.onnx.preview.training.Adam")

@@ -51,8 +51,10 @@ def infer(
         raise TypeMismatch("bodies nest too deep", where=f"graph {g.name!r}", remedy=remedy) from None
 
 
-def replaced_types(declared: Graph, typed: Graph) -> list[str]:
-    """Notes on the declared types in the first graph that are replaced in the second, which was inferred from it."""
+def replaced_types(declared: Graph, typed: Graph, seen: set[Graph] | None = None) -> list[str]:
+    """Notes on the declared types in the first graph that are replaced in the second, which was inferred from it. The bodies in
+    `seen` have theirs already."""
+    seen = set() if seen is None else seen
     others = {node.name: node for node in typed.nodes if node.is_op}
     notes = []
     for node in declared.nodes:
@@ -67,7 +69,9 @@ def replaced_types(declared: Graph, typed: Graph) -> list[str]:
         if node.subgraph is not None:
             inner = [(node.subgraph, other.subgraph)]
         for body, typed_body in inner:
-            notes += replaced_types(body, typed_body) if isinstance(typed_body, Graph) else []
+            if isinstance(typed_body, Graph) and body not in seen:
+                seen.add(body)
+                notes += replaced_types(body, typed_body, seen)
     return notes
 
 
