@@ -1,5 +1,6 @@
 """No test reads or writes the user's own cache of compiled subgraphs. With PARTITA_HOST=haswell (nehalem, x86-64) in the
-environment, all tests of this process run as on such a processor: kernels are planned and compiled for it.
+environment, all tests of this process run as on such a processor: kernels are planned and compiled for it. With PARTITA_HOST=
+neoverse-n1 they are planned for a processor of another architecture and compiled for this one, its instructions emulated.
 
 What hypothesis draws is the same in every run, and may take as long as it likes. With `--hypothesis-profile=chance`, as in
 `make check-all`, it draws something new each time."""
@@ -15,24 +16,27 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import hypothesis
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
-
-HOSTS = {
-    "haswell": "pni ssse3 sse4_1 sse4_2 popcnt movbe aes pclmulqdq avx f16c fma bmi1 bmi2 avx2 sse sse2 abm",
-    "nehalem": "pni ssse3 sse4_1 sse4_2 popcnt sse sse2",
-    "x86-64": "sse sse2",
-}
-"""Older processors by LLVM's names, with their instruction set extensions by Linux's names."""
 
 
 def act_as(host: str) -> None:
     """From now on the host is this one, for whoever looks."""
     from partita.accelerators.tvm.machine import machine, processor
+    from partita.accelerators.tvm.machine.instructions import BY_NAME
 
+    one = processor.PROCESSORS[host]
+    if not processor.is_here(one.triple):
+        planned, native = machine.named_machine(host), machine.host_machine
+        emulated = tuple([attrs.evolve(used, is_emulated=bool(BY_NAME[used.name].lanes)) for used in planned.instructions])
+        own = {"lanes": planned.lanes, "registers": planned.registers, "instructions": emulated, "near": planned.near}
+        machine.host_machine = lambda threads: attrs.evolve(native(threads), fuses=True, **own)
+        return
     described = Path(tempfile.mkdtemp(prefix="partita-host-")) / "cpuinfo"
-    described.write_text(f"flags : {HOSTS[host]}\n")
+    linux = {ours: theirs for theirs, ours in processor._NAMES.items()}
+    described.write_text(f"flags : {' '.join(linux.get(name, name) for name in one.features)}\n")
     processor._LINUX = described
     machine.host_cpu = lambda: host
 

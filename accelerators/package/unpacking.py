@@ -28,6 +28,9 @@ from partita.graph.logs import logger
 Row = Mapping[str, Any]
 """A subgraph's row in the manifest."""
 
+TARGET = "ARCH"
+"""The key for another machine than this one: what is compiled anew is for this one, whatever the file was for."""
+
 
 def import_package(
     path: str | os.PathLike[str], key: bytes | None, config: Mapping[str, Any] | None, recompile: bool | str | Sequence[str]
@@ -119,7 +122,7 @@ class _Importing:
         for row in self.rows:
             if row["device"] in config:
                 stated = self.stated(row, every[row["device"]])
-                said = given.said[row["device"]]
+                said = given.said[row["device"]] | ({TARGET} if self.recompile else set())
                 config[row["device"]].update({name: value for name, value in stated.items() if name not in said})
         return config
 

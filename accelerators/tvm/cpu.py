@@ -1,17 +1,22 @@
-"""The device `cpu`: TVM and LLVM for the host's own instruction set."""
+"""The device `cpu`: TVM and LLVM for the host's own instruction set, or for another processor."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
+
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.interface.accelerator import TunedKernel
 from partita.accelerators.interface.keys import Key, count
 from partita.accelerators.process.cores import default_threads
 from partita.accelerators.tvm.device import DTYPES, FAST, PRECISION, TvmAccelerator, skipping
 from partita.accelerators.tvm.machine.instructions import bfloat_instruction, integer_instruction
-from partita.accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
-from partita.accelerators.tvm.machine.processor import host_features
+from partita.accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, named_machine, with_instruction
+from partita.accelerators.tvm.machine.processor import host_features, processor_named
 from partita.accelerators.tvm.run.runtime import version
+from partita.graph.graph import Graph
 
 PASSES = (
     "CheckIndices",
@@ -37,7 +42,8 @@ PASSES = (
 
 
 class CpuAccelerator(TvmAccelerator):
-    """The host's processor; NUM_THREADS 0 means all cores that the process may use.
+    """The host's processor; NUM_THREADS 0 means all cores that the process may use. ARCH names another processor to compile for:
+    one of a table, or an architecture with extensions, as "aarch64+i8mm+bf16".
 
     INTEGERS and BFLOATS name the instructions for products of quantized values and of bfloat16; by default the fastest that the
     host has. PRECISION is the type of products and of stored values: "fast" means bf16 if the host has an instruction for it that
@@ -49,6 +55,7 @@ class CpuAccelerator(TvmAccelerator):
     appends_caches = True
     config_keys = {
         **TvmAccelerator.config_keys,
+        "ARCH": Key("", processor_named),
         "NUM_THREADS": Key(0, count),
         "INTEGERS": Key("", integer_instruction),
         "BFLOATS": Key("", bfloat_instruction),
@@ -57,9 +64,22 @@ class CpuAccelerator(TvmAccelerator):
     }
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
-        """The host with the configured number of threads."""
-        machine = with_instruction(host_machine(config["NUM_THREADS"] or default_threads()), config["INTEGERS"])
-        return with_instruction(machine, config["BFLOATS"])
+        """The host or the named processor, with the configured number of threads."""
+        threads, arch = config["NUM_THREADS"], config["ARCH"]
+        machine = named_machine(arch, threads) if arch else host_machine(threads or default_threads())
+        return with_instruction(with_instruction(machine, config["INTEGERS"]), config["BFLOATS"])
+
+    def machine_here(self, config: Mapping[str, Any]) -> Machine:
+        """The machine with the number of threads here; a named processor was planned for with its own number of cores."""
+        return attrs.evolve(self.machine(config), threads=config["NUM_THREADS"] or default_threads())
+
+    def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
+        """Tune the kernels; NotSupported for a processor that is elsewhere."""
+        machine = self.machine(config)
+        if not machine.is_here:
+            cause = f"kernels for {machine.arch} ({machine.triple}) cannot be measured here"
+            raise NotSupported(cause, where="ARCH of device 'cpu'", remedy="Tune on such a machine, or leave ARCH out")
+        super().tune(graph, config, deadline, shown)
 
     def layout_options(self, machine: Machine) -> dict[str, Any]:
         """The processor's instructions for bytes and for two bytes, and the element type."""
@@ -78,10 +98,10 @@ class CpuAccelerator(TvmAccelerator):
         return DTYPES[asked]
 
     def meaning(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """PRECISION as the type that it resolves to; `identity` has the number of threads. A requested instruction stays in the
-        result, because unlike the default it is used even where it is slow."""
+        """PRECISION as the type that it resolves to; `identity` has the processor and the number of threads. A requested
+        instruction stays in the result, because unlike the default it is used even where it is slow."""
         precision = self.configured(config).precision(self.machine(config))
-        others = {key: value for key, value in config.items() if key != "NUM_THREADS"}
+        others = {key: value for key, value in config.items() if key not in ("ARCH", "NUM_THREADS")}
         return {**others, "PRECISION": precision}
 
     def metrics(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ A device may be created long before it compiles, so its import is light: methods
 from __future__ import annotations
 
 import contextlib
+import platform
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
@@ -27,7 +28,8 @@ from partita.accelerators.interface.keys import BadValue, Key, callback, flag, f
 from partita.accelerators.interface.second_level import SecondLevel, second_level_of
 from partita.accelerators.tvm import extensions
 from partita.accelerators.tvm.machine.library import PACKAGE, why_no_compiler
-from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.machine import Machine, host_cpu
+from partita.accelerators.tvm.machine.processor import is_here, usable_features
 from partita.accelerators.tvm.run.runtime import runtime, version
 from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.graph import Graph
@@ -194,9 +196,11 @@ class TvmAccelerator(Accelerator):
 
     def why_no_export(self) -> str | None:
         """The reason if there is no linker to make a library of the kernels."""
-        from partita.accelerators.tvm.code.linking import MISSING, NEEDED, can_link
+        from partita.accelerators.tvm.code.linking import can_link, no_linker
 
-        return None if can_link() else f"{MISSING}. {NEEDED}"
+        triple = self.machine(self._config).triple
+        error = no_linker(triple)
+        return None if can_link(triple) else f"{error.cause}. {error.remedy}"
 
     def add_extension(self, extension: Any) -> None:
         """Add a TvmExtension: a custom op, defined by TVM's tensor expressions."""
@@ -210,6 +214,10 @@ class TvmAccelerator(Accelerator):
         if missing is not None:
             raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
+        if not machine.is_here:
+            from partita.accelerators.tvm.code.linking import check_linker
+
+            check_linker(machine.triple)
         lifted, notes, checks = self._lifted(graph, config, machine)
         del graph  # Its weights are freed as they are packed.
         compiled = compile_lifted(self, lifted, checks, config, machine)
@@ -270,7 +278,11 @@ class TvmAccelerator(Accelerator):
         """The machine and device on which the configuration runs a compiled subgraph."""
         from partita.accelerators.tvm.compiled.subgraph import RunsOn
 
-        return RunsOn(self.machine(config), int(config["DEVICE_ID"]))
+        return RunsOn(self.machine_here(config), int(config["DEVICE_ID"]))
+
+    def machine_here(self, config: Mapping[str, Any]) -> Machine:
+        """The machine with the number of threads that run its code here."""
+        return self.machine(config)
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
         """Tune the choices of each distinct kernel by measuring, the slowest kernels first."""
@@ -310,13 +322,16 @@ class TvmAccelerator(Accelerator):
 
         TVM's libraries alone have no version; the virtual machine itself then refuses code for another version.
         """
-        here = self.identity(config)
-        if version() and identity.get("library") != here["library"]:
-            return f"it was compiled by {identity.get('library')}, and here is {here['library']}"
-        missing = sorted(set(identity.get("features", "").split()) - set(here["features"].split()))
+        here = f"{PACKAGE} {version()}".rstrip()
+        if version() and identity.get("library") != here:
+            return f"it was compiled by {identity.get('library')}, and here is {here}"
+        compiled_for, triple = f"it was compiled for {identity.get('target')}", identity.get("triple", "")
+        if not is_here(triple):
+            own = f"{host_cpu()} ({platform.machine()}, {platform.system()})"
+            return f"{compiled_for} ({triple}), and the processor here is {own}"
+        missing = sorted(set(identity.get("features", "").split()) - usable_features())
         if missing:
-            lacks = f"the processor here ({here['target']}) lacks {', '.join(missing)}"
-            return f"it was compiled for {identity.get('target')}, and {lacks}"
+            return f"{compiled_for}, and the processor here ({host_cpu()}) lacks {', '.join(missing)}"
         return None
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import partita as pt
 from partita.accelerators.interface.device_list import asked_devices
+from partita.accelerators.interface.settings import read_config
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_model, config_of, placing_of
 from partita.cli.models import compiled, key_of, load_graph, writable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 EXAMPLE = """\
   partita compile zoo:squeezenet --devices HETERO:cpu,reference -o squeezenet.partita
   partita run squeezenet.partita
+  partita compile zoo:squeezenet --devices cpu --arch neoverse-v1 -o arm.partita
 """
 
 
@@ -30,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_devices(parser)
     parser.add_argument("-o", "--output", metavar="OUT.partita", required=True, help="the file to write")
+    parser.add_argument("--arch", metavar="NAME", help="compile for another machine, as neoverse-v1 or sm_90 (ARCH)")
     parser.add_argument("--key", metavar="FILE", help="sign with the bytes of this file")
     parser.add_argument("--why", action="store_true", help="say why subgraphs were compiled, how long kernels took, what fused")
 
@@ -39,7 +42,8 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     target = writable(arguments.output, arguments.model)
     assert target is not None
     key = key_of(arguments)
-    graph, config = load_graph(arguments, screen), config_of(arguments.config, arguments.devices)
+    named = [("", "ARCH", arguments.arch)] if arguments.arch else []
+    graph, config = load_graph(arguments, screen), config_of([*arguments.config, *named], arguments.devices)
     _check_export(graph, arguments, config)
     model = compiled(graph, arguments, screen, config)
     model.export(target, key=key)
@@ -60,7 +64,10 @@ def _why(model: pt.CompiledModel) -> list[str]:
 
 def _check_export(graph: pt.Graph, arguments: argparse.Namespace, config: Mapping[str, Any]) -> None:
     """NotSupported, before anything is compiled, if a device that gets ops cannot export its code."""
-    unable = {device.label: why for device in asked_devices(arguments.devices) if (why := device.accelerator.why_no_export())}
+    devices = asked_devices(arguments.devices)
+    values = read_config(config, devices).by_device
+    every = {device.label: device.accelerator.configured(values[device.label]) for device in devices}
+    unable = {label: why for label, one in every.items() if (why := one.why_no_export())}
     if unable:
         placed = set(pt.query(graph, arguments.devices, config=config, **placing_of(arguments)).values())
         for label in sorted(placed & unable.keys()):

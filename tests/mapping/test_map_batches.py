@@ -148,6 +148,22 @@ def test_an_interrupt_does_not_wait_for_the_next_item_of_a_data_set(blocked: Any
     assert time.monotonic() - began < 10
 
 
+def test_nothing_is_read_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "call", lambda worker, calls: Answers(dict.fromkeys(calls, pt.RunError("it fails")), 1e-6))
+    read: list[int] = []
+
+    def endless() -> Iterator[dict[str, np.ndarray]]:
+        while True:
+            read.append(len(read))
+            yield {"x": inputs(1)[0]}
+
+    with pytest.raises(pt.RunError, match="it fails"):
+        next(WorkerCrew("nowhere", 1, 1).results(endless()))
+    count = len(read)
+    time.sleep(0.2)
+    assert len(read) == count < 5
+
+
 def test_a_worker_that_cannot_be_started_again_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system may refuse another process: the input is not waited for then, since no worker takes it."""
     real, asked = subprocess.Popen, []

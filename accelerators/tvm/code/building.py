@@ -49,7 +49,7 @@ class Built:
 
 def makes_objects(machine: Machine) -> bool:
     """True if the machine's kernels become object files, which a linker combines."""
-    return not machine.is_gpu and can_link()
+    return not machine.is_gpu and can_link(machine.triple)
 
 
 def generated(batch: Sequence[Lowered], machine: Machine) -> list[Built]:

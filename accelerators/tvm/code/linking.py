@@ -22,6 +22,8 @@ from partita.accelerators.errors import CompileError, NotSupported
 from partita.accelerators.tvm.code.codegen import written
 from partita.accelerators.tvm.code.elf import check_symbols, data_object, is_elf, undefined_symbols
 from partita.accelerators.tvm.machine.library import compiling, function, part, tvm
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.processor import is_here
 from partita.accelerators.tvm.machine.tvm_errors import first_line
 from partita.accelerators.tvm.run.pool import pool_object
 from partita.accelerators.tvm.run.runtime import load_library
@@ -32,9 +34,9 @@ _ON_LINUX = sys.platform.startswith("linux")
 
 _OPTIONS = ("-shared", "-fPIC", "-pthread", *(("-undefined", "dynamic_lookup") if sys.platform == "darwin" else ()))
 
-_LIBRARIES = ("-nodefaultlibs", "-lm", "-lpthread", "-lc")
+_LIBRARIES = ("-nodefaultlibs", "-lm", "-lpthread", "-lc", "-lgcc")
 """Libraries that kernels and their threads call, in place of those that a C++ compiler adds: reading the symbols of the C++
-library takes as long as all the rest of the link."""
+library takes as long as all the rest of the link. On Arm, atomic operations are functions of GCC's own library."""
 
 MISSING = "there is no linker here for its kernels"
 
@@ -61,9 +63,11 @@ class Tools:
 
 
 @cache
-def tools() -> Tools | None:
+def tools(triple: str = "") -> Tools | None:
     """A C++ compiler, preferably the one that CXX names; else the linker and compiler of the package ziglang; else a linker
-    alone. None if there is no linker."""
+    alone. None if there is no linker. For another machine, given by its triple, CXX names nothing."""
+    if not is_here(triple):
+        return _cross_tools(triple)
     compiler = _compiler()
     direct = _behind(compiler) if compiler and _ON_LINUX and not _named() else None
     if direct is not None:
@@ -79,14 +83,31 @@ def tools() -> Tools | None:
     return Tools((linker, "-shared"), (), ()) if linker else None
 
 
+def _cross_tools(triple: str) -> Tools | None:
+    """GCC's cross compiler, clang with the libraries for that machine, or ziglang; None if there is none of them."""
+    arch, _, system = triple.partition("-")
+    for command in ((f"{triple}-g++",), (f"{triple}-gcc",), ("clang++", f"--target={triple}"), ("clang", f"--target={triple}")):
+        found = _behind(command) if "linux" in system and find_program(command[0]) else None
+        if found is not None:
+            return found
+    if not has_ziglang():
+        return None
+    zig = tuple(module_command("ziglang"))
+    if "linux" in system:
+        return Tools((*zig, "ld.lld", "-shared"), (), (*zig, "cc", "-target", f"{arch}-linux-gnu", "-DPARTITA_PLAIN_SYMBOLS"))
+    return Tools((*zig, "cc", "-target", "aarch64-macos", "-shared", "-Wl,-undefined,dynamic_lookup"), (), ())
+
+
 def _behind(compiler: tuple[str, ...]) -> Tools | None:
-    """The linker that the compiler calls, with glibc's math library; None if these are not found. Called directly, it takes a
-    third of the time: the compiler starts three processes and reads the symbols of all of glibc."""
-    linker, functions = (_said(*compiler, f"-print-{what}") for what in ("prog-name=ld", "file-name=libm.so.6"))
+    """The linker that the compiler calls, with glibc's math library and the compiler's own; None if these are not found. Called
+    directly, it takes a third of the time: the compiler starts three processes and reads the symbols of all of glibc."""
+    asked = ("prog-name=ld", "file-name=libm.so.6", "libgcc-file-name")
+    linker, functions, own = (_said(*compiler, f"-print-{what}") for what in asked)
     program = find_program(linker) if linker else None
     if program is None or not os.path.isfile(functions):
         return None
-    return Tools((program, "-shared", "--as-needed"), (functions,), (*compiler, "-DPARTITA_PLAIN_SYMBOLS"))
+    libraries = tuple(filter(os.path.isfile, (functions, own)))
+    return Tools((program, "-shared", "--as-needed"), libraries, (*compiler, "-DPARTITA_PLAIN_SYMBOLS"))
 
 
 def _said(*command: str) -> str:
@@ -112,16 +133,34 @@ def has_ziglang() -> bool:
     return importlib.util.find_spec("ziglang") is not None
 
 
-def can_link() -> bool:
+def can_link(triple: str = "") -> bool:
     """True if there is a linker."""
-    return os.name == "posix" and tools() is not None
+    return os.name == "posix" and tools(triple) is not None
 
 
-def share(path: str | Path, files: Sequence[str | Path]) -> None:
-    """Link the object files."""
-    programs = tools()
-    if programs is None:
-        raise NotSupported(MISSING, remedy=NEEDED)
+def check_linker(triple: str = "") -> None:
+    """NotSupported if there is no linker for this triple's machine."""
+    if not can_link(triple):
+        raise no_linker(triple)
+
+
+def no_linker(triple: str) -> NotSupported:
+    """The error for a missing linker."""
+    if is_here(triple):
+        return NotSupported(MISSING, remedy=NEEDED)
+    own = f"{_PACKAGES[triple]} (Debian's package), or " if triple in _PACKAGES else ""
+    return NotSupported(f"there is no linker here for {triple}", remedy=f"Install {own}ziglang (pip install 'partita[linker]')")
+
+
+_PACKAGES = {"aarch64-linux-gnu": "gcc-aarch64-linux-gnu", "x86_64-linux-gnu": "gcc-x86-64-linux-gnu"}
+"""Debian's packages of a linker for other machines, by triple."""
+
+
+def share(path: str | Path, files: Sequence[str | Path], triple: str = "") -> None:
+    """Link the object files for this triple's machine."""
+    check_linker(triple)
+    programs = tools(triple)
+    assert programs is not None
     command = [*programs.link, "-o", path, *files, *programs.libraries]
     own = environment(TMPDIR=os.path.dirname(path))  # A linker's temporary files have room where its result has.
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
@@ -136,13 +175,15 @@ class Sharing:
 
     A program without kernels, of views alone, becomes an object file too; by default TVM writes it as C."""
 
-    @staticmethod
-    def get_target_triple() -> str:
+    def __init__(self, triple: str = "") -> None:
+        self.triple = triple
+
+    def get_target_triple(self) -> str:
         """Target triple for which TVM writes the object file."""
-        return str(part("target.codegen").llvm_get_system_triple())
+        return self.triple or str(part("target.codegen").llvm_get_system_triple())
 
     def __call__(self, path: str | Path, files: Sequence[str | Path], **options: Any) -> None:
-        share(path, files)
+        share(path, files, self.triple)
 
 
 def not_linked(error: Exception) -> NotSupported:
@@ -167,20 +208,20 @@ def _temporary() -> str:
         return os.environ.get("TMPDIR", "the folder of temporary files")
 
 
-def link(executable: Any, objects: Sequence[bytes], target: Any) -> bytes:
+def link(executable: Any, objects: Sequence[bytes], machine: Machine) -> bytes:
     """Shared library of an executable without imported kernels, these object files, and our thread pool."""
     try:
         with tempfile.TemporaryDirectory(prefix="partita-") as folder:
             path = Path(folder) / "library.so"
             with compiling.lock:
-                program = _program(executable, objects[0], target, Path(folder))
-            programs = tools()
+                program = _program(executable, objects[0], machine.target, Path(folder))
+            programs = tools(machine.triple)
             threads = pool_object(*programs.compile) if programs is not None and programs.compile else None
             files = []
             for number, code in enumerate([program, *objects, *([threads] if threads else ())]):
                 files.append(Path(folder) / f"part{number}.o")
                 files[-1].write_bytes(code)
-            share(path, files)
+            share(path, files, machine.triple)
             return path.read_bytes()
     except CompileError:
         raise

@@ -85,9 +85,11 @@ def _linked(assembled: Assembled, bodies: Collection[Built], machine: Machine) -
     if objects:
         objects += [] if sizing is None else [object_code(sizing)]
         try:
-            library = link(assembled.executable, objects, machine.target)
-            return attrs.evolve(assembled, executable=load(library), library=library)
+            library = link(assembled.executable, objects, machine)
+            return attrs.evolve(assembled, executable=load(library) if machine.is_here else None, library=library)
         except NotSupported as error:
+            if not machine.is_here:
+                raise
             warnings.warn(f"kernels are compiled once more in memory: {error}", stacklevel=2)
     libraries = {id(built.library): built.library for built in bodies}
     for library in [*libraries.values(), *([] if sizing is None else [sizing])]:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from partita.accelerators.errors import AcceleratorError, CompileError, NotSupported
-from partita.accelerators.tvm.code.linking import MISSING, NEEDED, Sharing, can_link, not_linked
+from partita.accelerators.errors import AcceleratorError, CompileError
+from partita.accelerators.tvm.code.linking import Sharing, check_linker, not_linked
 from partita.accelerators.tvm.compiled.assembling import Assembled
 from partita.accelerators.tvm.compiled.export_header import compiling_again, packed, read_words, unpacked
 from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
@@ -25,18 +25,17 @@ ROOM = 32 << 20
 
 def export(compiled: CompiledTvm) -> bytes:
     """The subgraph as bytes, without its weights."""
-    return packed(compiled, {}, compiled.library or _library(compiled.assembled.executable))
+    return packed(compiled, {}, compiled.library or _library(compiled.assembled.executable, compiled.runs_on.machine.triple))
 
 
-def _library(executable: Any) -> bytes:
-    if not can_link():
-        raise NotSupported(MISSING, remedy=NEEDED)
+def _library(executable: Any, triple: str) -> bytes:
+    check_linker(triple)
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         path = Path(folder) / "library.so"
         try:
             _check_room(Path(folder))
             with compiling.lock, quiet():
-                executable.export_library(str(path), fcompile=Sharing())
+                executable.export_library(str(path), fcompile=Sharing(triple))
         except CompileError:
             raise
         except Exception as error:
@@ -59,7 +58,8 @@ def read(
     where = f"subgraph {graph.name!r}"
     head, library = unpacked(data, where, "that TVM compiled")
     said = read_words(head, weights, where)
-    assembled = Assembled(_loaded(library, where), said.weights, (), said.outputs, said.checks)
+    executable = _loaded(library, where) if runs_on.machine.is_here else None
+    assembled = Assembled(executable, said.weights, (), said.outputs, said.checks)
     cause = "the code of its kernels cannot be shown: it was exported without its body, and only machine code is here"
     again = compiling_again(graph, compile_again, cause)
     compiled = CompiledTvm(assembled, said.launches, again, runs_on, perf_count)

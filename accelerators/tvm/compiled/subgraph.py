@@ -135,12 +135,20 @@ class CompiledTvm(CompiledSubgraph):
         self._lock, self._main = threading.Lock(), None
 
     def _start(self) -> None:
+        self._check_here()
         self._machine = VirtualMachine(_runnable(self._assembled.executable))
         if self._perf_count:
             self._machine.watch(self._instrument())
         self._assembled = attrs.evolve(self._assembled, weights=tuple(map(held_once, self._assembled.weights)))
         self._weights = [as_tensor(array) for array in self._assembled.weights]
         self._main = self._machine["main"]
+
+    def _check_here(self) -> None:
+        """NotSupported if the code is for another machine."""
+        machine = self.runs_on.machine
+        if not machine.is_here:
+            cause = f"it was compiled for {machine.arch} ({machine.triple}) and cannot run here"
+            raise NotSupported(cause, remedy="Export it (m.export) and import it there, or compile it without ARCH")
 
     def _output(self, origin: int | Array, results: Any, inputs: Sequence[Any]) -> Array:
         if isinstance(origin, np.ndarray):
@@ -177,6 +185,17 @@ class CompiledTvm(CompiledSubgraph):
     def another(self) -> CompiledTvm:
         """The same machine code on a virtual machine of its own."""
         return self._again(self._perf_count)
+
+    def native(self, inputs: Sequence[Any]) -> tuple[CompiledTvm, Sequence[Any]] | None:
+        """This one, if its kernels run on our own threads and nothing measures them."""
+        is_native = self.library is not None and not self.runs_on.machine.is_gpu and not self._perf_count
+        return (self, inputs) if is_native else None
+
+    def main(self) -> tuple[Any, list[Any]]:
+        """The function of a virtual machine of its own, and the weights, which it takes after the inputs."""
+        another = self.another()
+        another._start()
+        return another._main, another._weights
 
     def measured(self) -> CompiledTvm:
         """The same machine code on a virtual machine of its own that measures each launch."""

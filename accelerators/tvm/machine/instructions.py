@@ -24,6 +24,8 @@ class Special:
     """Sets of extensions, by LLVM's names; a processor needs all of at least one set."""
     lanes: int
     """Number of sums or elements in a vector; 0: as many as in the machine's vectors."""
+    flushes: bool = False
+    """True if its processors round float32 to bfloat16 by an instruction that flushes subnormals to zero."""
 
     def is_here(self, features: Collection[str]) -> bool:
         """True if a processor with these extensions has the instruction."""
@@ -54,9 +56,14 @@ INSTRUCTIONS = (
     Special("avx512-vnni", "int8", _needs("avx512f avx512bw avx512vnni"), 16),
     Special("avx-vnni", "int8", _needs("avxvnni", "avx512vnni avx512vl"), 8),
     Special("avx2", "int8", _needs("avx2"), 8),
+    Special("usmmla", "int8", _needs("neon i8mm"), 4),
+    Special("usdot", "int8", _needs("neon i8mm"), 4),
+    Special("sdot", "int8", _needs("neon dotprod"), 4),
     Special("plain", "int8", _needs(""), 0),
-    Special("amx-bf16", "bfloat16", _needs("amx-tile amx-bf16 avx512f avx512bf16"), 16),
-    Special("vdpbf16ps", "bfloat16", _needs("avx512bf16"), 16),
+    Special("amx-bf16", "bfloat16", _needs("amx-tile amx-bf16 avx512f avx512bf16"), 16, flushes=True),
+    Special("vdpbf16ps", "bfloat16", _needs("avx512bf16"), 16, flushes=True),
+    Special("bfmmla", "bfloat16", _needs("neon bf16"), 4),
+    Special("bfdot", "bfloat16", _needs("neon bf16"), 4),
     Special("fma", "bfloat16", _needs(""), 0),
     Special("vpermps", "int4", _needs("avx512f"), 16),
 )

@@ -1,4 +1,4 @@
-"""The machine that kernels are compiled for: the host's instruction set, or a GPU architecture."""
+"""The machine that kernels are compiled for: a processor, the host's or a named one, or a GPU architecture."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu, opencl_gpu
 from partita.accelerators.tvm.machine.instructions import BY_NAME, Used, best_instructions
 from partita.accelerators.tvm.machine.library import function, gpu_hooks, tvm
 from partita.accelerators.tvm.machine.parallel_thresholds import STEPS, TASKS
-from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES, usable_features
+from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES, PROCESSORS, Processor, is_here, processor, usable_features
 from partita.accelerators.tvm.sizes.extent import Extent
+
+LINE_LANES = 16
+"""Number of 32-bit elements in a line of the cache."""
+
+SHORTEST = 4
+"""Number of 32-bit elements in the vectors of the oldest x86 processors, which have no fused multiply-add."""
 
 
 @attrs.frozen(slots=True)
@@ -36,11 +42,35 @@ class Machine:
     """LLVM's names of extensions that processors of this name have and this one lacks: virtual machines hide some."""
     takes_tf32: bool = False
     """True if float32 products may round their operands to TF32 for tensor cores."""
+    triple: str = ""
+    """LLVM's name of a named processor's architecture and operating system; "" means the host's."""
+    features: tuple[str, ...] = ()
+    """The processor's extensions that kernels may use, by LLVM's names."""
+    fuses: bool = False
+    """True if it multiplies and adds vectors of any length in one instruction."""
+    near: int = 32 << 10
+    """Bytes of the processor's nearest data cache that tiles are planned for."""
 
     @property
     def is_gpu(self) -> bool:
         """True for a GPU: the generic rules for GPUs schedule its kernels, and it has memory of its own."""
         return self.kind != "cpu"
+
+    @property
+    def is_here(self) -> bool:
+        """True if its code runs on the host."""
+        return is_here(self.triple) and (not self.triple or usable_features().issuperset(self.features))
+
+    @property
+    def fills_lines(self) -> bool:
+        """True if a vector is as long as a line of the cache. Two pixels share a line of shorter ones, and fewer products hide
+        its load."""
+        return self.lanes == LINE_LANES
+
+    @property
+    def has_fma(self) -> bool:
+        """True if the processor surely multiplies and adds in one instruction."""
+        return self.fuses or self.lanes > SHORTEST
 
     @property
     def gpu(self) -> Gpu:
@@ -72,9 +102,8 @@ class Machine:
 
     def identity(self) -> dict[str, str]:
         """Properties that code for a processor depends on: its instruction set, and its number of threads."""
-        host = {"target": host_cpu(), "features": " ".join(sorted(usable_features()))}
-        own = {"threads": str(self.threads), "instructions": " ".join(map(str, self.instructions))}
-        return {**host, **own}
+        code = {"target": self.arch, "features": " ".join(self.features), **({"triple": self.triple} if self.triple else {})}
+        return {**code, "threads": str(self.threads), "instructions": " ".join(map(str, self.instructions))}
 
 
 @cache
@@ -83,7 +112,11 @@ def _target(machine: Machine) -> Any:
     without = [f"-{name}" for name in (hidden_features() if machine.is_gpu else machine.hidden)]
     host = {"kind": "llvm", "mcpu": host_cpu(), "num-cores": os.cpu_count() or 1, "mattr": without}
     if not machine.is_gpu:
-        return make_target({**host, "mcpu": machine.arch, "num-cores": machine.threads})
+        own = {"mcpu": machine.arch, "num-cores": machine.threads}
+        if machine.triple:
+            own |= {"mtriple": machine.triple, "mattr": [*without, *(f"+{name}" for name in machine.features)]}
+            own |= {} if machine.arch in PROCESSORS else {"mcpu": "generic"}
+        return make_target({**host, **own})
     gpu_hooks(machine.kind)
     if machine.kind == "opencl":
         threads, memory = map(int, machine.arch.split("+")[0].split("x"))
@@ -105,38 +138,47 @@ def host_cpu() -> str:
 
 
 @cache
-def hidden_features() -> tuple[str, ...]:
-    """Extensions that LLVM assumes for a processor of the host's name and the host lacks."""
-    asked, there = function("target.llvm_get_cpu_features"), usable_features()
+def hidden_features(name: str = "") -> tuple[str, ...]:
+    """Extensions that LLVM assumes for a processor of this name, by default the host's, and that it lacks."""
+    named = PROCESSORS.get(name)
+    asked, there = function("target.llvm_get_cpu_features"), usable_features() if named is None else named.features
     if asked is None or not there:
         return ()
-    promised = {str(name) for name in asked(function("target.Target")({"kind": "llvm", "mcpu": host_cpu()}))}
+    like = {"mcpu": host_cpu()} if named is None else {"mcpu": name, "mtriple": named.triple}
+    promised = {str(extension) for extension in asked(function("target.Target")({"kind": "llvm", **like}))}
     return tuple(sorted(promised & KNOWN_FEATURES - there))
 
 
 @cache
 def host_machine(threads: int) -> Machine:
     """The host with this many threads."""
-    features = usable_features()
-    lanes, registers = 4, 32 if "neon" in features else 16
-    if "avx512f" in features:
-        lanes, registers = 16, 32
-    elif "avx2" in features:
-        lanes = 8
-    return Machine("cpu", host_cpu(), threads, lanes, registers, best_instructions(features), hidden_features())
+    return _of(Processor(host_cpu(), "", usable_features()), threads, hidden_features())
+
+
+@cache
+def named_machine(name: str, threads: int = 0) -> Machine:
+    """The processor of a name in the configuration, with its own number of cores unless there are so many threads."""
+    named = processor(name)
+    return _of(named, threads or named.cores, hidden_features(name) if name in PROCESSORS else ())
+
+
+def _of(one: Processor, threads: int, hidden: tuple[str, ...]) -> Machine:
+    own = one.triple, tuple(sorted(one.features)), "neon" in one.features, one.near
+    instructions = best_instructions(one.features)
+    return Machine("cpu", one.name, threads, one.lanes, one.registers, instructions, hidden, False, *own)
 
 
 def with_instruction(machine: Machine, name: str) -> Machine:
-    """The machine with another instruction for its element type, emulated if the host lacks it; unchanged if `name` is empty.
+    """The machine with another instruction for its element type, emulated if the processor lacks it; itself for no name.
 
-    Float vectors become as wide as the instruction's."""
+    Float vectors become as long as the instruction's."""
     if not name:
         return machine
-    row = BY_NAME[name]
+    row, features = BY_NAME[name], machine.features if machine.triple else usable_features()
     others = [used for used in machine.instructions if BY_NAME[used.name].multiplies != row.multiplies]
-    machine = attrs.evolve(machine, instructions=(*others, Used(name, not row.is_here(usable_features()), is_asked=True)))
-    is_wider = row.multiplies == "bfloat16" and row.lanes > machine.lanes
-    return attrs.evolve(machine, lanes=row.lanes, registers=32) if is_wider else machine
+    machine = attrs.evolve(machine, instructions=(*others, Used(name, not row.is_here(features), is_asked=True)))
+    differs = row.multiplies == "bfloat16" and row.lanes not in (0, machine.lanes)
+    return attrs.evolve(machine, lanes=row.lanes, registers=32) if differs else machine
 
 
 def gpu_machine(arch: str, takes_tf32: bool = False) -> Machine:

@@ -1,7 +1,8 @@
-"""The host's instruction set extensions, by LLVM's names: from the operating system if possible, else from LLVM.
+"""Processors that kernels are compiled for: rows of a table, and the host with its extensions, by LLVM's names.
 
-Linux grants a process the use of the processor's tiles (AMX) on request. The permission holds for all threads, also running ones,
-and after a fork. Without it the first instruction on tiles ends the process."""
+The host's extensions come from the operating system if possible, else from LLVM. Linux grants a process the use of the
+processor's tiles (AMX) on request. The permission holds for all threads, also running ones, and after a fork. Without it the
+first instruction on tiles ends the process."""
 
 from __future__ import annotations
 
@@ -11,6 +12,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import attrs
+
+from partita.accelerators.interface.keys import BadValue
 from partita.accelerators.tvm.machine.library import function, tvm
 
 _LINUX = Path("/proc/cpuinfo")
@@ -20,23 +24,144 @@ _NAMES = {
     "sha_ni": "sha", "avx_vnni": "avxvnni", "avx_ifma": "avxifma", "amx_tile": "amx-tile", "amx_int8": "amx-int8",
     "amx_bf16": "amx-bf16", "avx512_bf16": "avx512bf16", "avx512_bitalg": "avx512bitalg", "avx512_fp16": "avx512fp16",
     "avx512_vbmi2": "avx512vbmi2", "avx512_vnni": "avx512vnni", "avx512_vpopcntdq": "avx512vpopcntdq",
-    "asimd": "neon", "asimddp": "dotprod", "asimdhp": "fullfp16", "asimdrdm": "rdm", "atomics": "lse",
+    "asimd": "neon", "asimddp": "dotprod", "asimdfhm": "fp16fml", "asimdhp": "fullfp16", "asimdrdm": "rdm", "atomics": "lse",
 }
 """LLVM's names of extensions that have another name in Linux."""
 
 _SAME = frozenset(
     "sse sse2 ssse3 sse4a avx avx2 fma fma4 xop f16c bmi2 popcnt movbe adx aes vaes vpclmulqdq gfni avx512f avx512bw avx512cd "
-    "avx512dq avx512vl avx512vbmi avx512ifma avx512er avx512pf tbm sve sve2 i8mm bf16 fp16".split()
+    "avx512dq avx512vl avx512vbmi avx512ifma avx512er avx512pf tbm i8mm bf16 fp16".split()
 )
 """Extensions with the same name in both. Kernels use no instructions that are in none of these lists."""
+
+UNUSED = frozenset("sve sve2".split())
+"""Vectors of unknown length: the kernels' vectors have fixed lengths."""
 
 UNSTATED = frozenset(
     "avx10.1 avx10.2 avxneconvert avxvnniint8 avxvnniint16 cmpccxadd egpr ndd nf ccmp ppx push2pop2 zu".split()
 )
 """Extensions that Linux does not report. If LLVM does not either, kernels do without them."""
 
-KNOWN_FEATURES = _SAME.union(_NAMES.values(), UNSTATED)
+KNOWN_FEATURES = _SAME.union(_NAMES.values(), UNSTATED, UNUSED)
 """All extensions that are considered, by LLVM's names."""
+
+
+@attrs.frozen(slots=True)
+class Processor:
+    """A processor that code is compiled for, here or elsewhere."""
+
+    name: str
+    """LLVM's name, or an architecture with extensions, as "aarch64+i8mm"."""
+    triple: str
+    """LLVM's name of the architecture and the operating system."""
+    features: frozenset[str]
+    """Its extensions that kernels may use, by LLVM's names."""
+    cores: int = 4
+    """Number of cores that a model is planned for."""
+    near: int = 32 << 10
+    """Bytes of the nearest data cache that tiles are planned for."""
+
+    @property
+    def lanes(self) -> int:
+        """Number of 32-bit elements of a vector register."""
+        return 16 if "avx512f" in self.features else 8 if "avx2" in self.features else 4
+
+    @property
+    def registers(self) -> int:
+        """Number of vector registers."""
+        return 16 if self.features.isdisjoint(("avx512f", "neon")) else 32
+
+
+def _rows(triple: str, *rows: tuple[str, str, int, int]) -> dict[str, Processor]:
+    return {name: Processor(name, triple, frozenset(words.split()), cores, near << 10) for name, words, cores, near in rows}
+
+
+_SSE = "sse sse2"
+_SSE42 = f"{_SSE} sse3 ssse3 sse4.1 sse4.2 popcnt"
+_AVX2 = f"{_SSE42} avx avx2 fma f16c bmi bmi2 lzcnt movbe"
+_AVX512 = f"{_AVX2} avx512f avx512bw avx512cd avx512dq avx512vl"
+_SKYLAKE = f"{_AVX512} adx aes pclmul"
+_ICELAKE = f"{_SKYLAKE} avx512vnni avx512bitalg avx512ifma avx512vbmi avx512vbmi2 avx512vpopcntdq gfni sha vaes vpclmulqdq"
+_ZEN3 = f"{_AVX2} adx aes pclmul sha sse4a vaes vpclmulqdq"
+_ARM_V8 = "neon aes"
+_ARM_V82 = f"{_ARM_V8} lse rdm dotprod fullfp16"
+_ARM_V84 = f"{_ARM_V82} fp16fml"
+_ARM_V86 = f"{_ARM_V84} i8mm bf16"
+_ARM_V9 = "neon lse rdm dotprod fullfp16 fp16fml i8mm bf16"
+
+PROCESSORS = {
+    **_rows(
+        "x86_64-linux-gnu",
+        ("x86-64", _SSE, 4, 32),
+        ("nehalem", _SSE42, 4, 32),
+        ("x86-64-v3", _AVX2, 4, 32),
+        ("x86-64-v4", _AVX512, 8, 32),
+        ("haswell", f"{_AVX2} pclmul", 4, 32),
+        ("skylake", f"{_AVX2} adx aes pclmul", 4, 32),
+        ("skylake-avx512", _SKYLAKE, 16, 32),
+        ("cascadelake", f"{_SKYLAKE} avx512vnni", 16, 32),
+        ("icelake-server", _ICELAKE, 32, 32),
+        ("sapphirerapids", f"{_ICELAKE} avxvnni avx512bf16 avx512fp16 amx-tile amx-int8 amx-bf16", 32, 32),
+        ("znver3", _ZEN3, 16, 32),
+        ("znver4", f"{_ICELAKE} avx512bf16 sse4a", 16, 32),
+        ("znver5", f"{_ICELAKE} avx512bf16 avxvnni sse4a", 16, 32),
+    ),
+    **_rows(
+        "aarch64-linux-gnu",
+        ("cortex-a53", _ARM_V8, 4, 32),
+        ("cortex-a72", _ARM_V8, 4, 32),
+        ("cortex-a76", _ARM_V82, 4, 64),
+        ("cortex-x1", _ARM_V82, 4, 64),
+        ("neoverse-n1", _ARM_V82, 64, 64),
+        ("neoverse-v1", _ARM_V86, 64, 64),
+        ("neoverse-n2", _ARM_V9, 64, 64),
+        ("neoverse-v2", _ARM_V9, 64, 64),
+        ("ampere1", f"{_ARM_V82} i8mm bf16", 64, 64),
+    ),
+    **_rows(
+        "arm64-apple-macosx11.0",
+        ("apple-m1", _ARM_V84, 8, 64),
+        ("apple-m2", _ARM_V86, 8, 64),
+        ("apple-m4", _ARM_V86, 8, 64),
+    ),
+}
+"""The processors that can be named, by name."""
+
+ANY = {"aarch64": Processor("aarch64", "aarch64-linux-gnu", frozenset(("neon",)))}
+"""Processors with nothing but their architecture, to which extensions are added."""
+
+
+def processor_named(value: object) -> str:
+    """Validates a configuration value: the name of a processor; "" means the host."""
+    text = str(value)
+    if text and text not in PROCESSORS:
+        base, _, added = text.partition("+")
+        unknown = sorted(set(added.split("+") if added else ()) - _ADDED)
+        if base not in ANY:
+            raise BadValue(f"Give one of {', '.join(PROCESSORS)}, or aarch64+i8mm+bf16 and the like, or nothing for the host")
+        if unknown:
+            raise BadValue(f"After {base} give {', '.join(f'+{name}' for name in sorted(_ADDED))}, not {', '.join(unknown)}")
+    return text
+
+
+_ADDED = frozenset(_ARM_V86.split()) - {"neon"}
+"""Extensions that can be added to an architecture."""
+
+
+@cache
+def processor(name: str) -> Processor:
+    """The processor of a valid name."""
+    if name in PROCESSORS:
+        return PROCESSORS[name]
+    base, *added = name.split("+")
+    return attrs.evolve(ANY[base], name=name, features=ANY[base].features | set(added))
+
+
+def is_here(triple: str) -> bool:
+    """True if the host has the architecture and the operating system of this triple; "" is the host's."""
+    arches = triple.partition("-")[0], platform.machine()
+    arch, own = (name.replace("arm64", "aarch64").replace("AMD64", "x86_64") for name in arches)
+    return not triple or (arch == own and ("linux" if sys.platform == "linux" else "apple") in triple)
 
 
 @cache
@@ -70,7 +195,7 @@ TILES = 18
 @cache
 def usable_features() -> frozenset[str]:
     """The host's extensions, without tiles if the system refuses them. The request is made once per process."""
-    features = host_features()
+    features = host_features() - UNUSED
     if "amx-tile" not in features or _is_permitted():
         return features
     return frozenset(name for name in features if not name.startswith("amx-"))

@@ -34,8 +34,8 @@ def _tried(request: Mapping[str, Any], requests: SharedMemory) -> str | None:
     """Why the body cannot be compiled, or why TVM does not take the op; None if it can."""
     graph, machine = described_graph(request["graph"], requests), dict(request["machine"])
     instructions = tuple(Used(**used) for used in machine.pop("instructions"))
-    hidden = tuple(machine.pop("hidden"))
-    target_machine = Machine(**machine, instructions=instructions, hidden=hidden)
+    hidden, features = (tuple(machine.pop(key)) for key in ("hidden", "features"))
+    target_machine = Machine(**machine, instructions=instructions, hidden=hidden, features=features)
     if "key" not in request:
         answer = import_trial(graph, target_machine)
         return None if answer is True else str(answer)

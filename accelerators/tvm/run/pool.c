@@ -47,6 +47,12 @@ __asm__(".symver pthread_create, pthread_create@GLIBC_2.17");
 __asm__(".symver pthread_attr_setstacksize, pthread_attr_setstacksize@GLIBC_2.17");
 #endif
 
+/* Where glibc is younger than this function, it is no part of the library that programs load, but of the one that is linked. */
+#if defined(__GLIBC__) && !defined(__x86_64__)
+int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
+#define pthread_atfork(prepare, parent, child) __register_atfork(prepare, parent, child, NULL)
+#endif
+
 typedef struct { void *sync; int32_t pieces; } Launch;
 typedef int (*Kernel)(int32_t piece, Launch *launch, void *arguments);
 
@@ -80,6 +86,23 @@ static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static Team *idle;  /* the teams that nobody has borrowed, latest first, */
 static int32_t resting;  /* and how many threads they are */
 
+/* Which accesses are ordered, and why. On x86 most of them would be without it; on Arm none is.
+
+   gate       The caller's store of 0 comes after the plain stores of the job (kernel, arguments, launch, failed, the shards), and a
+              thread that joins has read it, or a count that others made of it: it sees the job. A thread counts itself out after its
+              pieces, and the caller reads CLOSED alone after that: it sees what the pieces stored, and no one reads the job any more
+              when the caller writes the next one. A thread that joins late with an old count in its hand fails to exchange it, or
+              joins the job that is open now, which it then sees.
+   job,       The caller counts a job and then reads who sleeps; a thread counts itself asleep and then reads the job. One of both
+   asleep     sees the other, since these four are in one order for all threads: acquire and release alone would not do.
+   next       Taking a piece is a count, so that none is taken twice. The look before it is relaxed: an old number costs a count in
+              vain, or a piece is left for the others. What a piece reads is ordered by the gate.
+   failed     Stored before its thread leaves the gate, read after the gate is closed.
+   dismissed  Stored before the job is counted, read after the count was seen.
+   present    Whoever counts the last one frees the team, after all that the others did with it.
+
+   The rest is a thread's own, or under the mutex (the list of teams, and a team's way from one caller to the next), or written
+   before the threads begin (threads, and the team's first state). */
 #define load(p) __atomic_load_n(p, __ATOMIC_SEQ_CST)
 #define add(p, n) __atomic_fetch_add(p, n, __ATOMIC_SEQ_CST)
 

@@ -82,13 +82,13 @@ class BlockedShape(Convolved):
 
     def is_weighed(self, machine: Machine) -> bool:
         """True if the cost of a tile includes its reads of the image and the sums that it stores between chunks."""
-        is_wide = machine.lanes == 16 and not self.in_tiles
+        is_wide = machine.fills_lines and not self.in_tiles
         by_block = not self.plain and not self.shuffled and self.groups == 1 and self.channels % machine.lanes == 0
         return is_wide and by_block and self.window.count > 1
 
     def shares(self, pixels: int, machine: Machine) -> bool:
         """True if the pixels of a tile share an address: if `pixels` divides the rows, so that each tile lies in one row."""
-        is_short = self.plain and self.window.is_any and machine.lanes == 16  # So few steps that divisions by the width matter.
+        is_short = self.plain and self.window.is_any and machine.fills_lines  # So few steps that divisions by the width matter.
         return (is_short or self.is_weighed(machine)) and is_multiple(self.window.out[1], pixels)
 
     def sharing(self, vectors: int, machine: Machine) -> int:
@@ -261,7 +261,7 @@ def _most_pixels(window: Window, vectors: int, machine: Machine) -> int:
     make a loop that is longer than the processor decodes ahead."""
     if window.out[1] > 1:
         return ADDRESSES
-    return machine.registers - 1 if vectors == 1 and machine.lanes < 16 else AHEAD
+    return machine.registers - 1 if vectors == 1 and not machine.fills_lines else AHEAD
 
 
 def _chunk(shape: BlockedShape, reach: int, vectors: int, machine: Machine) -> int:

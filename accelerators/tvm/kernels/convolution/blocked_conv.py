@@ -24,7 +24,6 @@ from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.convolution.bands import band_while_running
 from partita.accelerators.tvm.kernels.convolution.blocked_layer import BlockedLayer, make_layer
 from partita.accelerators.tvm.kernels.convolution.blocked_values import (
-    WIDE,
     BandCopy,
     BandPanel,
     BandTask,
@@ -40,7 +39,7 @@ from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilog
 from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import counted, kept, pieces, start
-from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.machine import LINE_LANES, Machine
 
 
 def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
@@ -332,7 +331,7 @@ class _BlockedConvolution:
         layer = self.layer
         if not layer.channels.by_block:
             return 8
-        return 3 if layer.window.is_any and layer.lanes < WIDE and panel.pixels > 1 else 0
+        return 3 if layer.window.is_any and layer.lanes < LINE_LANES and panel.pixels > 1 else 0
 
     def _channel(self, panel: BandPanel, c: Value) -> tuple[Value, Operand]:
         """The channel that a step reads: its block, and its lane unless that has a loop of its own."""

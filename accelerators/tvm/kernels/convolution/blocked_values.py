@@ -19,6 +19,7 @@ from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
 from partita.accelerators.tvm.kernels.shared.loops import kept, smaller
 from partita.accelerators.tvm.kernels.shared.window import Pair, Window
+from partita.accelerators.tvm.machine.machine import LINE_LANES
 from partita.accelerators.tvm.sizes.extent import Extent
 
 
@@ -65,10 +66,6 @@ class Reads:
     """The rows and columns of taps that it computes."""
 
 
-WIDE = 16
-"""Elements of a vector that fills a cache line. With fewer, two pixels share a line, and fewer products hide its load."""
-
-
 def pixel_addresses(
     kernel: Kernel, layer: BlockedLayer, copy: BandCopy, top: Value, base: Value, pixels: int, shares: bool
 ) -> list[Value]:
@@ -92,7 +89,7 @@ def pixel_addresses(
 def _is_walked(layer: BlockedLayer) -> bool:
     """True if addresses in rows of a static width are derived from one another. Otherwise LLVM computes several similar ones in a
     vector and extracts them at each tap, which takes a quarter more time (but not for AVX-512)."""
-    return layer.lanes < WIDE and layer.channels.by_block and layer.window.count > 1
+    return layer.lanes < LINE_LANES and layer.channels.by_block and layer.window.count > 1
 
 
 def _walked(kernel: Kernel, wide: Value, above: Operand, base: Value, down: Operand, step: int, pixels: int) -> list[Value]:
@@ -254,7 +251,7 @@ class Fetching:
         """True if each tile reads neighbouring pixels of the image in place, and the image is larger than the weights."""
         layer, window = self.layer, self.layer.window
         is_larger = isinstance(window.pixels, Extent) or window.pixels > layer.channels.outs
-        return layer.lanes == WIDE and window.is_flat and is_larger and not layer.bands.copies and layer.channels.by_block
+        return layer.lanes == LINE_LANES and window.is_flat and is_larger and not layer.bands.copies and layer.channels.by_block
 
     def lines(self, steps: int, width: int) -> int:
         """Number of lines of the next panel's weights that each of a tile's steps prefetches; 0 if that would be far more than

@@ -74,6 +74,13 @@ def _dot(types: Sequence[Type]) -> Type | None:
     return types[0] if types[1:] == [type_of(uint8, wide), type_of(int8, wide)] else None
 
 
+def _signed_dot(types: Sequence[Type]) -> Type | None:
+    """The signature of sdot: int32 sums, with four int8 of either side for each."""
+    if len(types) != 3 or types[0].element is not int32:
+        return None
+    return types[0] if types[1] is types[2] is type_of(int8, types[0].lanes * 4) else None
+
+
 def _table(types: Sequence[Type]) -> Type | None:
     """The signature of vpermps: a vector, and positions in it."""
     fits = len(types) == 2 and types[0] is type_of(float32, 16) and types[1] is type_of(int32, 16)
@@ -145,6 +152,13 @@ lane_min = Intrinsic("lane_min", _lane_of_vector, "one vector of floating point"
 exactly = Intrinsic("exactly", _same_float, "one value of floating point", _generic("arithmetic.fence"))
 """The value as it was rounded: prevents its fusion into the instruction that reads it."""
 vpdpbusd = Intrinsic("vpdpbusd", _dot, "sums, unsigned bytes and signed ones, four for each sum", _by_width("avx512.vpdpbusd"))
+usdot = Intrinsic("usdot", _dot, "sums, unsigned bytes and signed ones, four for each sum", _generic("aarch64.neon.usdot"))
+sdot = Intrinsic("sdot", _signed_dot, "sums, and signed bytes twice, four for each sum", _generic("aarch64.neon.sdot"))
+usmmla = Intrinsic(
+    "usmmla", _dot, "sums of two rows and columns, eight unsigned bytes of each row and signed ones of each column",
+    _generic("aarch64.neon.usmmla"),
+)
+"""Adds the products of two rows and two columns to four sums, row by row."""
 vpmaddwd = Intrinsic("vpmaddwd", _pairs, "two vectors of i16", _llvm("avx2.pmadd.wd"))
 vpermps = Intrinsic("vpermps", _table, "a table of 16 float32, and 16 positions in it as int32", _llvm("avx512.permvar.sf.512"))
 """The elements of a table at these positions, of which only the low four bits are used."""
@@ -199,9 +213,12 @@ barrier = Intrinsic(
 prefetch = Intrinsic("prefetch", _any_one, "the number whose line of the cache is wanted", _prefetch)
 
 
-def _dot_types(types: Sequence[Type]) -> Type | None:
-    fits = len(types) == 3 and types[0] is type_of(float32, 16) and types[1] is types[2] is type_of(int32, 16)
-    return types[0] if fits else None
+def _dot_types(lanes: int) -> Callable[[Sequence[Type]], Type | None]:
+    def result(types: Sequence[Type]) -> Type | None:
+        fits = len(types) == 3 and types[0] is type_of(float32, lanes) and types[1] is types[2] is type_of(int32, lanes)
+        return types[0] if fits else None
+
+    return result
 
 
 def _extern(name: str) -> Emit:
@@ -210,7 +227,7 @@ def _extern(name: str) -> Emit:
 
 dot_bfloat16 = Intrinsic(
     "dot_bfloat16",
-    _dot_types,
+    _dot_types(16),
     "16 sums of float32, and twice 16 pairs of bfloat16 as int32",
     _extern("partita_dot_bfloat16"),
     """
@@ -225,6 +242,76 @@ define <16 x float> @partita_dot_bfloat16(<16 x float> %sums, <16 x i32> %left, 
 )
 """Adds both products of each pair to the sums: vdpbf16ps of AVX512-BF16. It is wrapped in a function of LLVM IR, since TVM
 converts bfloat16 arguments to float32."""
+
+
+_BFLOAT_CODE = """
+declare <4 x float> @llvm.aarch64.neon.NAME(<4 x float>, <8 x bfloat>, <8 x bfloat>)
+define <4 x float> @partita_FUNCTION(<4 x float> %sums, <4 x i32> %left, <4 x i32> %right) alwaysinline {
+  %a = bitcast <4 x i32> %left to <8 x bfloat>
+  %b = bitcast <4 x i32> %right to <8 x bfloat>
+  %made = call <4 x float> @llvm.aarch64.neon.NAME(<4 x float> %sums, <8 x bfloat> %a, <8 x bfloat> %b)
+  ret <4 x float> %made
+}
+"""
+
+
+def _bfloat16_of_arm(name: str, called: str, takes: str) -> Intrinsic:
+    code = _BFLOAT_CODE.replace("NAME", called).replace("FUNCTION", name)
+    return Intrinsic(name, _dot_types(4), takes, _extern(f"partita_{name}"), code)
+
+
+bfdot = _bfloat16_of_arm("bfdot", "bfdot.v4f32.v8bf16", "4 sums of float32, and twice 4 pairs of bfloat16 as int32")
+"""Adds both products of each pair, and that sum to the sums; both additions are rounded to odd."""
+bfmmla = _bfloat16_of_arm("bfmmla", "bfmmla", "sums of two rows and columns, and four bfloat16 of each as int32")
+"""Does so for the first pairs of two rows and two columns, then for their second ones; the four sums are stored row by row."""
+
+
+def _two_vectors(types: Sequence[Type]) -> Type | None:
+    return types[0] if len(types) == 2 and types[0] is types[1] and types[0].lanes == 4 else None
+
+
+def _shuffle(name: str, takes: str, *lanes: int) -> Intrinsic:
+    """A vector of four lanes of two vectors, which are numbered one after another."""
+    listed = ", ".join(f"i32 {lane}" for lane in lanes)
+    code = f"""
+define <4 x TYPE> @partita_{name}_KIND(<4 x TYPE> %a, <4 x TYPE> %b) alwaysinline {{
+  %made = shufflevector <4 x TYPE> %a, <4 x TYPE> %b, <4 x i32> <{listed}>
+  ret <4 x TYPE> %made
+}}
+"""
+    kinds = {"i32": "int32x4", "float": "float32x4"}
+    both = "".join(code.replace("TYPE", kind).replace("KIND", dtype) for kind, dtype in kinds.items())
+
+    def emit(script: Any, dtype: str, given: Sequence[Any]) -> Any:
+        return script.call_pure_extern(dtype, f"partita_{name}_{dtype}", *given)
+
+    return Intrinsic(name, _two_vectors, takes, emit, both)
+
+
+low_halves = _shuffle("low_halves", "two vectors of four lanes", 0, 1, 4, 5)
+"""The first two elements of either vector."""
+high_halves = _shuffle("high_halves", "two vectors of four lanes", 2, 3, 6, 7)
+"""The last two elements of either vector."""
+even_lanes = _shuffle("even_lanes", "two vectors of four lanes", 0, 2, 4, 6)
+odd_lanes = _shuffle("odd_lanes", "two vectors of four lanes", 1, 3, 5, 7)
+
+
+def _two_words(types: Sequence[Type]) -> Type | None:
+    return type_of(int32, 4) if len(types) == 2 and types[0] is types[1] is type_of(int64) else None
+
+
+both_rows = Intrinsic(
+    "both_rows", _two_words, "two words of 64 bits", _extern("partita_both_rows"),
+    """
+define <4 x i32> @partita_both_rows(i64 %a, i64 %b) alwaysinline {
+  %low = insertelement <2 x i64> poison, i64 %a, i32 0
+  %both = insertelement <2 x i64> %low, i64 %b, i32 1
+  %made = bitcast <2 x i64> %both to <4 x i32>
+  ret <4 x i32> %made
+}
+""",
+)
+"""The bits of two words, one after the other."""
 
 
 ADDRESSES_CODE = """

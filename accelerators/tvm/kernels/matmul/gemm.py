@@ -23,7 +23,13 @@ from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, make_matrix_epilogue
 from partita.accelerators.tvm.kernels.shared.formulas import Numbers
-from partita.accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, Instruction, instruction_for, widened
+from partita.accelerators.tvm.kernels.shared.instructions import (
+    DOT_BFLOAT16,
+    Instruction,
+    instruction_for,
+    instruction_for_rows,
+    widened,
+)
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
 from partita.accelerators.tvm.kernels.shared.packing import PanelLayout
@@ -123,6 +129,10 @@ class Cut:
         else:
             threads = machine.threads_for(rows * columns * depth, MATRIX_PRODUCTS)
             tile = best_tile(rows, columns, machine, threads=threads, apart=apart)
+        several = None if is_open or tile is None else instruction_for_rows(dtype, depth, machine)
+        even = tile.for_rows(machine.registers) if tile is not None and several is not None else None
+        if even is not None and several is not None:
+            return cls(even, several)
         return None if tile is None else cls(tile, instruction_for(dtype, machine))
 
     @classmethod

@@ -21,7 +21,7 @@ from partita.accelerators.tvm.kernels.language import (
     uint8,
 )
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.quantized.cut import FRAME, HEAVY, LARGE_FRAME, NEAR, ByteCut, ByteShape
+from partita.accelerators.tvm.kernels.quantized.cut import FRAME, HEAVY, LARGE_FRAME, ByteCut, ByteShape
 from partita.accelerators.tvm.kernels.shared.loops import (
     counted,
     each_piece,
@@ -202,4 +202,4 @@ def _tallest(shape: ByteShape) -> Operand:
         return high
     row = as_index(window.sizes[1]) * (window.strides[0] * shape.across * shape.element.bits // 8)
     frame = FRAME if shape.element is uint8 else LARGE_FRAME
-    return minimum(maximum((frame if shape.copies else NEAR) // row, 1), high)
+    return minimum(maximum((frame if shape.copies else shape.near) // row, 1), high)

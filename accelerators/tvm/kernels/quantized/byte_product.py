@@ -14,7 +14,20 @@ from functools import partial
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, int32, minimum, select, uint8
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    both_rows,
+    high_halves,
+    int32,
+    low_halves,
+    minimum,
+    select,
+    uint8,
+)
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.quantized.bands import CHUNK, ByteBands, Frame, bands_of
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import ByteRows, Tiles, configure, release
@@ -233,24 +246,46 @@ class _ByteProducts:
         self, n: Value, columns: list[Value], addresses: list[Value], weights: _PanelWeights, image: Buffer | None
     ) -> Registers:
         """The sums of a tile in registers, which are then stored, to be read again in a loop."""
-        cut, kernel, vectors, group = self.cut, self.kernel, len(columns), self.cut.dot.group
-        acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), cut.dot.lanes)
+        cut, kernel, vectors, dot = self.cut, self.kernel, len(columns), self.cut.dot
+        acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), dot.lanes)
         for r in range(cut.tile.rows):
             for v, column in enumerate(columns):
-                acc[r, v] = self.beginning.vector(cut.dot.lanes, column)
-        with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // group, "k") as k:
-            for r in range(cut.tile.rows):
-                position = addresses[r] + tap + k * group
-                numbers = self.source.vector(group, n, position) if image is None else image.vector(group, position)
-                left = kernel.name_value(f"left{r}", numbers.regrouped(int32))
+                acc[r, v] = self.beginning.vector(dot.lanes, column)
+        self._exchange(acc, acc)
+        with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // dot.group, "k") as k:
+
+            def word(r: int) -> Value:
+                position = addresses[r] + tap + k * dot.group
+                numbers = self.source.vector(dot.group, n, position) if image is None else image.vector(dot.group, position)
+                return kernel.name_value(f"left{r}", numbers.regrouped(dot.word))
+
+            for r in range(0, cut.tile.rows, self._rows):
+                left = word(r) if self._rows == 1 else kernel.name_value(f"lefts{r}", both_rows(word(r), word(r + 1)))
                 for v in range(vectors):
-                    first = packed + k * (vectors * cut.dot.bytes) + v * cut.dot.bytes
-                    cut.dot.step(kernel, acc, (r, v), left, weights.buffer, first)
-        sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), cut.dot.lanes)
+                    first = packed + k * (vectors * dot.bytes) + v * dot.bytes
+                    for i in range(self._rows):
+                        start = first + i * (dot.bytes // self._rows) if i else first
+                        dot.step(kernel, acc, (r + i, v), left, weights.buffer, start)
+        sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), dot.lanes)
+        if self._rows > 1:
+            self._exchange(acc, sums)
+            return sums
         for r in range(cut.tile.rows):
             for v in range(vectors):
                 sums[r, v] = acc[r, v]
         return sums
+
+    @property
+    def _rows(self) -> int:
+        """Rows that the processor multiplies at once."""
+        return self.cut.dot.rows if self.cut.dot.add is not None else 1
+
+    def _exchange(self, acc: Registers, into: Registers) -> None:
+        """Writes the sums of two rows as the instruction for two rows holds them, by two columns, or the other way round."""
+        for r in range(0, self.cut.tile.rows if self._rows > 1 else 0, 2):
+            for v in range(acc.shape[1]):
+                rows = [self.kernel.name_value(f"row{i}", acc[r + i, v]) for i in range(2)]
+                into[r, v], into[r + 1, v] = low_halves(*rows), high_halves(*rows)
 
     @property
     def _products(self) -> Crossed:

@@ -12,7 +12,7 @@ from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.kernels.language import Element, int8, int16, uint8
 from partita.accelerators.tvm.kernels.quantized import fast_inner_product
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
-from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
+from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, dot_of_rows, has_tiles
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.tiles import MANY, PanelTile, fitting
 from partita.accelerators.tvm.kernels.shared.window import Convolved, window_of
@@ -21,8 +21,8 @@ from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS, 
 from partita.graph.node import Node
 from partita.graph.types import Array
 
-NEAR = 24 << 10
-"""Bytes of the image that stay in the first-level cache while panel after panel is multiplied by them."""
+NEAR = 0.75
+"""Share of the nearest cache for the image, parts of which stay there while panel after panel is multiplied by them."""
 
 FRAME = 64 << 10
 """Approximate limit, in bytes, of the copy of a band."""
@@ -99,6 +99,8 @@ class ByteShape(Convolved):
     """The element type in which the tiles read the image's bytes."""
     is_open: bool = False
     """True if addresses are computed from dynamic sizes. Then each result is computed by itself, and tiles have few pixels."""
+    near: int = 0
+    """Bytes of the image that stay in the nearest cache."""
 
     @classmethod
     def of(cls, node: Node) -> ByteShape:
@@ -109,9 +111,9 @@ class ByteShape(Convolved):
         channels, outs, groups = (int(node.attrs[name]) for name in ("channels", "outs", "group"))
         return cls(node.attrs["batch"], window, channels, outs, groups, plain)
 
-    def taken_by(self, dot: Dot) -> ByteShape:
-        """The shape with the step and element type of an instruction."""
-        return attrs.evolve(self, unit=dot.group, element=dot.element)
+    def taken_by(self, dot: Dot, machine: Machine) -> ByteShape:
+        """The shape with the step and element type of an instruction, and with the cache of a machine."""
+        return attrs.evolve(self, unit=dot.group, element=dot.element, near=int(machine.near * NEAR))
 
     @property
     def reach(self) -> int:
@@ -294,7 +296,7 @@ class ByteCut:
 
 def make_cut(shape: ByteShape, machine: Machine) -> ByteCut:
     """The cut of a shape for a machine."""
-    shape = shape.taken_by(dot_of(machine))
+    shape = shape.taken_by(dot_of(machine), machine)
     if shape.window.is_any:
         return _any_rows(shape, machine) if shape.window.is_flat and not shape.is_plain else _any_image(shape, machine)
     threads = machine.threads_for(shape.batch * shape.window.pixels * shape.outs * shape.depth, BYTE_PRODUCTS)
@@ -311,7 +313,7 @@ def _any_rows(shape: ByteShape, machine: Machine) -> ByteCut:
     """The cut of a matrix product with a dynamic number of rows: tiles as for many, in bands of at most as many rows as stay in
     cache. If threads share it they share the panels too, since rows may be few."""
     shape = attrs.evolve(shape, is_open=shape.depth < SHALLOW)
-    rows = max(WHOLE if shape.outs * shape.depth >= HEAVY else NEAR // (shape.across * shape.element.bits // 8), LOWEST)
+    rows = max(WHOLE if shape.outs * shape.depth >= HEAVY else shape.near // (shape.across * shape.element.bits // 8), LOWEST)
     window = attrs.evolve(shape.window, sizes=(MANY, 1), out=(MANY, 1))
     many = _tiled(attrs.evolve(shape, window=window), machine, MANY, choose, lambda cut: cut.cycles(1), False)
     return attrs.evolve(many, shape=shape, rows=rows, parts=_parts(many, machine), parallel=machine.threads > 1)
@@ -342,17 +344,20 @@ def _cheapest(what: str, tiles: Iterable[Tile], cost: Callable[[Tile], float]) -
 def _tiled(
     shape: ByteShape, machine: Machine, rows: int, choose: Choose, cost: Callable[[ByteCut], float], may_use_tiles: bool = True
 ) -> ByteCut:
-    """The cut into bands of `rows` rows, with the best tile. The processor's tile registers, if it has any, are used for products
-    of static sizes; others are summed up in vectors."""
+    """The cut into bands of `rows` rows, with the best tile. The processor's tile registers, if it has any, or an
+    instruction for several rows, are used for products of static sizes; others are summed up in vectors."""
     dot = dot_of(machine)
     pixels = ByteCut(shape, dot, Tile(1, 1), rows, 1, False).length
+    several = dot_of_rows(machine) if may_use_tiles else None
+    if several is not None and pixels >= several.rows:
+        dot, shape = several, shape.taken_by(several, machine)
     if may_use_tiles and has_tiles(machine) and pixels >= FEWEST:
         used = machine.instruction("int8")
         tiling = Tiling.of(pixels, shape.run, used is not None and used.is_emulated)
         blocks = math.ceil(shape.own / dot.lanes)
         return ByteCut(shape, dot, Tile(tiling.rows * tiling.high, min(2, blocks)), rows, 1, False, tiling)
     highest = min(pixels, CALM) if shape.is_open else pixels
-    sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= highest]
+    sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= highest and size[0] % dot.rows == 0]
     if shape.may_cross:
         few = [Tile(*size, crosses=True) for size in fitting(machine, fast_inner_product.beside) if size[0] <= highest]
         sizes += [tile for tile in few if ByteCut(shape, dot, tile, rows, 1, False).widens]
@@ -412,4 +417,4 @@ def _rows(shape: ByteShape) -> int:
         return window.out[0]
     row = window.strides[0] * window.sizes[1] * shape.across * shape.element.bits // 8
     frame = FRAME if shape.element is uint8 else LARGE_FRAME
-    return max(1, min(window.out[0], (frame if shape.copies else NEAR) // row))
+    return max(1, min(window.out[0], (frame if shape.copies else shape.near) // row))

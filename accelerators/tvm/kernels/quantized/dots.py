@@ -3,7 +3,7 @@
 Each adds to a vector of sums, one per column, the products of a group of elements, which all columns share, with as many signed
 bytes of each column. The elements are four unsigned bytes, or two such bytes that were widened to 16 bits. The sums are exact, so
 every instruction computes the same results, and so does the portable code that emulates an instruction on a processor without
-it."""
+it. Arm's usmmla takes two rows and two columns at once; for single rows such a processor has usdot."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ from partita.accelerators.tvm.kernels.language import (
     Operand,
     Registers,
     Value,
+    constant,
     int8,
     int16,
     int32,
+    int64,
+    sdot,
     uint8,
     uint32,
+    uint64,
+    usdot,
+    usmmla,
     vpdpbusd,
     vpmaddwd,
 )
@@ -56,11 +62,18 @@ class Dot:
     """The element type in which the image is read; bytes are copied if it is another one."""
     column: Element = int8
     """The preferred element type of columns; a step takes bytes too."""
+    rows: int = 1
+    """Rows that are multiplied at once: two by words of 64 bits, or one."""
 
     @property
     def group(self) -> int:
         """Elements of the depth per step."""
-        return WORD // self.element.bits
+        return self.rows * WORD // self.element.bits
+
+    @property
+    def word(self) -> Element:
+        """The integers by which the elements of a step are read."""
+        return int32 if self.rows == 1 else int64
 
     @property
     def bytes(self) -> int:
@@ -77,7 +90,7 @@ class Dot:
         return column * self.group + byte if self.is_by_columns else byte * self.lanes + column
 
     def step(self, kernel: Kernel, acc: Registers, at: Index, left: Value, right: Buffer, first: Value) -> None:
-        """Adds a step's products to the vector of sums at a position of the tile. `left` is 32 bits that all columns share, or a
+        """Adds a step's products to the vector of sums at a position of the tile. `left` is a word that all columns share, or a
         vector with 32 bits for each column."""
         if self.add is not None:
             acc[at] = self.add(acc[at], left if left.type.lanes > 1 else left.spread(self.lanes), right, first)
@@ -90,10 +103,10 @@ class Dot:
             acc.set_lane(at, lane, total)
 
     def _numbers(self, kernel: Kernel, left: Value) -> Callable[[Value], list[Value]]:
-        """A function that splits the 32 bits of a column into elements."""
+        """A function that splits the word of a column into elements."""
 
         def apart(word: Value) -> list[Value]:
-            bits, size = word.bits_as(uint32), self.element.bits
+            bits, size = word.bits_as(uint32 if self.word is int32 else uint64), self.element.bits
             return [((bits >> (size * i)) & ((1 << size) - 1)).cast(self.element).cast(int32) for i in range(self.group)]
 
         if left.type.lanes == 1:
@@ -109,6 +122,26 @@ def _vnni(total: Value, left: Value, right: Buffer, first: Value) -> Value:
     return vpdpbusd(total, left.regrouped(uint8), right.vector(lanes * 4, first))
 
 
+def _usdot(total: Value, left: Value, right: Buffer, first: Value) -> Value:
+    return usdot(total, left.regrouped(uint8), right.vector(total.type.lanes * 4, first))
+
+
+def _sdot(total: Value, left: Value, right: Buffer, first: Value) -> Value:
+    """The products of signed bytes: of those that are 128 less, and of 128, which are the same for all rows."""
+    lanes = total.type.lanes
+    columns = right.vector(lanes * 4, first)
+    less = sdot(constant(0, int32, lanes), constant(-128, int8, lanes * 4), columns)
+    return sdot(total - less, (left ^ _SIGNS).regrouped(int8), columns)
+
+
+_SIGNS = 0x80808080 - (1 << 32)
+"""The highest bits of four bytes."""
+
+
+def _usmmla(total: Value, left: Value, right: Buffer, first: Value) -> Value:
+    return usmmla(total, left.regrouped(uint8), right.vector(total.type.lanes * 4, first))
+
+
 def _pairs(total: Value, left: Value, right: Buffer, first: Value) -> Value:
     """The products in 16-bit integers, two products of which fit 32 bits."""
     lanes = total.type.lanes
@@ -119,6 +152,15 @@ def has_tiles(machine: Machine) -> bool:
     """True if this machine sums up products of bytes in tiles. For few rows it does so in vectors, as AVX-512 does."""
     used = machine.instruction("int8")
     return used is not None and used.name == "amx-int8"
+
+
+def dot_of_rows(machine: Machine) -> Dot | None:
+    """The instruction that takes two rows at once; None if this machine has none. Emulated, it takes one like all others."""
+    used = machine.instruction("int8")
+    if used is None or used.name != "usmmla":
+        return None
+    dot = Dot(BY_NAME[used.name].lanes, True, _usmmla, lambda rows, vectors: 2 * vectors + 2, rows=2)
+    return attrs.evolve(dot, add=None) if used.is_emulated else dot
 
 
 def plain_dot(lanes: int) -> Dot:
@@ -138,5 +180,8 @@ _DOTS: dict[str, Callable[[int], Dot]] = {
     "avx512-vnni": lambda lanes: Dot(lanes, True, _vnni, lambda rows, vectors: vectors + 2),
     "avx-vnni": lambda lanes: Dot(lanes, True, _vnni, lambda rows, vectors: vectors + 2),
     "avx2": lambda lanes: Dot(lanes, True, _pairs, lambda rows, vectors: vectors + 2, int16, int16),
+    "usmmla": lambda lanes: Dot(lanes, True, _usdot, lambda rows, vectors: vectors + 2),
+    "usdot": lambda lanes: Dot(lanes, True, _usdot, lambda rows, vectors: vectors + 2),
+    "sdot": lambda lanes: Dot(lanes, True, _sdot, lambda rows, vectors: 2 * vectors + 3),
     "plain": lambda lanes: Dot(lanes, False, None, lambda rows, vectors: vectors + 4),
 }

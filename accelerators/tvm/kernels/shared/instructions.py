@@ -14,11 +14,17 @@ from partita.accelerators.tvm.kernels.language import (
     Kernel,
     Operand,
     Value,
+    bfdot,
+    bfmmla,
     dot_bfloat16,
+    even_lanes,
     float32,
     int32,
+    int64,
+    low_halves,
     maximum,
     named,
+    odd_lanes,
     select,
 )
 from partita.accelerators.tvm.kernels.language.emit import Narrowing
@@ -46,13 +52,16 @@ class Instruction:
     group: int = 1
     """Number of neighbours along the depth that are multiplied at once. Their bits are one left operand, and they are adjacent in
     the packed right matrix."""
+    rows: int = 1
+    """Number of rows that are multiplied at once, by as many columns: sums of two rows are then held by two columns."""
 
     def __str__(self) -> str:
         return self.name
 
     def left(self, buffer: Buffer, *position: Operand) -> Value:
         """The left operand, from a position on."""
-        return read(buffer, position) if self.group == 1 else buffer.vector(self.group, *position).regrouped(int32)
+        word = int32 if self.group == 2 else int64
+        return read(buffer, position) if self.group == 1 else buffer.vector(self.group, *position).regrouped(word)
 
     def steps(self, depth: int) -> int:
         """Number of steps for this depth; the last is padded with zeros."""
@@ -72,14 +81,46 @@ def _multiply_and_add(total: Value, left: Value, right: Value) -> Value:
 def _dot_bfloat16_emulated(total: Value, left: Value, right: Value) -> Value:
     """Adds the products of the odd elements first, then those of the even ones. Subnormal numbers are flushed to zero."""
 
-    def flushed(x: Value) -> Value:
-        return named(x, lambda x: select(maximum(x, 0.0 - x) < 1.1754943508222875e-38, 0.0, x))
+    total = _flushed(total + _odd(left) * _odd(right))
+    return _flushed(total + _odd(left << 16) * _odd(right << 16))
 
-    def odd(pair: Value) -> Value:
-        return flushed((pair & -65536).bits_as(float32))
 
-    total = flushed(total + odd(left) * odd(right))
-    return flushed(total + odd(left << 16) * odd(right << 16))
+def _flushed(x: Value) -> Value:
+    return named(x, lambda x: select(maximum(x, 0.0 - x) < 1.1754943508222875e-38, 0.0, x))
+
+
+def _odd(pair: Value) -> Value:
+    """The odd element of a pair."""
+    return _flushed((pair & -65536).bits_as(float32))
+
+
+def _bfdot_emulated(total: Value, left: Value, right: Value) -> Value:
+    """Adds the sum of both products; either addition is rounded to odd. Subnormal numbers are flushed to zero."""
+    low, high = (_flushed(_odd(left << i) * _odd(right << i)) for i in (16, 0))
+    return _sum_to_odd(_flushed(total), _sum_to_odd(low, high))
+
+
+def _sum_to_odd(a: Value, b: Value) -> Value:
+    """The sum, truncated, with its last bit set if it is not exact; the error of the nearest sum is exact too."""
+
+    def rounded(a: Value, b: Value, nearest: Value) -> Value:
+        return named(nearest - a, lambda part: named((a - (nearest - part)) + (b - part), lambda error: of(nearest, error)))
+
+    def of(nearest: Value, error: Value) -> Value:
+        bits, is_exact = nearest.bits_as(int32), error.equals(0.0)
+        away = (bits ^ error.bits_as(int32)) < 0  # The nearest is beyond the sum.
+        odd = select(away, bits - 1, bits) | 1
+        return _flushed(select(is_exact, bits, odd).bits_as(float32))
+
+    return named(a, lambda a: named(b, lambda b: named(a + b, lambda nearest: rounded(a, b, nearest))))
+
+
+def _bfmmla_emulated(total: Value, left: Value, right: Value) -> Value:
+    """The same for the first pairs of two rows and two columns, then for their second ones."""
+    for pairs in (even_lanes, odd_lanes):
+        rows, columns = pairs(left, left), pairs(right, right)  # Of the first, of the second, and both again.
+        total = _bfdot_emulated(total, low_halves(even_lanes(rows, rows), odd_lanes(rows, rows)), columns)
+    return total
 
 
 FMA = Instruction("fma", _multiply_and_add)
@@ -87,6 +128,13 @@ FMA = Instruction("fma", _multiply_and_add)
 
 DOT_BFLOAT16 = Instruction("vdpbf16ps", dot_bfloat16, 2)
 """Pairs of bfloat16, two products per sum."""
+
+
+BFDOT = Instruction("bfdot", bfdot, 2)
+"""Arm's, for pairs of bfloat16: two products per sum."""
+
+BFMMLA = Instruction("bfmmla", bfmmla, 4, 2)
+"""Arm's, for two rows and two columns of four bfloat16: the bits are those of two steps of bfdot."""
 
 
 @attrs.frozen(slots=True)
@@ -99,22 +147,35 @@ class Way:
     """The same in portable code."""
     slow: tuple[str, ...] = ()
     """Processors, by LLVM's name, on which float32 is faster."""
+    several: str = ""
+    """The instruction for several rows that its processors have too, and that some kernels use."""
 
 
-WAYS = (Way(DOT_BFLOAT16, _dot_bfloat16_emulated, ("cooperlake", "sapphirerapids", "emeraldrapids")),)
+WAYS = (
+    Way(DOT_BFLOAT16, _dot_bfloat16_emulated, ("cooperlake", "sapphirerapids", "emeraldrapids")),
+    Way(BFDOT, _bfdot_emulated, several="bfmmla"),
+)
 """The instructions that kernels use on some processors."""
 
 
 def instruction_for(dtype: str, machine: Machine) -> Instruction:
     """The instruction that sums products of two matrices of this element type."""
     used = machine.instruction(dtype)
-    way = next((way for way in WAYS if used is not None and way.instruction.name == used.name), None)
+    way = next((way for way in WAYS if used is not None and used.name in (way.instruction.name, way.several)), None)
     if used is None or way is None or machine.lanes != BY_NAME[used.name].lanes:
         return FMA
     is_fast = used.is_asked or machine.arch not in way.slow
     candidates = [way.instruction, FMA] if is_fast else [FMA, way.instruction]
     chosen = choose("instruction", candidates, candidates.index)
     return attrs.evolve(chosen, add=way.emulated) if used.is_emulated and chosen is way.instruction else chosen
+
+
+def instruction_for_rows(dtype: str, depth: int, machine: Machine) -> Instruction | None:
+    """The instruction for several rows at once; None if the machine has none, or the depth does not consist of its groups."""
+    used = machine.instruction(dtype)
+    if used is None or used.name != BFMMLA.name or depth % BFMMLA.group or machine.lanes != BY_NAME[used.name].lanes:
+        return None
+    return attrs.evolve(BFMMLA, add=_bfmmla_emulated) if used.is_emulated else BFMMLA
 
 
 def in_lanes(instruction: Instruction, lanes: int, machine: Machine) -> Instruction:
@@ -135,7 +196,7 @@ def is_faster(dtype: str, machine: Machine) -> bool:
 def narrowing_of(machine: Machine) -> Narrowing:
     """The mode in which the machine's kernels round to bfloat16."""
     used = machine.instruction("bfloat16")
-    if used is None or machine.lanes != BY_NAME[used.name].lanes:
+    if used is None or not BY_NAME[used.name].flushes or machine.lanes != BY_NAME[used.name].lanes:
         return "exact"
     return "flushed" if used.is_emulated else "native"
 

@@ -14,7 +14,20 @@ from typing import ClassVar
 
 import attrs
 
-from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, int32, maximum, minimum
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    both_rows,
+    float32,
+    high_halves,
+    int32,
+    low_halves,
+    maximum,
+    minimum,
+)
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.instructions import FMA, Instruction, Number
@@ -124,9 +137,6 @@ PAGE = 4096
 
 MOST_CYCLES = (1 << 31) - 1
 """An upper bound of the cycles of any number of rows."""
-
-FUSED = 8
-"""Processors with fewer lanes than this may lack a fused multiply-add, and then need one more register."""
 
 FEW = 4
 """With fewer rows than this a product is bound by loading the matrix, not by multiplying."""
@@ -255,7 +265,9 @@ class PanelTile(Tile):
         given = number if group is None or taken == 1 else group
 
         def step(k: Operand) -> None:
-            self.step(kernel, acc, lambda r: given(r, k), lambda c: panel.vector(self.lanes, k, c), panel.instruction)
+            instruction = panel.instruction
+            one, lanes = self.step if instruction.rows == 1 else self.step_of_rows, self.lanes // instruction.rows
+            one(kernel, acc, lambda r: given(r, k), lambda c: panel.vector(lanes, k, c), instruction)
 
         if isinstance(depth, Extent):
             self._any_depth(kernel, as_index(depth), step)
@@ -265,10 +277,38 @@ class PanelTile(Tile):
             step(k * unrolled + u)
         with kernel.unroll(left, "u") as u:
             step(whole * unrolled + u)
+        if panel.instruction.rows > 1:
+            with kernel.unroll(self.rows // 2, "r") as r, kernel.unroll(self.vectors, "v") as v:
+                rows = [kernel.name_value(f"row{i}", acc[r * 2 + i, v]) for i in range(2)]
+                acc[r * 2, v], acc[r * 2 + 1, v] = low_halves(*rows), high_halves(*rows)
         if depth % taken:
             last = depth // taken
             self.step(kernel, acc, lambda r: number(r, depth - 1), lambda c: panel.first_of_group(self.lanes, last, c))
         return acc
+
+    def step_of_rows(
+        self,
+        kernel: Kernel,
+        acc: Registers,
+        number: Callable[[Value], Value],
+        vector: Callable[[Value], Value],
+        instruction: Instruction,
+    ) -> None:
+        """The same for an instruction that takes two rows and two columns at once. The sums of two rows and four columns are in
+        two vectors, one for each two columns."""
+        kind = vector(as_index(0)).type
+        read = kernel.registers("read", kind.element, (self.vectors, 2), kind.lanes)
+        with kernel.unroll(self.vectors, "v") as v, kernel.unroll(2, "i") as i:
+            read[v, i] = vector(v * self.lanes + i * 2)
+        with kernel.unroll(self.rows // 2, "r") as r:
+            rows = kernel.name_value("rows", both_rows(number(r * 2), number(r * 2 + 1)))
+            with kernel.unroll(self.vectors, "v") as v, kernel.unroll(2, "i") as i:
+                acc[r * 2 + i, v] = instruction.add(acc[r * 2 + i, v], rows, read[v, i])
+
+    def for_rows(self, registers: int) -> PanelTile | None:
+        """The tile with an even number of rows, whose panel's vectors take twice as many registers; None if no two rows fit."""
+        highest = min(self.rows, (registers - 2) // self.vectors - 2) // 2 * 2
+        return attrs.evolve(self, rows=highest) if highest > 0 else None
 
     def _any_depth(self, kernel: Kernel, depth: Value, step: Callable[[Operand], None]) -> None:
         """All steps of a dynamic depth."""
@@ -295,8 +335,8 @@ class PanelTile(Tile):
 
 def panel_tiles(machine: Machine) -> Iterator[PanelTile]:
     """Every tile that fits the registers: the sums, the panel's vectors and one broadcast element. A single row needs little more
-    than its sums: each of the panel's vectors is read where it is multiplied."""
-    spare = machine.lanes < FUSED
+    than its sums: each of the panel's vectors is read where it is multiplied. A product that is not fused needs one more."""
+    spare = not machine.has_fma
     for rows, vectors in fitting(machine, lambda rows, vectors: vectors + 1 + spare if rows > 1 else 4):
         yield PanelTile(rows, vectors, machine.lanes)
 

@@ -33,13 +33,13 @@ EMULATED = Machine("cpu", "generic", 2, 16, 32, instructions=(Used("vdpbf16ps", 
 
 
 def sums(add: Any, machine: Machine, total: Any, left: Any, right: Any) -> Any:
-    """What an instruction adds to 16 sums, of pairs of bfloat16 as int32."""
-    kernel = Kernel("k")
+    """What an instruction adds to a vector of sums, of pairs of bfloat16 as int32."""
+    kernel, lanes = Kernel("k"), total.shape[-1]
     a, b = kernel.input("a", int32, left.shape), kernel.input("b", int32, right.shape)
     start = kernel.input("start", float32, total.shape)
     y = kernel.output("y", float32, total.shape)
     with kernel.loop(len(left), "row") as row:
-        y[row, 0] = add(start.vector(16, row, 0), a[row].spread(16), b.vector(16, row, 0))
+        y[row, 0] = add(start.vector(lanes, row, 0), a[row].spread(lanes), b.vector(lanes, row, 0))
     function = generate({"k": emit(kernel)}, machine.target)
     result = np.zeros_like(total)
     tensors = [tvm.runtime.tensor(array) for array in (left, right, total, result)]
@@ -57,19 +57,20 @@ def wild(random: np.random.Generator, *shape: int) -> Any:
 def test_an_instruction_and_its_emulation_make_the_same_bits(way: Any) -> None:
     if not BY_NAME[way.instruction.name].is_here(host_features()):
         pytest.skip(f"this processor has no {way.instruction.name}")
-    random, machine = np.random.default_rng(5), host_machine(1)
-    left, right = (wild(random, 200, count, 2).astype(BFLOAT16).view(np.int32)[..., 0] for count in (1, 16))
-    given = wild(random, 200, 16), left[:, 0].copy(), np.ascontiguousarray(right)
+    random, machine, lanes = np.random.default_rng(5), host_machine(1), BY_NAME[way.instruction.name].lanes
+    left, right = (wild(random, 200, count, 2).astype(BFLOAT16).view(np.int32)[..., 0] for count in (1, lanes))
+    given = wild(random, 200, lanes), left[:, 0].copy(), np.ascontiguousarray(right)
     real, emulated = sums(way.instruction.add, machine, *given), sums(way.emulated, machine, *given)
     np.testing.assert_array_equal(real.view(np.uint32), emulated.view(np.uint32))
 
 
-def test_products_of_pairs_are_their_sum() -> None:
-    random = np.random.default_rng(6)
-    left, right = (random.standard_normal((50, count, 2)).astype(BFLOAT16) for count in (1, 16))
-    total = random.standard_normal((50, 16)).astype("float32")
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.instruction.name)
+def test_products_of_pairs_are_their_sum(way: Any) -> None:
+    random, lanes = np.random.default_rng(6), BY_NAME[way.instruction.name].lanes
+    left, right = (random.standard_normal((50, count, 2)).astype(BFLOAT16) for count in (1, lanes))
+    total = random.standard_normal((50, lanes)).astype("float32")
     pairs = left.view(np.int32)[:, 0, 0].copy(), right.view(np.int32)[..., 0].copy()
-    result = sums(WAYS[0].emulated, EMULATED, total, *pairs)
+    result = sums(way.emulated, EMULATED, total, *pairs)
     wanted = total + (left.astype("d") * right.astype("d")).sum(-1)
     assert_close(result, wanted)
 

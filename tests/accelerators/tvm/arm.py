@@ -1,0 +1,165 @@
+"""Code for Arm, compiled here and run in qemu's user emulation, which has each processor's instructions and no others.
+
+    python -m tests.accelerators.tvm.arm make FOLDER ARCH [sample | nodes[:EVERY] | MODEL ...]    compiles and exports here
+    build/arm/bin/python-arm -m tests.accelerators.tvm.arm check FOLDER                           runs and compares there
+
+`.ci/arm` makes build/arm, an arm64 Python. The emulated process has no compiler."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import partita as pt
+from partita.graph.types import Array, dtype_name, numpy_dtype
+
+PYTHON = Path(__file__).parents[3] / "build/arm/bin/python-arm"
+
+EMULATOR, COMPILER = "qemu-aarch64-static", "aarch64-linux-gnu-gcc"
+
+LIMIT = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+"""Largest error, relative to the largest element that is expected; integers are exact."""
+
+Case = tuple[pt.Graph, list[Array], list[Array] | None]
+"""A graph, its inputs, and what is expected; None: what the device `reference` computes."""
+
+
+def why_not() -> str | None:
+    """Why kernels for Arm cannot be run here; None if they can."""
+    missing = [name for name in (EMULATOR, COMPILER) if shutil.which(name) is None]
+    return f"no {' and no '.join(missing)} here: `make check-arm` installs them" if missing else None
+
+
+def run_kernel(code: bytes, name: str, arch: str, arrays: Sequence[Array], folder: Path) -> subprocess.CompletedProcess[bytes]:
+    """Runs a kernel of an object file on a processor; the last of the arrays becomes its result."""
+    files = [folder / f"{i}.bin" for i in range(len(arrays))]
+    for file, array in zip(files, arrays, strict=True):
+        file.write_bytes(np.ascontiguousarray(array).tobytes())
+    (folder / "kernel.o").write_bytes(code)
+    program, source = folder / "main", Path(__file__).with_name("arm.c")
+    command = [COMPILER, "-O1", "-static", f"-DKERNEL=__tvm_ffi_{name}", source, folder / "kernel.o", "-lm", "-o", program]
+    subprocess.run(command, check=True)
+    cpu = "max" if arch == "neoverse-v1" else arch  # older emulators do not know it
+    done = subprocess.run([EMULATOR, "-cpu", cpu, program, *files], capture_output=True, check=False)
+    arrays[-1][...] = np.frombuffer(files[-1].read_bytes(), arrays[-1].dtype).reshape(arrays[-1].shape)
+    return done
+
+
+# -- whole graphs ------------------------------------------------------------------------------------------
+
+
+def cases(what: str) -> Iterator[tuple[str, Case]]:
+    """The graphs of this name: one for every kind of kernel, ONNX's node tests or every nth of them, or a model."""
+    if what == "sample":
+        yield from _sample()
+    elif what.startswith("nodes"):
+        yield from _nodes(int(what.partition(":")[2] or 1))
+    else:
+        graph = pt.load(what)
+        yield what, (graph, _inputs(graph), None)
+
+
+def _sample() -> Iterator[tuple[str, Case]]:
+    from tests.accelerators.tvm.kernels import test_golden, test_quantized_products
+
+    random = np.random.default_rng(0)
+    test_golden.weights = lambda *shape, dtype="float32": pt.constant(random.standard_normal(shape).astype(numpy_dtype(dtype)))
+    graphs = {kind: pt.Graph([make()]) for kind, make in test_golden.GRAPHS.items()}
+    graphs |= {f"bytes, {kind}": layer.graph() for kind, layer in test_quantized_products.LAYERS.items()}
+    w, r = (pt.constant(random.standard_normal(shape).astype("float32")) for shape in ((1, 64, 12), (1, 64, 16)))
+    graphs["recurrent"] = pt.Graph([pt.op("LSTM", pt.variable("x", "float32", (5, 3, 12)), w, r, hidden_size=16)[0]])
+    for kind, graph in graphs.items():
+        yield kind, (graph, _inputs(graph), None)
+
+
+def _nodes(every: int) -> Iterator[tuple[str, Case]]:
+    from tests.accelerators.tvm import node_cases
+    from tests.numerics.driver import from_proto
+
+    for case in node_cases.cases()[::every]:
+        given, wanted = ([from_proto(value) for value in values] for values in case.data_sets[0])
+        if all(isinstance(value, np.ndarray) for value in (*given, *wanted)):
+            inputs = zip(case.model.graph.input, given, strict=False)
+            shapes = {value.name: array.shape for value, array in inputs if value.type.HasField("tensor_type")}
+            yield case.name, (pt.load(case.model, shapes=shapes), given, wanted)
+
+
+def _inputs(graph: pt.Graph) -> list[Array]:
+    random, arrays = np.random.default_rng(1), list[Array]()
+    for node in graph.inputs:
+        value_type: Any = node[0].type
+        dtype, shape = numpy_dtype(value_type.dtype), value_type.shape
+        if value_type.dtype == "int64" and len(shape) == 2:  # where something is scattered to, or words
+            arrays.append(random.permutation(8)[: shape[0], None].repeat(shape[1], 1))
+        elif dtype.kind in "iu":
+            arrays.append(random.integers(1, 100, shape).astype(dtype))
+        else:
+            arrays.append(random.standard_normal(shape).astype(dtype))
+    return arrays
+
+
+def make(folder: Path, arch: str, names: Sequence[str]) -> None:
+    """Compiles the graphs of these names for a processor; those that `cpu` refuses are left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows, saved, start, outcomes = [], dict[str, Array](), perf_counter(), Counter[str]()
+    for kind, (graph, given, wanted) in (case for name in names for case in cases(name)):
+        number = len(rows)
+        try:
+            pt.compile(graph, "cpu", config={"ARCH": arch}).export(folder / f"{number}.partita")
+        except pt.PartitaError as error:
+            outcomes[f"refused: {error.cause}"[:60]] += 1
+            continue
+        every = [*given, *(np.asarray(value) for value in wanted or pt.compile(graph, "reference")(*given))]
+        saved |= {f"{number}_{i}": np.frombuffer(array.tobytes(), np.uint8) for i, array in enumerate(every)}
+        rows.append([kind, len(given), [[dtype_name(array.dtype), array.shape] for array in every]])
+    np.savez(folder / "arrays.npz", **saved)  # type: ignore[arg-type]
+    (folder / "rows.json").write_text(json.dumps(rows))
+    print(f"{len(rows)} graphs compiled for {arch} in {perf_counter() - start:.0f} s; {sum(outcomes.values())} refused")
+
+
+def check(folder: Path) -> int:
+    """Runs the graphs of a folder; the number of those whose results are wrong."""
+    start, wrong = perf_counter(), list[str]()
+    rows, saved = json.loads((folder / "rows.json").read_text()), np.load(folder / "arrays.npz")
+    for number, (kind, count, types) in enumerate(rows):
+        arrays = [saved[f"{number}_{i}"].view(numpy_dtype(dtype)).reshape(shape) for i, (dtype, shape) in enumerate(types)]
+        try:
+            results = pt.import_model(folder / f"{number}.partita")(*arrays[:count])
+            problems = [_problem(result, expected) for result, expected in zip(results, arrays[count:], strict=True)]
+        except pt.PartitaError as error:
+            problems = [error.cause]
+        if any(problems):
+            wrong.append(kind)
+            print(f"{kind}: {', '.join(filter(None, problems))}")
+    print(f"{len(rows)} graphs run, {len(wrong)} wrong, {perf_counter() - start:.0f} s; compiler loaded: {'tvm' in sys.modules}")
+    return len(wrong)
+
+
+def _problem(result: Any, expected: Array) -> str:
+    array = np.asarray(result)
+    if array.dtype != expected.dtype or array.shape != expected.shape:
+        return f"{array.dtype}{array.shape} instead of {expected.dtype}{expected.shape}"
+    if dtype_name(array.dtype) not in LIMIT:
+        return "" if np.array_equal(array, expected, equal_nan=array.dtype.kind in "fc") else "not equal"
+    a, b = array.astype("float64"), expected.astype("float64")
+    finite = np.isfinite(b)
+    limit = LIMIT[dtype_name(array.dtype)] * max(1.0, float(np.abs(b[finite]).max(initial=0)))
+    off = float(np.abs(a[finite] - b[finite]).max(initial=0))
+    same = np.array_equal(a[~finite], b[~finite], equal_nan=True)
+    return "" if off <= limit and same else f"off by {off:.1e}"
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "make":
+        make(Path(sys.argv[2]), sys.argv[3], sys.argv[4:] or ["sample"])
+    else:
+        sys.exit(min(check(Path(sys.argv[2])), 100))
