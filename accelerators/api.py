@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from partita.accelerators.arrays.on_device import DeviceArray
     from partita.accelerators.placement.rules import Forbid, Pin
     from partita.accelerators.running.compiled_model import CompiledModel
+    from partita.accelerators.starting.devices import Devices
     from partita.graph.graph import Graph
     from partita.graph.readers.torch import TorchSource
     from partita.graph.types import Array, Dim
@@ -81,15 +82,22 @@ def _at_once(source: Any, device: Any, config: Any) -> Any:
         path = os.fspath(source)
         if not str(path).endswith(".onnx"):
             return None
-        from partita.accelerators.at_once.file_opening import opened
+        from partita.accelerators.starting.file_model import opened
 
-        return opened(path, device, config, threads)
+        return opened(path, device, config, threads, begin)
     if getattr(source, "file", None) is None:
         return None
-    from partita.accelerators.at_once.file_opening import opened_graph
+    from partita.accelerators.starting.file_model import opened_graph
     from partita.graph.graph import Graph
 
-    return opened_graph(source, device, config, threads) if isinstance(source, Graph) else None
+    return opened_graph(source, device, config, threads, begin) if isinstance(source, Graph) else None
+
+
+def begin(graph: Graph, device: Any, config: Any, home: str) -> Devices:
+    """The devices of a model that answers already; what compiles is loaded now."""
+    from partita.accelerators.compiling import begin as begin_graph
+
+    return begin_graph(graph, device, config, home)
 
 
 def _threads(device: Any, config: Any) -> int | None:

@@ -25,7 +25,7 @@ from partita.accelerators.process.atomic import write_text
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.running.compiled_model import CompiledModel, Origin
 from partita.accelerators.running.multi import MultiModel
-from partita.accelerators.starting import Beginning, started
+from partita.accelerators.starting.devices import Devices, started
 from partita.graph.build import is_made_call
 from partita.graph.errors import check_count, check_flag
 from partita.graph.formatting import counted, listed
@@ -88,14 +88,14 @@ def compile(  # noqa: A001  the contract's name
 
 
 @at_a_device()
-def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str) -> Beginning:
+def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str) -> Devices:
     """The start of a model whose only option is START; `home` was the working directory when the model was requested."""
     devices = parse_devices(device)
     settings = read_config(config, devices)
     devices = present(devices, settings.by_device, settings.hetero.strict)
     task = CompileTask(_prepared(checked_graph(graph, "compile"), strict=settings.hetero.strict), devices, settings)
     _check_wishes(task)
-    return Beginning(task, _compiled, home)
+    return Devices(task, _compiled, home)
 
 
 def _check_wishes(task: CompileTask) -> None:
