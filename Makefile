@@ -1,5 +1,5 @@
 # Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
-.PHONY: help demo test check-all check-gpu check-arm soak bounds mutants lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-precision bench-gpu clean
+.PHONY: help demo test check-all browser check-gpu check-arm soak bounds mutants lint docs page ep-wheel bench bench-partition bench-latency bench-compile bench-threads bench-precision bench-gpu clean
 .NOTPARALLEL:
 
 # What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
@@ -18,6 +18,9 @@ test:  ## ruff, mypy and all quick tests
 
 check-all:  ## the same with the slow tests, and with torch (a large download)
 	@.ci/run all
+
+browser:  ## a Chromium for the tests of the report page (Debian or Ubuntu, as root); without one they are skipped
+	@.ci/browser
 
 check-gpu: .soak-venv  ## the tests of `opencl` and `cuda` on the drivers here; without a GPU few models (all of them: ARGS=--all-models)
 	@.venv/bin/python -m pytest -q -m "" tests/accelerators/tvm/test_opencl*.py tests/accelerators/tvm/test_cuda.py $(ARGS)
@@ -63,6 +66,10 @@ docs:  ## the documentation as a site, in build/site; a warning is an error
 
 page:  ## build the report page's program from its sources (needs npm); the result is kept in the repository
 	@cd partita/page/web && npm ci --silent --no-fund --no-audit && npm run --silent check && npm run --silent build
+
+ep-wheel:  ## the wheel onnxruntime-ep-partita, in build/: Partita as a provider for onnxruntime, with its libraries for two processors
+	@.ci/venv .venv-wheel linker "setuptools>=77" wheel
+	@cd packages/onnxruntime-ep-partita && ../../.venv-wheel/bin/python -m pip wheel -q --no-deps --no-build-isolation --wheel-dir ../../build .
 
 # OpenCL for the processor; it is not made for other machines.
 POCL = 'pocl-binary-distribution >=3.0, <4; platform_system == "Linux" and platform_machine == "x86_64"'

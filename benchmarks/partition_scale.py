@@ -1,6 +1,6 @@
 """How long PartitionGraph takes: python -m benchmarks.partition_scale --shape residual --nodes 50000 --growth largest
 
-Prints the seconds of the whole pass and its stages (plan: index and growth; check; splice: bodies, calls, the graph), the
+Prints the seconds of the whole pass and its stages (plan: growth; check; splice: the rest, from the index to the new graph), the
 number of subgraphs, and the peak memory. Each run has a process of its own. Several sizes also give the exponent: the
 slope of time over nodes between the smallest size from 10,000 up and the largest. `--growth python` is a user's selector in
 Python, by walk."""
@@ -14,15 +14,17 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.shapes import SHAPES
 from partita.graph import Graph, Node, NodeEntry
 from partita.graph.gc_pause import collector_paused
-from partita.partition import ContainOpSelector, PatternProperty, SubgraphProperty, SubgraphSelector
-from partita.partition.checker import check_partition
-from partita.partition.partition_graph import partition_graph, plan
+from partita.partition import ContainOpSelector, PatternProperty, SubgraphProperty, SubgraphSelector, planner
+from partita.partition.calls import CallMaker
+from partita.partition.partition_graph import partition_graph
+from partita.partition.planner import Planner
 
 DEVICE_OPS = ("Sigmoid", "Tanh", "Erf", "Exp")
 """The op of a node by its device; with more devices than one the nodes also get affinities."""
@@ -79,32 +81,44 @@ def options_for(growth: str, several: bool) -> dict[str, Any]:
     return {"subgraph_property": PatternProperty(selector), "growth": growth}
 
 
+@contextmanager
+def timed(owner: Any, name: str) -> Iterator[list[float]]:
+    """Inside, the seconds of each call of the owner's function are listed."""
+    before, seconds = getattr(owner, name), []
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        clock = time.perf_counter()
+        try:
+            return before(*arguments, **options)
+        finally:
+            seconds.append(time.perf_counter() - clock)
+
+    setattr(owner, name, call)
+    try:
+        yield seconds
+    finally:
+        setattr(owner, name, before)
+
+
 def measure(shape: str, nodes: int, growth: str) -> dict[str, float]:
     """Seconds of the whole pass and of its stages, the number of subgraphs, and the peak memory in MiB."""
     preds, color = SHAPES[shape](nodes)
+    g = graph_of(preds, color)
     options = options_for(growth, len(set(color) - {None}) > 1)
-    g = graph_of(preds, color)
-    clock = time.perf_counter()
-    partitioned = partition_graph(g, **options)
-    whole = time.perf_counter() - clock
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    g = graph_of(preds, color)
-    clock = time.perf_counter()
-    planned = plan(g, **options)
-    planning = time.perf_counter() - clock
-    number = {node.name: v for v, node in enumerate(node for node in g.nodes if node.is_op)}
-    groups = [[number[name] for name in group.nodes] for group in planned.groups]
-    clock = time.perf_counter()
-    check_partition(preds, groups, [True] * nodes, str)
-    check = time.perf_counter() - clock
-    assert len(planned.groups) == sum(node.is_call for node in partitioned.nodes)
+    planning, making, checking = timed(Planner, "run"), timed(CallMaker, "make"), timed(planner, "check_partition")
+    with planning as plans, making as calls, checking as checks:
+        clock = time.perf_counter()
+        partitioned = partition_graph(g, **options)
+        whole = time.perf_counter() - clock
+    check = sum(checks)
+    plan = sum(plans) - sum(calls) - check
     return {
         "whole": whole,
-        "plan": planning - check,
+        "plan": plan,
         "check": check,
-        "splice": whole - planning,
-        "groups": len(groups),
-        "MiB": memory,
+        "splice": whole - plan - check,
+        "groups": sum(node.is_call for node in partitioned.nodes),
+        "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
 

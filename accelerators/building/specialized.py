@@ -128,6 +128,11 @@ class SpecializedSubgraph(CompiledSubgraph):
         results, self._rows.last = self._stand_in.run(shapes, inputs, out)
         return results
 
+    def native(self, inputs: Sequence[Any]) -> tuple[CompiledSubgraph, Sequence[Any]] | None:
+        """The kernels for any size, if they take these."""
+        given = None if self.any_size is None else self.any_size.given(tuple([value.shape for value in inputs]), inputs)
+        return None if self.any_size is None or given is None else self.any_size.compiled.native(given)
+
     def _nothing(self, shapes: Shapes, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
         """The results for a size of 0, most of which are empty: nothing is compiled for them. Indices are checked all the same,
         since none is valid for an empty axis."""

@@ -399,7 +399,7 @@ def _progress(count: int, quiet: bool) -> Iterator[Any]:
 
     begun = time.monotonic()
     bar = Progress(console=Console(stderr=True), transient=True)
-    task = bar.add_task("compiling", total=count, visible=True)
+    task = bar.add_task("compiling", total=count)
     started = False
 
     def shown(finished: int) -> None:

@@ -120,6 +120,11 @@ class CompiledSubgraph:
         """Another instance of the same compiled code, to run concurrently with this one; None if its runs are serialized."""
         return None
 
+    def native(self, inputs: Sequence[Any]) -> tuple[CompiledSubgraph, Sequence[Any]] | None:
+        """The subgraph whose machine code computes the outputs for inputs of these sizes without Python, and the arrays that it
+        reads for that, the inputs first; None if there is none."""
+        return None
+
     def measured(self) -> CompiledSubgraph | None:
         """Another instance of the same compiled code, which reports rows after each run as with PERF_COUNT; None if the device
         has to compile the subgraph for that."""

@@ -15,11 +15,11 @@ from typing import Any
 from partita.accelerators.errors import AcceleratorError, CompileError, NotSupported
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from partita.accelerators.isolation.isolated_device import Isolated, IsolatedSubgraph, Order
-from partita.accelerators.isolation.messages import config_told
-from partita.accelerators.isolation.process import Child, ClassOrigin, DeviceProcess, Limit, origin_of
+from partita.accelerators.isolation.process import ClassOrigin, DeviceChild, DeviceProcess, Limit, origin_of
 from partita.accelerators.process.background import behind, lowered
 from partita.accelerators.process.compile_slots import GivenUp, SlotSeeker, places
 from partita.accelerators.process.cores import all_but_one_core, default_threads
+from partita.accelerators.process.messages import config_told
 from partita.graph.graph import Graph
 from partita.graph.text.digests import arrays_in
 
@@ -71,7 +71,7 @@ class Workshop(DeviceProcess):
             self._guard.lock.release()
 
     @contextmanager
-    def child(self) -> Iterator[Child]:
+    def child(self) -> Iterator[DeviceChild]:
         """The running process; CompileError once it has been given up, also while it was being started or waited for."""
         with super().child() as child:
             if self._is_given_up:
@@ -90,9 +90,9 @@ class Workshop(DeviceProcess):
     def time_to_start(self) -> Limit:
         return self.limit
 
-    def new_child(self) -> Child:
+    def new_child(self) -> DeviceChild:
         self._check_wanted()
-        child = Child(self.origin, quiet=True, variables={"TVM_NUM_THREADS": str(default_threads())})
+        child = DeviceChild(self.origin, quiet=True, variables={"TVM_NUM_THREADS": str(default_threads())})
         with contextlib.suppress(OSError):  # if priorities cannot be set, it runs like any other process
             os.setpriority(os.PRIO_PGRP, child.number, lowered())
             _keep_off_one_core(child.number)

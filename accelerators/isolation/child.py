@@ -1,13 +1,9 @@
-"""The child process of a device: started by `isolation/process.py` with the numbers of four open files.
-
-It reads requests and answers each. If the device crashes or hangs, only this process does; and it ends with its parent, for
-any reason, whatever the device is doing."""
+"""The child process of a device, which `isolation/process.py` starts."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from itertools import count, zip_longest
@@ -20,30 +16,12 @@ from partita.accelerators.arrays.layout import HOST, array_layout
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from partita.accelerators.interface.compile_now import compile_now, run_laid_out
-from partita.accelerators.isolation import messages
-from partita.accelerators.isolation.memory import Description, Packing, SharedMemory, described, described_graph
-from partita.accelerators.process.descriptors import end_with
+from partita.accelerators.process.memory import Description, Packing, SharedMemory, described, described_graph
+from partita.accelerators.process.messages import config_of
+from partita.accelerators.process.serving import serve
 from partita.graph.graph import Graph
 from partita.graph.types import Array
 from partita.passes.python_child import own_folder_last
-
-
-def main() -> None:
-    """Serves until the parent is gone. The output of libraries goes to the parent's stderr."""
-    talk, life, requests, replies = map(int, sys.argv[1:5])
-    end_with(life)
-    with socket.socket(fileno=talk) as stream:
-        server = _Server(SharedMemory(requests), SharedMemory(replies))
-        while True:
-            try:
-                question = messages.receive(stream)
-            except EOFError:
-                return
-            answer = server.answer(question)
-            try:
-                messages.send(stream, answer)
-            except (TypeError, ValueError) as error:
-                messages.send(stream, {"error": messages.error_told(AcceleratorError(f"its answer is of no use: {error}"))})
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -64,21 +42,18 @@ class _Server:
         self._loaded: dict[int, _Loaded] = {}
         self._numbers = count()
 
-    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Answers a request; a failure becomes an error in the answer."""
+    def answer(self, question: Mapping[str, Any]) -> Any:
+        """Answers a request; the first one creates the device."""
         for number in question["drop"]:
             self._loaded.pop(number, None)
-        try:
-            if self._device is None:
-                self._device = _device_of(question)
-                return {"answer": None}
-            actions: dict[str, Callable[[Mapping[str, Any], Accelerator], Any]] = {
-                "query": self._query, "compile": self._compile, "import": self._import,
-                "run": self._run, "rename": self._rename, "export": self._export,
-            }
-            return {"answer": actions[question["do"]](question, self._device)}
-        except (Exception, SystemExit) as error:  # noqa: BLE001  any exception of a device is reported to the parent
-            return {"error": messages.error_told(error)}
+        if self._device is None:
+            self._device = _device_of(question)
+            return None
+        actions: dict[str, Callable[[Mapping[str, Any], Accelerator], Any]] = {
+            "query": self._query, "compile": self._compile, "import": self._import,
+            "run": self._run, "rename": self._rename, "export": self._export,
+        }
+        return actions[question["do"]](question, self._device)
 
     def _query(self, question: Mapping[str, Any], device: Accelerator) -> Any:
         graph = described_graph(question["graph"], self.requests)
@@ -148,7 +123,7 @@ class _Server:
 
 def _config(question: Mapping[str, Any], device: Accelerator) -> dict[str, Any]:
     """The configuration without ISOLATE, which has taken effect already."""
-    config = messages.config_of(question["config"])
+    config = config_of(question["config"])
     return config if device.isolates_itself else {**config, "ISOLATE": False}
 
 
@@ -168,4 +143,4 @@ def _device_of(origin: Mapping[str, Any]) -> Accelerator:
 
 
 if __name__ == "__main__":
-    main()
+    serve(lambda requests, replies: _Server(requests, replies).answer)

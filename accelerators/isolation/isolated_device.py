@@ -12,9 +12,9 @@ import numpy as np
 
 from partita.accelerators.errors import AcceleratorError, CompileError, RunError
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
-from partita.accelerators.isolation.memory import Packing, describe_graph, described
-from partita.accelerators.isolation.messages import config_told
-from partita.accelerators.isolation.process import Child, ChildTask, DeviceProcess, Limit, process_of
+from partita.accelerators.isolation.process import ChildTask, DeviceChild, DeviceProcess, Limit, process_of
+from partita.accelerators.process.memory import Packing, describe_graph, described
+from partita.accelerators.process.messages import config_told
 from partita.graph.graph import Graph
 
 
@@ -56,7 +56,7 @@ class Isolated(Accelerator):
         question = {"do": "query", "graph": describe_graph(graph, packing), "config": values}
         with self.process.child() as child:
             task = ChildTask("in query", self._limit(self._config), AcceleratorError)
-            answers: dict[str, bool | str] = child.ask(question, packing, task)
+            answers: dict[str, bool | str] = child.asked(question, packing, task)
         return answers
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
@@ -104,7 +104,7 @@ class IsolatedSubgraph(CompiledSubgraph):
         self._limit = limit
         self._names: dict[str, str] = {}
         self._rows: tuple[ProfileRow, ...] = ()
-        self._child: weakref.ref[Child] | None = None
+        self._child: weakref.ref[DeviceChild] | None = None
         self._number = -1
         with process.child() as child:
             self._numbered(child)
@@ -150,17 +150,17 @@ class IsolatedSubgraph(CompiledSubgraph):
             return described(answer["data"], child.replies), weights
 
     def _ask(
-        self, child: Child, question: Mapping[str, Any], packing: Packing, doing: str, error: type[AcceleratorError]
+        self, child: DeviceChild, question: Mapping[str, Any], packing: Packing, doing: str, error: type[AcceleratorError]
     ) -> Any:
         number = self._numbered(child)
-        return child.ask({**question, "subgraph": number}, packing, ChildTask(doing, self._limit, error))
+        return child.asked({**question, "subgraph": number}, packing, ChildTask(doing, self._limit, error))
 
-    def _numbered(self, child: Child) -> int:
+    def _numbered(self, child: DeviceChild) -> int:
         """The child's number of the subgraph, which is sent to the child first if needed."""
         if self._child is None or self._child() is not child:
             packing = Packing()
             task = ChildTask("while it compiled", self._limit, CompileError)
-            self._number = child.ask({**self._order.question(packing), "names": self._names}, packing, task)
+            self._number = child.asked({**self._order.question(packing), "names": self._names}, packing, task)
             self._child = weakref.ref(child)
             weakref.finalize(self, child.dropped.append, self._number).atexit = False
         return self._number

@@ -1,4 +1,5 @@
-"""Resets locks and threads in forked processes, which lack the parent's other threads."""
+"""The rule for forks: a forked process starts with free locks, without threads, and without children. Whatever holds one
+registers with `renewed_in_children`, and makes it anew in `renew`; `Guard` is a lock that does so."""
 
 from __future__ import annotations
 

@@ -258,8 +258,7 @@ def check(
     query *= np.float32(queries)
     given = _through(region, known, opsets, query, past, new)
     wanted = _causal(shapes, earlier, scale, query, past, new, window)
-    far = given.shape != wanted.shape or not np.allclose(given, wanted, rtol=0.0, atol=CLOSE * float(np.abs(wanted).max()))
-    if far:
+    if not np.allclose(given, wanted, rtol=0.0, atol=CLOSE * float(np.abs(wanted).max())):
         raise Unfit(f"{region.result.name!r} is not plain causal attention to {earlier} earlier positions")
 
 
@@ -280,7 +279,10 @@ def _through(
             given |= {cache.earlier: before, cache.new: added}
         else:
             given[cache.joined] = _filled_up(np.concatenate([before, added], axis=cache.axis), cache)
-    return region.computed(known, opsets, given)
+    result = region.computed(known, opsets, given)
+    if result.shape != (*query.shape[:3], new[1].shape[3]):
+        raise Unfit(f"{region.result.name!r} has not the sizes of queries and values")
+    return result
 
 
 def _filled_up(joined: Array, cache: Cache) -> Array:

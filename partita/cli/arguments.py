@@ -63,12 +63,10 @@ def add_provider(group: argparse._ArgumentGroup) -> None:
     add_repeated(group, "--ep-option", setting, "KEY=VALUE", "an option of the provider; again for each")
 
 
-def provider_config(arguments: argparse.Namespace, name: str, **more: Any) -> dict[str, Any]:
+def provider_config(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The configuration of the device `onnxruntime` with this provider; an error if it cannot be used."""
     from partita.accelerators import AcceleratorUnavailable, accelerator
 
-    options = {key: value for _, key, value in arguments.ep_option}
-    given = {"EP_LIBRARY": arguments.ep_library, "EP_PACKAGE": arguments.ep_package, "EP_OPTIONS": options, **more}
     config = {"EP_NAME": name, **{key: value for key, value in given.items() if value}}
     device = accelerator("onnxruntime")
     reason = device.why_not_here(device.full_config(config))
@@ -85,13 +83,14 @@ def add_fail_on(group: argparse._ArgumentGroup, conditions: Mapping[str, str], d
         return [] if text == NEVER else [_condition(part, conditions) for part in names(text)]
 
     about = "; ".join(f"{name}: {what}" for name, what in conditions.items())
-    group.add_argument(
+    action = group.add_argument(
         "--fail-on",
         type=listed,
         default=listed(default),
         metavar="WHAT",
         help=f"exit status 1 for any of these, with commas between them ({about}), or {NEVER} (default: {default})",
     )
+    action.words = [*conditions, NEVER]  # type: ignore[attr-defined]  # for the shell's completion
 
 
 def _condition(text: str, conditions: Mapping[str, str]) -> tuple[str, float]:

@@ -63,23 +63,28 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     if arguments.outputs_only or graph is None or other_graph is None:
         layers = compare_outputs(model, other, inputs)
     else:
-        sides = Side(graph, arguments.devices, config), Side(other_graph, theirs.devices, other_config)
-        layers = compare_layers(*sides, inputs)
+        layers = compare_layers(
+            Side(graph, arguments.devices, config), Side(other_graph, theirs.devices, other_config), inputs
+        )
     own = [name for name, _ in model.properties.outputs]
-    lone = sorted({*own} ^ {*matched_outputs(own, [name for name, _ in other.properties.outputs])})
+    matched = matched_outputs(own, [name for name, _ in other.properties.outputs])
+    lone = {"A": sorted({*own} - {*matched}), "B": sorted({*matched} - {*own})}
     first = next((layer for layer in layers if not layer.relative <= arguments.tolerance), None)
-    good = all(layer.relative <= arguments.tolerance for layer in layers if layer.is_output) and not lone
-    data = {"ok": good, "tolerance": arguments.tolerance, "layers": [attrs.asdict(layer) for layer in layers], "lone": lone}
-    screen.write_json({**data, "first_off": None if first is None else first.name})
+    good = all(layer.relative <= arguments.tolerance for layer in layers if layer.is_output) and not any(lone.values())
+    sides = {"A": _described(arguments, model), "B": _described(theirs, other)}
+    data = {"ok": good, "sides": sides, "tolerance": arguments.tolerance, "layers": [attrs.asdict(layer) for layer in layers]}
+    first_off = None if first is None else first.name
+    screen.write_json({**data, "lone": sorted(lone["A"] + lone["B"]), "first_off": first_off})
     shown = [i for i in (0, 1) if any(layer.types[i] not in PLAIN for layer in layers)]
     columns = ("value", "op", "largest error", "relative", "cosine", *(("kernel of A", "kernel of B")[i] for i in shown), "")
     rows = [_row(layer, arguments.tolerance, shown) for layer in layers]
-    title = f"{model.graph.name} against {other.graph.name}: {counted(len(layers), 'value')} of the same name"
+    title = f"A, {sides['A']}, against B, {sides['B']}: {counted(len(layers), 'value')} of the same name"
     screen.show(table(title, columns, rows, right=columns[2:5]))
     if first is not None:
         screen.show(f"the first value that is off: {first.name} ({first.op}), {first.relative:.2g}")
-    if lone:
-        screen.warn(f"only one side has {counted(len(lone), 'output')}: {', '.join(lone[:SHOWN])}")
+    for side, names in lone.items():
+        if names:
+            screen.warn(f"only {side} has {counted(len(names), 'output')}: {', '.join(names[:SHOWN])}")
     return exits.OK if good else exits.NO
 
 
@@ -91,6 +96,11 @@ def _other_arguments(arguments: argparse.Namespace) -> argparse.Namespace:
     devices = arguments.other_devices or arguments.devices
     settings = arguments.other_config or ([] if arguments.other_devices else arguments.config)
     return argparse.Namespace(**{**vars(arguments), **own, "devices": devices, "config": settings})
+
+
+def _described(arguments: argparse.Namespace, model: pt.CompiledModel) -> str:
+    """The side: `model.onnx on cpu, reference`."""
+    return f"{arguments.model} on {', '.join(model.properties.devices)}"
 
 
 def _row(layer: Layer, tolerance: float, shown: Sequence[int]) -> tuple[str, ...]:

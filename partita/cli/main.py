@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import partita as pt
 from partita.cli import exits
+from partita.cli.completion import SHELLS, Complete
 from partita.cli.screen import DEBUG, Screen
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _ended_as_by_error() -> Iterator[None]:
 
 
 def _run_isolated(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Run the verb. Models may be untrusted, so a crash of ONNX's inference becomes an ordinary error."""
+    """Run the verb. Models may be untrusted, so a crash of ONNX's converter becomes an ordinary error."""
     from partita.passes import settings
 
     before, settings.isolate_inference = settings.isolate_inference, True
@@ -255,45 +256,10 @@ def _forget_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-SHELLS = ("bash", "zsh", "tcsh")
-"""Supported shells."""
-
-
-class _Complete(argparse.Action):
-    """Prints the completion for a shell, and exits."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
-        try:
-            import shtab
-        except ImportError:
-            from partita.graph.errors import MissingDependency
-
-            raise MissingDependency("shtab", "completion", "writing the completion for a shell") from None
-        for action in _actions(parser):
-            if _names_a_file(action):
-                action.complete = shtab.FILE  # type: ignore[attr-defined]
-        print(shtab.complete(parser, values))
-        parser.exit()
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Options and arguments of the parser and of all verbs."""
-    for action in parser._actions:
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for verb in action.choices.values():
-                yield from _actions(verb)
-
-
-def _names_a_file(action: argparse.Action) -> bool:
-    metavar = str(action.metavar)
-    return metavar == "MODEL" or "FILE" in metavar or metavar.startswith(("OUT.", "PAGE."))
-
-
 def _add_completion(parser: argparse.ArgumentParser) -> None:
     """Add --completion."""
     text = "print the completion for this shell, and exit (needs the extra `completion`)"
-    parser.add_argument("--completion", action=_Complete, choices=SHELLS, default=argparse.SUPPRESS, help=text)
+    parser.add_argument("--completion", action=Complete, choices=SHELLS, default=argparse.SUPPRESS, help=text)
 
 
 _LEVELS = (logging.INFO, logging.DEBUG)

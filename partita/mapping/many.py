@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -20,17 +19,20 @@ from partita.accelerators.compiling import compile as compiled
 from partita.accelerators.errors import BadConfig, CompileError
 from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.keys import Key, optional, positive
+from partita.accelerators.process.child import Child, Ended
 from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.errors import PartitaError
 from partita.graph.formatting import first_line
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.readers import load
 from partita.graph.writers import save
 from partita.mapping.on_ray import RESTARTS, call_by_name, connected, folders_of_ray
-from partita.passes.python_child import environment, module_command
+from partita.passes.python_child import module_command
 
 EXECUTORS = ("processes", "ray", "serial")
+
 
 def compile_many(
     models: Sequence[Graph | str | os.PathLike[str]],
@@ -88,11 +90,26 @@ def _question(device: str | Sequence[str] | None, config: Mapping[str, Any], fol
 
 def _compile_elsewhere(path: Path, question: str, name: str) -> None:
     """Compile one model in a process. Errors of the model are not raised here, but again when this process compiles it."""
-    command = module_command("partita.mapping.compiler", str(path))
-    done = subprocess.run(command, input=question, capture_output=True, text=True, check=False, env=environment())
-    if done.returncode:
-        cause = f"the process that compiled it ended ({done.returncode}): {done.stderr.strip()[-SHOWN:]}"
-        raise CompileError(cause, where=f"model {name!r}", remedy="Compile it alone: pt.compile")
+    failure = _failure(path, question)
+    if failure is not None:
+        raise CompileError(failure, where=f"model {name!r}", remedy="Compile it alone: pt.compile")
+
+
+def _failure(path: Path, question: str, **variables: str) -> str | None:
+    """Compile one model in a process; None if it has done so, or met an error of the model, which is raised again where this
+    process compiles it."""
+    with tempfile.TemporaryFile() as output:
+        child = Child(module_command("partita.mapping.worker"), output=output.fileno(), variables=variables)
+        try:
+            child.ask({"compile": str(path), **json.loads(question)})
+        except Ended as end:
+            output.seek(0)
+            return f"the process that compiled it ended ({end}): {output.read().decode(errors='replace').strip()[-SHOWN:]}"
+        except PartitaError as error:
+            logger("map").info("%s", error)
+        finally:
+            child.end()
+    return None
 
 
 CACHE_DIR = ("CACHE_DIR", "KEY_CACHE_DIR")
@@ -146,10 +163,9 @@ def compiled_entries(model: bytes, question: str) -> list[SentEntry] | str:
     with tempfile.TemporaryDirectory(prefix="partita-many-") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(model)
-        command, variables = module_command("partita.mapping.compiler", str(path)), environment(XDG_CACHE_HOME=folder)
-        done = subprocess.run(command, input=question, capture_output=True, text=True, check=False, env=variables)
-        if done.returncode:
-            return f"the process that compiled it ended ({done.returncode}): {done.stderr.strip()[-SHOWN:]}"
+        failure = _failure(path, question, XDG_CACHE_HOME=folder)
+        if failure is not None:
+            return failure
         return _entries(Path(folder) / "partita")
 
 

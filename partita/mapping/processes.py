@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from typing import Any
 
 import attrs
+import numpy as np
 
-from partita.accelerators.errors import NotSupported, RunError
+from partita.accelerators.errors import AcceleratorError, NotSupported, RunError
+from partita.accelerators.process.child import Child, Ended
 from partita.accelerators.process.forking import Guard
+from partita.accelerators.process.memory import Packing, described
+from partita.graph.errors import PartitaError
 from partita.graph.formatting import first_line
 from partita.graph.logs import logger
 from partita.mapping.bursts import Array, Burst, bytes_of, read_ahead
-from partita.mapping.frames import Frame, frame_of, read_frame
-from partita.passes.python_child import environment, module_command
+from partita.passes.python_child import module_command
 
 Result = dict[str, Array] | BaseException
 """Outputs of a call by name, or its error."""
@@ -43,108 +45,105 @@ class Worker:
 
     def __init__(self, path: str, key: bytes | None = None) -> None:
         self._path, self._key = path, key
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._is_ready = False
-        """True if the process has reported that it imported the model."""
+        """True if the process has imported the model."""
         self._ending = Guard()
         self._is_over = False
 
     @property
     def pid(self) -> int | None:
         """Id of the process; None if there is none."""
-        return None if self._process is None else self._process.pid
+        return None if self._child is None else self._child.number
 
     def call(self, calls: Mapping[int, Mapping[str, Array]]) -> Answers | None:
         """Results of the calls, which are sent together; None if the process ended before it answered all."""
         where = f"input {next(iter(calls))}"
         if not self._is_ready and not self._start(where):
             return None
-        process = self._running()
-        assert process.stdin is not None and process.stdout is not None
         results: dict[int, Result] = {}
-        seconds = 0.0
-        frames = dict[int, Frame]()
+        packing, sent = Packing(), dict[int, Any]()
         for number, arrays in calls.items():
             try:
-                frames[number] = frame_of({}, arrays)
-            except NotSupported as error:
+                sent[number] = packed(arrays, packing)
+            except AcceleratorError as error:
                 results[number] = error
+        child = self._running()
         try:
-            process.stdin.writelines(chain(frame_of({"calls": len(frames)}, {}), *frames.values()))
-            process.stdin.flush()
-        except BrokenPipeError:
-            self._ended(where)
+            answers = child.ask({"calls": list(sent.values())}, packing)
+        except Ended as end:
+            self._ended(where, end)
             return None
-        for number in frames:
-            reply = read_frame(process.stdout)  # type: ignore[arg-type]
-            if reply is None:
-                self._ended(where)
-                return None
-            words, outputs = reply
-            seconds += words.get("seconds", 0.0)
-            results[number] = RunError(words["error"], where=f"input {number}") if "error" in words else outputs
-        return Answers(results, seconds)
+        for number, answer in zip(sent, answers, strict=True):
+            results[number] = RunError(answer["error"], where=f"input {number}") if "error" in answer else _copied(answer, child)
+        child.replies.shrink()
+        return Answers(results, sum(answer.get("seconds", 0.0) for answer in answers))
 
     def start_again(self) -> None:
         """Start a process in place of the one that ended, and wait until it accepts inputs. Errors are left to the next call."""
-        with contextlib.suppress(RunError, ValueError):  # ValueError: `close` closed its pipe meanwhile.
+        with contextlib.suppress(RunError):
             self._start("map_batches")
 
     def close(self) -> None:
-        """Kill the process."""
+        """Kill the process; the thread that uses it closes what it shares with it."""
         self._is_over = True
-        self._end()
+        with self._ending.lock:
+            if self._child is not None:
+                self._child.kill()
 
     def _start(self, where: str) -> bool:
         """Start the process and wait until it has imported the model; False if it ended before."""
-        process = self._running()
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # It ended, as the missing reply shows.
-            process.stdin.writelines(frame_of({"key": None if self._key is None else self._key.hex()}, {}))
-            process.stdin.flush()
-        reply = read_frame(process.stdout)  # type: ignore[arg-type]
-        if reply is None:
-            self._ended(where)
+        child = self._running()
+        try:
+            child.ask({"model": self._path, "key": None if self._key is None else self._key.hex()})
+        except Ended as end:
+            self._ended(where, end)
             return False
-        if "unready" in reply[0]:
-            self._end()
-            raise RunError(f"no worker can import the model: {reply[0]['unready']}", where=where)
+        except PartitaError as error:
+            self.end()
+            raise RunError(f"no worker can import the model: {error}", where=where) from None
         self._is_ready = True
         return True
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Child:
         with self._ending.lock:
             if self._is_over:
                 raise RunError("the work was given up", where="map_batches")
-            if self._process is None:
-                command, pipe = module_command("partita.mapping.worker", self._path), subprocess.PIPE
+            if self._child is None:
                 try:
-                    self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment())
+                    self._child = Child(module_command("partita.mapping.worker"), name=self._path)
                 except OSError as error:
                     cause = f"no worker can be started: {first_line(error)}"
                     remedy = "Take fewer workers, or raise the system's limits"
                     raise RunError(cause, where="map_batches", remedy=remedy) from error
-            return self._process
+            return self._child
 
-    def _ended(self, where: str) -> None:
+    def _ended(self, where: str, end: Ended) -> None:
         """Log that the process ended by itself."""
-        code = self._end()
+        self.end()
         if not self._is_over:
-            logger("map").warning("%s: a worker ended (%s) and is started again", where, code)
+            logger("map").warning("%s: a worker ended (%s) and is started again", where, end)
 
-    def _end(self) -> int | None:
+    def end(self) -> None:
+        """End the process, if there is one."""
         with self._ending.lock:
-            process, self._process, self._is_ready = self._process, None, False
-        if process is None:
-            return None
-        process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    logger("map").debug("a worker ended before it read all")
-        return process.wait()
+            child, self._child, self._is_ready = self._child, None, False
+        if child is not None:
+            child.end()
+
+
+def packed(arrays: Mapping[str, Array], packing: Packing) -> dict[str, Any]:
+    """The descriptions of the arrays; an error for what is no array."""
+    for name, value in arrays.items():
+        if not isinstance(value, (np.ndarray, np.generic)):
+            cause = f"a {type(value).__name__} cannot be sent to another process"
+            raise NotSupported(cause, where=f"value {name!r}", remedy="Use executor='serial'")
+    return {name: packing.describe(value) for name, value in arrays.items()}
+
+
+def _copied(answer: Mapping[str, Any], child: Child) -> dict[str, Array]:
+    """The outputs of a call, in memory of this process."""
+    return {name: np.array(described(value, child.replies)) for name, value in answer["outputs"].items()}
 
 
 @attrs.define(slots=True, eq=False)
@@ -223,6 +222,12 @@ class WorkerCrew:
 
     def _work(self, worker: Worker, inputs: Iterator[Mapping[str, Array]]) -> None:
         """Thread of a worker: processes inputs until there are no more or one fails."""
+        try:
+            self._serve(worker, inputs)
+        finally:
+            worker.end()
+
+    def _serve(self, worker: Worker, inputs: Iterator[Mapping[str, Array]]) -> None:
         while tasks := self._take(inputs):
             calls = {task.number: task.arrays for task in tasks}
             try:

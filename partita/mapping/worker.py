@@ -1,65 +1,48 @@
-"""The process that runs a model for `map_batches`: python -m partita.mapping.worker MODEL.partita
-
-First a frame comes in with the key of the file, if it is signed; once the model is imported, a frame goes out on what was
-standard output. Then each batch starts with a frame with the number of calls, followed by a frame of arrays for each call. All of
-these are read before the first answer goes out, so that the two sides never write to each other at the same time. Answers are
-frames in the same order. The process ends when its input does."""
+"""The process that runs a model for `map_batches`, or compiles one for `compile_many`, which leaves the result in the cache."""
 
 from __future__ import annotations
 
-import os
-import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import partita as pt
-from partita.mapping.frames import Frame, frame_of, read_frame
+from partita.accelerators.process.memory import Packing, SharedMemory, described
+from partita.accelerators.process.serving import serve
+from partita.mapping.processes import packed
 from partita.passes.python_child import own_folder_last
 
 
-def main() -> None:
-    """Answer one call after another."""
-    own_folder_last()
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    try:
-        words, _ = read_frame(sys.stdin.buffer) or ({"key": None}, {})
-        model = pt.import_model(sys.argv[1], key=None if words["key"] is None else bytes.fromhex(words["key"]))
-    except pt.PartitaError as error:
-        replies.writelines(frame_of({"unready": str(error)}, {}))
-        replies.flush()
-        return
-    replies.writelines(frame_of({"ready": True}, {}))
-    replies.flush()
-    while (calls := read_calls()) is not None:
-        for arrays in calls:
-            replies.writelines(answer(model, arrays))
-        replies.flush()
+class ModelServer:
+    """The model, imported by the first request; later ones each hold several calls."""
 
+    def __init__(self, requests: SharedMemory, replies: SharedMemory) -> None:
+        self._requests, self._replies = requests, replies
 
-def read_calls() -> list[dict[str, Any]] | None:
-    """The calls of one batch; None if there are no more."""
-    frame = read_frame(sys.stdin.buffer)
-    if frame is None:
+    def answer(self, request: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+        """For each call its outputs by name, and its seconds; or its error message."""
+        if "calls" in request:
+            packing = Packing()
+            answers = [self._called(call, packing) for call in request["calls"]]
+            packing.write(self._replies)
+            return answers
+        own_folder_last()
+        if "compile" in request:
+            pt.compile(pt.load(request["compile"]), request["device"], request["config"]).wait()
+        else:
+            key = request["key"]
+            self._model = pt.import_model(request["model"], key=None if key is None else bytes.fromhex(key))
         return None
-    calls = []
-    for _ in range(frame[0]["calls"]):
-        frame = read_frame(sys.stdin.buffer)
-        if frame is None:
-            return None
-        calls.append(frame[1])
-    return calls
 
-
-def answer(model: pt.CompiledModel, arrays: dict[str, Any]) -> Frame:
-    """The outputs of a call by name, and its seconds; or its error message."""
-    start = time.perf_counter()
-    try:
-        outputs = dict(zip(model.graph.output_names, model(arrays), strict=True))
-        return frame_of({"seconds": time.perf_counter() - start}, outputs)
-    except pt.PartitaError as error:
-        return frame_of({"error": str(error)}, {})
+    def _called(self, call: Mapping[str, Any], packing: Packing) -> dict[str, Any]:
+        arrays = {name: described(value, self._requests) for name, value in call.items()}
+        start = time.perf_counter()
+        try:
+            outputs = dict(zip(self._model.graph.output_names, self._model(arrays), strict=True))
+            return {"seconds": time.perf_counter() - start, "outputs": packed(outputs, packing)}
+        except pt.PartitaError as error:
+            return {"error": str(error)}
 
 
 if __name__ == "__main__":
-    main()
+    serve(lambda requests, replies: ModelServer(requests, replies).answer)

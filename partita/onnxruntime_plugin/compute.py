@@ -16,6 +16,7 @@ from partita.graph.readers.onnx.tensors import BITS, byte_size, unpacked
 from partita.graph.types import Array, TensorType, dtype_name, numpy_dtype
 from partita.graph.writers.onnx.tensors import packed
 from partita.onnxruntime_plugin.api import Api
+from partita.onnxruntime_plugin.machine_code import machine_code
 
 _DIMENSIONS = 64
 """The largest number of dimensions of an array."""
@@ -41,14 +42,18 @@ class Compute:
         """The address of that structure."""
         self._inputs = [(i, *_dtype(node.output_types[0])) for i, node in zip(inputs, model.graph.inputs, strict=True)]
         self._outputs = list(enumerate(outputs))
+        self._machine_code = machine_code(api, model, memory, inputs, outputs)
 
     def run(self, context: int) -> None:
         """Compute: reads the inputs, runs the model, and writes the outputs."""
         words = _Words()
         address = addressof(words)
-        results = self.model(*[self._input(context, i, name, dtype, words, address) for i, name, dtype in self._inputs])
+        arrays = [self._input(context, i, name, dtype, words, address) for i, name, dtype in self._inputs]
+        results = self.model(*arrays)
         for i, number in self._outputs:
             self._write(context, i, results[number], words, address)
+        if self._machine_code is not None:
+            self._machine_code.learn(arrays)
 
     def _input(self, context: int, i: int, name: str, dtype: np.dtype[Any], words: Any, address: int) -> Array:
         """An input as an array over onnxruntime's memory."""

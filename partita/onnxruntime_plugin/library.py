@@ -6,6 +6,7 @@ where Python stores its callbacks.
 - A callback of a function that returns a status gets as its eighth argument the address to write it to. So an exception that
   leaves it, as an interrupt before its first line does, becomes an error instead of whatever ctypes would return.
 - A status with its lowest bit set asks for Python's interrupt once onnxruntime has returned.
+- While no Python has stored its callbacks there is no provider: CreateEpFactories makes none.
 - Once `alive` is 0, because the interpreter ends, no callback is called any more: functions that return a status return an error,
   and a thread other than the main one sleeps there until the process is gone."""
 
@@ -18,6 +19,7 @@ import platform
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import attrs
 
@@ -242,7 +244,8 @@ def library_file(processor: str) -> LibraryFile:
     add("interrupt", lambda far: code.interrupt(far(data + _SET_INTERRUPT)))
     dead, escaped, interrupted = (functions[name] for name in ("ended", "fail_escaped", "interrupt"))
     for name in STATUS_CALLBACKS:
-        add(name, partial(_calling, code, data, data + _DATA[name], (dead, escaped, interrupted)))
+        no = functions["nothing"] if name == "CreateEpFactories" else dead
+        add(name, partial(_calling, code, data, data + _DATA[name], (no, escaped, interrupted)))
     for name in OTHER_CALLBACKS:
         add(name, partial(_jumping, code, data, data + _DATA[name], functions["nothing"]))
     places = [*(functions[name] for name in EXPORTED), data]
@@ -296,13 +299,16 @@ def _laid_out(parts: Sequence[tuple[int, bytes]], size: int) -> bytes:
 class Library:
     """A library of this process. It is loaded once more than onnxruntime does, so that its code stays until the process ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: Path | None = None) -> None:
+        """Loads it from this file, if it holds this version's library, or else from memory."""
         written = library_file(platform.machine())
-        self._file = os.memfd_create("partita_provider")
-        with open(self._file, "wb", closefd=False) as file:
-            file.write(written.content)
-        self.path = f"/proc/self/fd/{self._file}"
+        self.path = str(file)
         """The path by which this process loads it."""
+        if file is None or not file.exists() or file.read_bytes() != written.content:
+            self._file = os.memfd_create("partita_provider")
+            self.path = f"/proc/self/fd/{self._file}"
+            with open(self._file, "wb", closefd=False) as memory:
+                memory.write(written.content)
         self._loaded = ctypes.CDLL(self.path)
         self._data = ctypes.addressof(ctypes.c_uint64.in_dll(self._loaded, "partita_data"))
         base = self._data - written.data

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from partita.accelerators.process.forking import Guard
 from partita.graph.errors import MissingDependency, PartitaError
 from partita.onnxruntime_plugin.api import too_old
 from partita.onnxruntime_plugin.function_device import Compute, register_function
+from partita.onnxruntime_plugin.library import Library
 from partita.onnxruntime_plugin.options import ProviderOptions
 from partita.onnxruntime_plugin.provider import Plugin
 from partita.partition import SubgraphProperty
@@ -41,6 +43,18 @@ def ort_plugin(
     inputs)` runs: both become a device named like the provider. The path is valid in this process only; equal arguments give the
     same one. The provider's name is `name` and "ExecutionProvider". With a `key`, compiled models are signed, and only those that
     are signed with it run."""
+    return plugin_path(devices, config, name, compute, key)
+
+
+def plugin_path(
+    devices: str | SubgraphProperty | None = None,
+    config: Mapping[str, Any] | None = None,
+    name: str = "Partita",
+    compute: Compute | None = None,
+    key: bytes | None = None,
+    file: Path | None = None,
+) -> str:
+    """The same; `file` holds the library, which is then loaded from there."""
     version = _onnxruntime().__version__
     if tuple(int(part) for part in version.split(".")[:2]) < NEEDED:
         raise too_old(version)
@@ -62,7 +76,7 @@ def ort_plugin(
         options = ProviderOptions(label, config or {}, key=key).checked()
         identity = json.dumps([name, options.devices, options.config, str(key)], sort_keys=True, default=repr)
         if identity not in _plugins:
-            _plugins[identity] = Plugin(name.removesuffix(SUFFIX) + SUFFIX, options)
+            _plugins[identity] = Plugin(name.removesuffix(SUFFIX) + SUFFIX, options, Library(file))
         return _plugins[identity].library.path
 
 

@@ -56,7 +56,7 @@ def test_a_quantized_model_against_its_own(partita: Command) -> None:
     command = "compare lowered.onnx model.onnx --devices reference --input x.npy"
     done = partita(f"{command} --tolerance 0.1")
     assert done.status == 0
-    assert "convolutions against convolutions" in done.out
+    assert "A, lowered.onnx on reference, against B, model.onnx on reference: " in " ".join(done.out.split())
     layers = {layer["name"]: layer for layer in partita(f"{command} --tolerance 0.1 --json").json["layers"]}
     assert {"first", "second", "third", "scores"} <= layers.keys()
     assert 0 < layers["second"]["relative"] < 0.1
@@ -102,6 +102,7 @@ def test_one_model_on_two_devices(partita: Command) -> None:
     pt.save(convolutions(), "model.onnx")
     done = partita("compare model.onnx --devices onnxruntime --other-devices reference --json")
     assert done.status == 0, done.err
+    assert done.json["sides"] == {"A": "model.onnx on onnxruntime", "B": "model.onnx on reference"}
     assert {"first", "scores"} <= {layer["name"] for layer in done.json["layers"]}
     with device_of(lambda node, inputs: [np.abs(inputs[0])], "Relu") as device:
         wrong = partita(f"compare model.onnx --devices {device} --other-devices reference --outputs-only --json")
@@ -124,7 +125,7 @@ def test_an_output_that_only_one_side_has_is_a_difference(partita: Command) -> N
     pt.save(more, "more.onnx")
     done = partita("compare more.onnx model.onnx --devices reference")
     assert done.status == 1
-    assert "only one side has 1 output: inner" in done.err
+    assert "only A has 1 output: inner" in done.err
 
 
 def test_layers_say_what_their_kernels_read_and_store(partita: Command) -> None:

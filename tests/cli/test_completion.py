@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from partita.cli.main import SHELLS, VERBS
+from partita.cli.completion import SHELLS
+from partita.cli.main import VERBS
 from tests.cli.conftest import Command
 
 
@@ -36,17 +38,38 @@ def test_every_verb_is_completed(partita: Command, shell: str) -> None:
     assert [verb for verb in VERBS if verb not in done.out] == []
 
 
-def test_bash_completes_verbs_options_and_files(partita: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_script_has_no_errors(partita: Command, shell: str) -> None:
+    pytest.importorskip("shtab")
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    script = partita(f"--completion {shell}").out
+    done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_bash_completes_verbs_options_files_and_values(partita: Command, tmp_path: Path) -> None:
     pytest.importorskip("shtab")
     (tmp_path / "partita.bash").write_text(partita("--completion bash").out)
     (tmp_path / "squeezenet.onnx").touch()
+    (tmp_path / "parts").mkdir()
 
     def completed(*words: str) -> list[str]:
         """What bash offers for the last word."""
         asked = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
-        script = f'. ./partita.bash; {asked}; _shtab_partita; echo "${{COMPREPLY[@]}}"'
-        return subprocess.check_output(["bash", "-c", script], cwd=tmp_path, text=True, timeout=300).split()
+        script = f'. ./partita.bash; {asked}; _shtab_partita; echo "${{COMPREPLY[@]}}"; echo "$COMP_WORDBREAKS" >&2'
+        done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True)
+        assert ":" not in done.stderr
+        return done.stdout.split()
 
     assert completed("partita", "ben") == ["bench"]
     assert completed("partita", "run", "--prof") == ["--profile"]
     assert completed("partita", "run", "squ") == ["squeezenet.onnx"]
+    assert completed("partita", "run", "zoo:sq") == ["zoo:squeezenet"]
+    assert completed("partita", "compare", "squeezenet.onnx", "zoo:sh") == ["zoo:shufflenet"]
+    assert completed("partita", "run", "squeezenet.onnx", "--devices", "ref") == ["reference"]
+    assert completed("partita", "run", "squeezenet.onnx", "--devices", "HET") == ["HETERO:cpu,reference"]
+    assert completed("partita", "partition", "squeezenet.onnx", "--growth", "wa") == ["walk", "waves"]
+    assert completed("partita", "bench", "squeezenet.onnx", "--fail-on", "ne") == ["never"]
+    assert completed("partita", "precision", "squeezenet.onnx", "--precisions", "int4") == ["int4-weights"]
+    assert completed("partita", "map", "squeezenet.onnx", "--output", "p") == ["parts"]

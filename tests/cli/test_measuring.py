@@ -12,7 +12,8 @@ import pytest
 
 import partita as pt
 from partita.measuring.bench_report import Row, report
-from partita.measuring.rounds import Contender, Effort, measure
+from partita.measuring.rounds import Contender, Effort, measure, named
+from tests.accelerators.hetero.small_devices import device
 from tests.cli.conftest import small_graph
 
 X = np.ones((1, 3, 8, 8), np.float32)
@@ -28,6 +29,14 @@ def test_a_report_of_two_devices() -> None:
     assert result.to_dict()["contenders"][1]["outputs"][0]["ok"] is True
     assert "reference" in str(result) and "99 %" in str(result)
     assert repr(result).startswith("<BenchReport of 'small': reference ")
+
+
+def test_rivals_have_the_names_of_their_devices_or_functions() -> None:
+    plain = pt.compile(small_graph(), "reference")
+    with device("odd", supports=lambda self, node, graph: node.op == "Relu"):
+        several = pt.compile(small_graph(), "HETERO:odd,reference")
+    assert list(named([plain, "cpu", several, max])) == ["reference", "cpu", "HETERO:reference,odd", "max"]
+    assert list(named({"one": plain})) == ["one"] and list(named(max)) == ["max"] and list(named(plain)) == ["reference"]
 
 
 def test_so_many_runs_of_each() -> None:

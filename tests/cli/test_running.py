@@ -172,7 +172,8 @@ def test_inputs_from_files(partita: Command, model: str) -> None:
     np.save("x.npy", ARRAY)
     np.savez("x.npz", x=ARRAY)
     np.save("one.npy", ARRAY[0].astype(np.float64))
-    for given in ("x.npy", "x=x.npy", "x.npz", "one.npy"):
+    np.savez("other.npz", other=ARRAY)
+    for given in ("x.npy", "x=x.npy", "x.npz", "x=x.npz", "other.npz", "one.npy"):
         assert partita(f"run {model} --devices reference --input {given} -o y.npz --profile 0").status == 0
         assert np.array_equal(np.load("y.npz")["y"], expected), given
 
@@ -223,6 +224,7 @@ def test_an_image_without_pillow(partita: Command, model: str, monkeypatch: pyte
             "wrong.npz",
             "wrong.npz: it holds 'a', and there is no such input\n  Its inputs are x: float32[1, 3, 8, 8].",
         ),
+        ("x=wrong.npz", "wrong.npz: it holds 2 arrays, and one is wanted for 'x'"),
         ("small.npy", "input 'x': it has 4 dimensions"),
         ("bad.png", "bad.png: no image can be read from it"),
     ],

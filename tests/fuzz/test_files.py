@@ -204,6 +204,11 @@ def test_damaged_arrays(old: bytes, new: bytes, message: str) -> None:
         read_npy(data.replace(old, new), "a")
 
 
+def test_numbers_of_a_type_that_onnx_lacks() -> None:
+    with pytest.raises(pt.PartitaError, match=f"the array holds {np.dtype(np.longdouble)}: "):
+        read_npy(npy(np.arange(6, dtype=np.longdouble)), "a")
+
+
 def test_an_array_larger_than_its_file_takes_no_memory() -> None:
     data = npy(np.arange(6)).replace(b"(6,), }          ", b"(99999999999,), }")
     with pytest.raises(pt.PartitaError, match="takes 799,999,999,992 bytes, and there are 48"):

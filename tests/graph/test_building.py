@@ -140,3 +140,14 @@ def test_random_ops_of_the_users_are_never_folded_or_merged(declared: Callable[.
     nodes = [op("U", value, name=f"u{i}", domain="my") for i, value in enumerate((one, x, x))]
     result = apply_pass(Graph(nodes), ["FoldConstants", "MergeCommon"])
     assert sum(node.op == "U" for node in result.nodes) == (3 if random else 1)
+
+
+def test_a_node_that_is_not_there_and_fields_that_no_node_has() -> None:
+    node = op("Relu", variable("x"), name="first")
+    graph = Graph([node])
+    with pytest.raises(GraphError, match=r"there is no node 'frist'\n  Did you mean 'first'"):
+        graph["frist"]
+    with pytest.raises(GraphError, match=r"there is no node '12345678'\n  graph.nodes lists the nodes"):
+        graph["12345678"]
+    with pytest.raises(GraphError, match="a node has no age, colour"):
+        node.evolve(colour=1, name="second", age=2)

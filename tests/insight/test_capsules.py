@@ -19,6 +19,7 @@ from partita.accelerators.arrays.distance import array_distance
 from partita.accelerators.capsules.anonymous import anonymous, indices_like, random_like
 from partita.accelerators.capsules.capsule import FILES
 from partita.accelerators.capsules.value_roles import Indices, roles_of
+from partita.by_layer import layer_of
 from partita.graph.types import numpy_dtype
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
 from tests.graphs.small_models import convolutions, inputs_of, transformer
@@ -462,3 +463,10 @@ def test_indices_of_an_unknown_size_stay_within_those_seen(seen: list[int], is_w
     if not is_written:
         assert set().union(*map(set, drawn)) == set().union(*expected)
     assert all(-end <= index < end for row in drawn for index in row)
+
+
+def test_text_and_complex_numbers_are_equal_or_infinitely_far() -> None:
+    for first, second in ((np.array(["a", "b"], object), np.array(["a", "c"], object)), (np.array([1j, 2]), np.array([1j, 3]))):
+        assert array_distance(first, first.copy()) == 0 and array_distance(first, second) == np.inf
+        same, other = (layer_of("y", "Relu", True, array, first) for array in (first.copy(), second))
+        assert (same.absolute, same.cosine) == (0, 1) and (other.absolute, other.cosine) == (np.inf, 0)

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.isolation import messages
+from partita.accelerators.process import messages
 from partita.accelerators.showing.notebook import timeline_svg
 from partita.compare import Difference
 from partita.graph.interpret import evaluate_node
 from partita.graph.pictures.layered import layered_svg
 from partita.insight.cutting import Cutter
+from partita.insight.diagnosis import Fault
 from tests.graphs.small_models import Weights, convolutions, inputs_of, transformer
 from tests.insight.crashing import HANGS, Crashing, Hanging
 from tests.insight.planting import KINDS, Plant, faulty, plant_at, sites
@@ -483,3 +484,14 @@ def test_pictures_of_any_names_are_xml(name: str) -> None:
         diagnosis = pt.diagnose(graph, device)
     for picture in (diagnosis.to_svg(), timeline_svg(pt.compile(graph, "reference").profile()), layered_svg(graph)):
         ElementTree.fromstring(picture)
+
+
+@pytest.mark.parametrize(
+    ("count", "end"), [(1, "op_0 (Relu) on d:0: it is wrong"), (8, "op_7 (Relu) on d:0"), (9, "(Relu) and 1 more on d:0")]
+)
+def test_a_fault_names_eight_nodes_at_most(count: int, end: str) -> None:
+    nodes, target = tuple(f"op_{i}" for i in range(count)), pt.compile(transformer(), "reference").units[0].device
+    fault = Fault("s", "d:0", nodes, ("Relu",) * count, "it is wrong", "", (), 3, 20, transformer(), (), (), target, {})
+    first, last = str(fault).splitlines()
+    assert end in first and first.count("(Relu)") == min(count, 8) and first.endswith(": it is wrong") is (count == 1)
+    assert last == "  found in s (20 ops) by 3 compilations"

@@ -51,7 +51,7 @@ def test_what_one_cannot_compile_is_said_as_compile_says_it() -> None:
 
 def test_a_process_that_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(pt.CompileError, match=r"model 'model4': the process that compiled it ended \(1\)"):
+    with pytest.raises(pt.CompileError, match=r"model 'model4': the process that compiled it ended \(exit status 1\)"):
         pt.compile_many([graph(4)], "reference")
 
 

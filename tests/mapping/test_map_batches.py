@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import io
+import json
 import os
 import re
 import signal
@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.process.memory import Packing, SharedMemory, described
 from partita.mapping.bursts import BYTES, MOMENT, MOST, Burst, read_ahead
-from partita.mapping.frames import frame_of, read_frame
-from partita.mapping.processes import Answers, Worker, WorkerCrew
+from partita.mapping.processes import Answers, Worker, WorkerCrew, packed
 
 
 def graph() -> pt.Graph:
@@ -49,26 +49,20 @@ def listed(results: Iterator[dict[str, np.ndarray]]) -> list[list[bytes]]:
     return [[array.tobytes() for array in result.values()] for result in results]
 
 
-def test_frames_keep_types_shapes_and_names() -> None:
+def test_arrays_keep_types_shapes_and_names_on_their_way() -> None:
     import ml_dtypes
 
     arrays = {"a": np.arange(6, dtype=np.int8).reshape(2, 3)[:, ::2], "b": np.float64(2.5), "c": np.zeros((0, 4), bool)}
     arrays["d"] = np.array([1, 2], ml_dtypes.bfloat16)
-    stream = io.BytesIO()
-    stream.writelines(frame_of({"number": 3}, arrays))
-    stream.seek(0)
-    frame = read_frame(stream)
-    assert frame is not None and frame[0] == {"number": 3}
+    arrays["e"] = np.array([["a\0", "\u00e9"]], object)
+    packing, memory = Packing(), SharedMemory()
+    told = json.loads(json.dumps(packed(arrays, packing)))
+    packing.write(memory)
     for name, array in arrays.items():
-        assert frame[1][name].dtype == array.dtype and np.array_equal(frame[1][name], array)
-    assert read_frame(stream) is None
-
-
-def test_a_frame_that_is_cut_off_is_none() -> None:
-    stream = io.BytesIO()
-    stream.writelines(frame_of({}, {"a": np.arange(100)}))
-    for length in (5, len(stream.getvalue()) - 1):
-        assert read_frame(io.BytesIO(stream.getvalue()[:length])) is None
+        value = described(told[name], memory)
+        assert value.dtype == array.dtype and value.shape == array.shape and np.array_equal(value, array)
+    with pytest.raises(pt.NotSupported, match="value 'x': a list cannot be sent to another process\n  Use executor='serial'"):
+        packed({"x": [1]}, packing)  # type: ignore[dict-item]
 
 
 def test_processes_give_the_bytes_and_the_order_of_the_serial_run() -> None:
@@ -154,17 +148,33 @@ def test_an_interrupt_does_not_wait_for_the_next_item_of_a_data_set(blocked: Any
     assert time.monotonic() - began < 10
 
 
+def test_nothing_is_read_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "call", lambda worker, calls: Answers(dict.fromkeys(calls, pt.RunError("it fails")), 1e-6))
+    read: list[int] = []
+
+    def endless() -> Iterator[dict[str, np.ndarray]]:
+        while True:
+            read.append(len(read))
+            yield {"x": inputs(1)[0]}
+
+    with pytest.raises(pt.RunError, match="it fails"):
+        next(WorkerCrew("nowhere", 1, 1).results(endless()))
+    count = len(read)
+    time.sleep(0.2)
+    assert len(read) == count < 5
+
+
 def test_a_worker_that_cannot_be_started_again_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system may refuse another process: the input is not waited for then, since no worker takes it."""
     real, asked = subprocess.Popen, []
 
-    def start(_: Any, **pipes: int) -> subprocess.Popen[bytes]:
+    def start(_: Any, **pipes: Any) -> subprocess.Popen[bytes]:
         asked.append(pipes)
         if len(asked) > 1:
             raise OSError("no more processes")
         return real(["/bin/false"], **pipes)
 
-    monkeypatch.setattr("partita.mapping.processes.subprocess.Popen", start)
+    monkeypatch.setattr("partita.accelerators.process.child.subprocess.Popen", start)
     crew, errors = WorkerCrew("nowhere", 1, 2), []
 
     def ask() -> None:
@@ -421,13 +431,3 @@ def test_an_item_is_checked_as_a_call_is_before_it_is_sent(executor: str, item: 
 def test_numbers_of_pythons_own_are_taken_as_in_a_call() -> None:
     item = {"x": [[1, 2, 3], [4, 5, 6]]}
     assert [float(result["total"]) for result in pt.map_batches([item], model(), executor="serial")] == [63.0]
-
-
-def test_text_goes_through_a_frame_and_a_list_does_not() -> None:
-    stream = io.BytesIO()
-    stream.writelines(frame_of({}, {"words": np.array([["a\0", "\u00e9"]], object), "n": np.arange(2)}))
-    stream.seek(0)
-    frame = read_frame(stream)
-    assert frame is not None and frame[1]["words"].tolist() == [["a\0", "\u00e9"]] and frame[1]["n"].tolist() == [0, 1]
-    with pytest.raises(pt.NotSupported, match=r"value 'all': a list cannot be sent to another process\n  Use executor='serial'"):
-        frame_of({}, {"all": [np.arange(2)]})  # type: ignore[dict-item]

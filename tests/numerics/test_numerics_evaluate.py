@@ -197,6 +197,9 @@ def test_a_label_of_no_class(op: str, reduction: str, label: int) -> None:
     (loss,) = evaluate(op, [x, labels], {"reduction": reduction, "ignore_index": label}, version=13, n_outputs=1)
     each = np.log(3) if op == "SoftmaxCrossEntropyLoss" else 0
     np.testing.assert_allclose(loss, [each, 0] if reduction == "none" else each, rtol=1e-6)
+    words = {"reduction": reduction, "ignore_index": label}
+    (loss,) = evaluate(op, [x[:, :1], np.array([0, label])], words, version=13, n_outputs=1)
+    np.testing.assert_allclose(loss, [0, 0] if reduction == "none" else 0)
 
 
 @pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
@@ -251,6 +254,8 @@ SQUARE = np.ones((1, 1, 2, 2), np.float32)
         ("Split", [np.arange(5.0), np.array([2, 9])], {}, r"parts of \[2, 9\] are not 5 in all"),
         ("Split", [np.arange(5.0), np.array([6, -1])], {}, r"parts of \[6, -1\] are not 5 in all"),
         ("RoiAlign", [SQUARE, REGION, np.array([-1])], {}, "a region is of image -1, and there are 1"),
+        ("RoiAlign", [SQUARE, REGION[[0, 0]], np.array([0, 1])], {}, "a region is of image 1, and there are 1"),
+        ("RoiAlign", [SQUARE, REGION[[0, 0]], np.array([0])], {}, "there are 2 regions, and the images of 1"),
         ("RoiAlign", [SQUARE, np.zeros((1, 11), np.float32), np.array([0])], {}, "these have the shape"),
         ("Tile", [np.zeros(3, np.float32), np.array([2, 2])], {}, "not one count for each of 1 axes"),
         ("Pad", [np.zeros(3, np.float32), np.array([-2, -2])], {}, "axis 0 has 3 elements, of which 4 are cut off"),

@@ -70,6 +70,7 @@ OLDER: dict[str, tuple[int, dict[str, Any], int]] = {
     "Affine of version 6": (6, {"alpha": 2.0, "beta": 1.0}, 1),
     "Crop": (8, {"border": [1, 0, 2, 1]}, 1),
     "Crop to a size": (9, {"border": [1, 0, 0, 0], "scale": [2, 3]}, 1),
+    "ImageScaler of an early version": (6, {"scale": 2.0, "bias": [1.0, 2.0, 3.0]}, 1),
     "ImageScaler": (8, {"scale": 2.0, "bias": [1.0, 2.0, 3.0]}, 1),
     "LayerNormalization": (16, {"epsilon": 1e-3}, 3),
     "LayerNormalization of two axes": (11, {"axis": -2}, 2),

@@ -94,3 +94,22 @@ def test_a_body_may_be_shared_by_calls():
     inner = pt.Graph([pt.op("Neg", _x(), name="n")], name="inner")
     first = pt.call(inner, pt.variable("x", "float32", (3,)), name="first")
     verify(pt.Graph([pt.call(inner, first, name="second")]))
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ("xba", "node 'b'.*comes before what it depends on, or both are on a cycle: 'a'"),
+        ("ab", "node 'a'.*reads a node that is not in the graph: 'x'"),
+        ("xb", "node 'b'.*reads a node that is not in the graph: 'a'"),
+        ("xaab", "a node is listed twice"),
+        ("xa", "the output 'b' is not in the graph"),
+    ],
+)
+def test_nodes_come_after_what_they_depend_on(order, message):
+    x = _x()
+    a = pt.op("Neg", x, name="a")
+    nodes = {"x": x, "a": a, "b": pt.op("Abs", a, name="b")}
+    graph = pt.Graph.assembled(tuple(nodes[name] for name in order), [x], [nodes["b"][0]], "g", {"": 21}, ("b",))
+    with pytest.raises(GraphError, match=message):
+        verify(graph)

@@ -13,11 +13,13 @@ import partita.graph as pt
 from partita.graph.errors import WriteError
 from partita.graph.inline import inline_calls
 from partita.graph.interpret import interpret
+from partita.graph.protos import first_ir
 from partita.graph.readers import load
 from partita.graph.text import parse
-from partita.graph.types import numpy_dtype
+from partita.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, numpy_dtype
 from partita.graph.verify import verify
 from partita.graph.writers.onnx import save, to_model
+from partita.graph.writers.onnx.files import constant_bytes
 from tests.onnx.models import FUNCTIONS, LINE, NESTED, X, model, run_engine, run_reference, same
 
 
@@ -41,6 +43,15 @@ def test_models_come_back(text):
     inputs = [np.array(True) if item.name == "c" else X for item in proto.graph.input]
     if text is not LINE:
         assert same(run_engine(again, *inputs), run_engine(proto, *inputs))
+
+
+@pytest.mark.parametrize("name", ["c", "node of c"])
+def test_constants_with_names_of_their_own_are_ops(name: str) -> None:
+    x = pt.variable("x", "float32", (1000,))
+    constant = pt.constant(np.ones(1000, np.float32), name=name).evolve(output_names=("c",))
+    proto = written(pt.Graph([pt.op("Add", x, constant, name="y")], [x]))
+    assert [node.op_type for node in proto.graph.node] == (["Add"] if name == "c" else ["Constant", "Add"])
+    assert [item.name for item in proto.graph.initializer] == (["c"] if name == "c" else [])
 
 
 def test_the_ir_version_is_the_lowest_that_fits():
@@ -283,3 +294,35 @@ def test_attributes_of_ops_without_a_schema_keep_their_kind(value: Any, kind: st
     node = pt.op("Thing", pt.variable("x", "float32", (2,)), name="y", domain="my").evolve(attrs={"a": value})
     (attribute,) = to_model(pt.Graph([node], opsets={"": 21, "my": 1})).graph.node[0].attribute
     assert onnx.AttributeProto.AttributeType.Name(attribute.type) == kind
+
+
+@pytest.mark.parametrize(
+    ("version", "dtypes"),
+    [
+        (1, "float32 string bool complex128 bfloat16 uint64"),
+        (9, "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz"),
+        (10, "uint4 int4"),
+        (11, "float4_e2m1fn"),
+        (12, "float8_e8m0fnu"),
+        (13, "uint2 int2"),
+        (14, "float6_e2m3fn float6_e3m2fn"),
+    ],
+)
+def test_the_first_ir_version_with_a_type(version, dtypes):
+    for dtype in dtypes.split():
+        tensor, sparse = pt.TensorType(dtype, (2,)), SparseTensorType(dtype, (2,))
+        assert first_ir(tensor) == first_ir(SequenceType(tensor)) == first_ir(MapType("int64", tensor)) == version
+        assert first_ir(sparse) == first_ir(OptionalType(tensor)) == first_ir(SequenceType(sparse)) == max(version, 8)
+    assert first_ir(None) == first_ir(SequenceType(None)) == 1
+
+
+def test_bytes_of_constants_are_counted_once_and_in_bodies():
+    array = np.zeros((10, 4), np.float32)
+    x, other = pt.variable("x", "float32", (10, 4)), pt.constant(np.zeros(3, np.int64))
+    body = pt.Graph([pt.op("Add", pt.variable("a"), pt.constant(array))], name="f")
+    first = pt.op("Add", pt.op("Add", x, pt.constant(array)), pt.constant(array.copy()))
+    calls = pt.call(body, pt.call(body, first))
+    branches = {name: pt.Graph([pt.op("Neg", pt.constant(array.copy()), name=name)]) for name in ("a", "b")}
+    chosen = pt.op("If", pt.variable("c", "bool", ()), then_branch=branches["a"], else_branch=branches["b"])
+    assert constant_bytes(pt.Graph([calls, chosen, pt.op("Neg", other)])) == 4 * 160 + 24
+

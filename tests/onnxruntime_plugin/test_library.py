@@ -40,7 +40,7 @@ def test_literals_of_aarch64_lead_to_the_data() -> None:
         assert flag == file.data and slot > flag
         seen.add(slot)
         dead = at + 4 - 4 * ((1 << 19) - (words[1] >> 5 & 0x7FFFF))
-        assert dead == file.functions["ended"]
+        assert dead == file.functions["nothing" if name == "CreateEpFactories" else "ended"]
     assert len(seen) == len(STATUS_CALLBACKS)
 
 

@@ -17,9 +17,9 @@ def run(*command: str, timeout: float = 100) -> subprocess.CompletedProcess[str]
     return subprocess.run(whole, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
 
 
-def check(script: str, printed: str = "", timeout: float = 100) -> None:
+def check(script: str, devices: str = "reference", printed: str = "", timeout: float = 100) -> None:
     """The script runs after a session `s` was made, without a warning."""
-    ran = run("-c", BEGIN + script, timeout=timeout)
+    ran = run("-c", BEGIN.replace("DEVICES", devices) + script, timeout=timeout)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, printed, "")
 
 
@@ -28,7 +28,7 @@ import atexit, gc, os, signal, sys, threading, time
 import numpy as np, onnxruntime, partita as pt
 from onnx import helper
 from tests.onnxruntime_plugin.models import chain, model, session
-name = pt.register_with_onnxruntime("Child", "reference")
+name = pt.register_with_onnxruntime("Child", "DEVICES")
 x = np.linspace(-2, 2, 24, dtype=np.float32).reshape(3, 8)
 s = session(chain("Abs", "Sqrt", "Neg"), name)
 run = lambda: s.run(None, {"x": x})[0]
@@ -47,40 +47,52 @@ def test_500_random_graphs_have_no_refused_group() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+BOTH = pytest.mark.parametrize("devices", ["reference", "cpu"])
+"""With Python in each run, and without it."""
+
+
+@BOTH
 @pytest.mark.parametrize("end", ["sys.modules['kept'] = s", "atexit.register(run)", "raise SystemExit(0)"])
-def test_the_interpreter_ends(end: str) -> None:
-    check(end)
+def test_the_interpreter_ends(end: str, devices: str) -> None:
+    check(end, devices)
 
 
-def test_daemon_threads_do_not_hinder_the_end() -> None:
+@BOTH
+def test_daemon_threads_do_not_hinder_the_end(devices: str) -> None:
     """Before 3.13 Python ends threads that return to it, which ends the process in onnxruntime's own code, with any provider."""
     loops = (
         "def loop():\n    while True: run()\n"
         "for _ in range(4): threading.Thread(target=loop, daemon=True).start()\n"
         "time.sleep(0.2)\n"
     )
-    ran = run("-c", BEGIN + loops)
+    ran = run("-c", BEGIN.replace("DEVICES", devices) + loops)
     assert ran.returncode == 0 or (ran.returncode == -6 and "terminate called without an active exception" in ran.stderr)
 
 
-def test_forked_processes_run_the_session() -> None:
+@BOTH
+def test_forked_processes_run_the_session(devices: str) -> None:
     """They end by os._exit: otherwise onnxruntime waits for threads that they lack."""
     check(
+        "loops = [threading.Thread(target=lambda: [run() for _ in range(300)]) for _ in range(3)]\n"
+        "for loop in loops: loop.start()\n"
         "for _ in range(3):\n"
         "    child = os.fork()\n"
         "    if not child: os._exit(0 if np.array_equal(run(), wanted) else 3)\n"
-        "    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n"
+        "    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n",
+        devices,
     )
 
 
-def test_sessions_leave_nothing() -> None:
+@BOTH
+def test_sessions_leave_nothing(devices: str) -> None:
     """The memory of a later session is that of an earlier one."""
-    check(SESSIONS.replace("COUNT", "30"))
+    check(SESSIONS.replace("COUNT", "30"), devices)
 
 
 @pytest.mark.slow
-def test_200_sessions_leave_nothing() -> None:
-    check(SESSIONS.replace("COUNT", "200"), timeout=600)
+@BOTH
+def test_200_sessions_leave_nothing(devices: str) -> None:
+    check(SESSIONS.replace("COUNT", "200"), devices, timeout=600)
 
 
 SESSIONS = """
@@ -92,7 +104,7 @@ def pages():
 
 for i in range(COUNT):
     made = session(content, name)
-    assert made.run(None, {"x": rows})[0][0, 0] == 512
+    for _ in range(2): assert made.run(None, {"x": rows})[0][0, 0] == 512
     del made
     gc.collect()
     if i == 9: first = pages(), len(os.listdir("/proc/self/fd")), threading.active_count()
@@ -101,9 +113,10 @@ assert now[0] < first[0] + 2000 and now[1:] == first[1:], (first, now)
 """
 
 
-def test_signals_during_runs_are_errors_or_interrupts() -> None:
+@BOTH
+def test_signals_during_runs_are_errors_or_interrupts(devices: str) -> None:
     """A signal's exception is never lost so that a wrong result is returned."""
-    check(SIGNALS)
+    check(SIGNALS, devices)
 
 
 SIGNALS = """

@@ -17,7 +17,7 @@ from partita.page.collect import Subject
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 """What Chromium is called."""
 
-WAY_OUT = "install one (Debian: apt-get install chromium), or name it: CHROMIUM=/path/to/it"
+WAY_OUT = "install one (make browser, or apt-get install chromium), or name it: CHROMIUM=/path/to/it"
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
-from partita.page import sections
+from partita.page import boxes, sections
 from partita.page.scene import NOWHERE, Item
 from partita.page.sections import LONGEST, SHORTEST, open_some, positions
 
@@ -105,3 +106,10 @@ def test_kernels_stay_closed() -> None:
     items = [Item("kernel", "k", "", NOWHERE), *ops("a", "b", parent=0)]
     open_some(items)
     assert not any(item.is_open for item in items)
+
+
+def test_long_lists_are_cut() -> None:
+    numbers = ", ".join(map(str, range(16)))
+    assert boxes._attribute(list(range(16))) == f"[{numbers}]"
+    assert boxes._attribute(list(range(17))) == f"[{numbers}, …] 17 in all"
+    assert boxes._attribute(np.zeros((2, 3), np.float32)) == "float32[2, 3]"

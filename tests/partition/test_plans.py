@@ -53,6 +53,7 @@ def test_a_plan_read_from_json_does_the_same() -> None:
     g = from_edges(EDGES, DEVICE)
     planned = plan(g)
     text = planned.to_json()
+    assert text.startswith('{\n "partita_plan": ') and text.endswith("\n}\n")
     read = Plan.from_json(text)
     assert read == planned
     assert read.to_json() == text == plan(from_edges(EDGES, DEVICE)).to_json()

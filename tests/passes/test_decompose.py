@@ -206,6 +206,31 @@ def test_a_norm_of_no_dimensions_has_no_body() -> None:
     assert decomposed(node, {"": 21}) is None
 
 
+@pytest.mark.parametrize(
+    ("sizes", "taps", "attributes", "expected"),
+    [
+        ((60,), (4,), {"strides": [4]}, True),
+        ((64,), (4,), {"strides": [4]}, False),
+        ((4,), (4,), {"strides": [4]}, True),
+        ((15,), (1,), {}, False),
+        ((60,), (4,), {"strides": [2]}, False),
+        ((60,), (4,), {"strides": [4], "dilations": [2]}, False),
+        ((60,), (4,), {"strides": [4], "pads": [0, 4]}, False),
+        ((60,), (4,), {"strides": [4], "auto_pad": "SAME_UPPER"}, False),
+        ((60,), (4,), {"strides": [4], "group": 2}, False),
+        ((8, 8, 8), (2, 2, 2), {"strides": [2, 2, 2]}, True),
+        ((8, 8, 8), (2, 2, 2), {"strides": [2, 2, 1]}, False),
+        ((8, 8), (2, 2), {"strides": [2, 2]}, False),
+    ],
+)
+def test_few_patches_become_a_product(
+    sizes: tuple[int, ...], taps: tuple[int, ...], attributes: dict[str, Any], expected: bool
+) -> None:
+    weight = normal(4, 2 // attributes.get("group", 1), *taps)
+    _, node, _ = typed("Conv", 22, [normal(1, 2, *sizes), Const(weight)], attributes)
+    assert has_decomposition(node) is expected
+
+
 def test_zero_points_per_channel_of_images_of_any_size() -> None:
     x, weight = integers(1, 2, 5, 4), integers(4, 2, 2, 2) * 2
     given, points = pt.variable("x0", "uint8", ("N", 2, "H", "W")), np.array([0, 255, 100, 3], np.uint8)

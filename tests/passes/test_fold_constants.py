@@ -181,6 +181,26 @@ def test_what_stays(statement: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "bound", "values"),
+    [
+        ("y = NonZero(c)", 8 * 6 * 2, [[0, 0, 1], [0, 2, 1]]),
+        ("y = NonZero(d)", 8 * 2 * 3, [[0, 0], [0, 1], [0, 0]]),
+        ("y = Compress(c, t) {axis=1}", 8 * (6 + 3) * 2, [[1, 5], [0, 0]]),
+        ("y = Unique(c)", 8 * 6 * 2, [0, 1, 2, 5]),
+    ],
+)
+def test_results_whose_sizes_depend_on_values_are_bounded_by_their_operands(body: str, bound: int, values: Any) -> None:
+    before = f"""graph g() -> (y) {{
+      c = const float32[2, 3] [1, 0, 5, 0, 2, 0]
+      d = const float32[1, 2, 1] [1, 2]
+      t = const bool[3] [true, false, true]
+      {body}
+    }}"""
+    assert apply_pass(text(before), "FoldConstants", growth=1000, limit=bound)["y"].value.tolist() == values
+    assert not apply_pass(text(before), "FoldConstants", growth=1000, limit=bound - 1)["y"].is_constant
+
+
 def test_the_size_limits() -> None:
     before = """
     graph net(x: float32[1]) -> (y, z) {

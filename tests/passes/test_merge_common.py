@@ -87,3 +87,11 @@ def test_calls_of_one_body_merge() -> None:
     result = apply_pass(Graph(calls, output_names=["p", "q", "r"]), "MergeCommon")
     assert [node.name for node in result.nodes] == ["x", "a", "c"]
     assert result.output_names == ("p", "q", "r") and result.outputs[0] == result.outputs[1]
+
+
+def test_constants_of_text_are_merged_by_what_they_say() -> None:
+    x = variable("x", "string", (2,))
+    constants = [constant(np.array(words, object)) for words in (["a", "b"], ["a", "b"], ["a", "c"])]
+    joined = [op("StringConcat", x, words) for words in constants]
+    merged = apply_pass(Graph([*joined], [x]), "MergeCommon")
+    assert [node.value.tolist() for node in merged.nodes if node.is_constant] == [["a", "b"], ["a", "c"]]

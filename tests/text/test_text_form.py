@@ -61,6 +61,16 @@ graph net("in put": float32[1, ?]) -> (fused0) {
 }"""
 
 
+@pytest.mark.parametrize(("length", "is_one_line"), [(110, True), (111, False)])
+def test_a_long_list_of_inputs_has_a_line_for_each(length: int, is_one_line: bool) -> None:
+    rest = len("graph net(: float32[3]) -> (y) {")
+    x = variable("x" * (length - rest), "float32", (3,))
+    lines = print_graph(Graph([op("Relu", x, name="y")], [x])).splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("graph"))
+    assert (len(lines[head]) == length) is is_one_line
+    assert is_one_line or lines[head : head + 3] == ["graph net(", f"  {x.name}: float32[3],", ") -> (y) {"]
+
+
 def test_text_by_hand_needs_no_opset_no_types_no_order_of_suffixes() -> None:
     graph = parse("graph g(x) -> (y) { // a comment\n y = Relu(x) @cpu : float32[2] name=n\n}")
     assert graph.opsets == {"": 21}

@@ -144,7 +144,7 @@ def _small(array: np.ndarray[Any, Any]) -> bool:
 
 def _plain(graph: Graph, weights: Sequence[Node]) -> Graph:
     """The graph with canonical names and its weights as inputs."""
-    count = {"x": 0, "w": 0, "c": 0, "n": 0, "v": 0}
+    count = {"x": 0, "w": 0, "n": 0, "v": 0}
     lifted: dict[Node, Node] = {}
 
     def fresh(letter: str) -> str:
@@ -160,10 +160,10 @@ def _plain(graph: Graph, weights: Sequence[Node]) -> Graph:
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         stand_in = stands.get(node)
-        if stand_in is None and node.is_op:
+        if stand_in is None:
             names = tuple(name and fresh("v") for name in node.output_names)
             stand_in = rewriter.rebuilt(node, name=fresh("n"), output_names=names, metadata={}, affinity=None, after=())
-        rewriter.keep(node, stand_in if stand_in is not None else _renamed(node, fresh("c")))
+        rewriter.keep(node, stand_in)
     return rewriter.finish(
         inputs=[*inputs, *lifted.values()],
         name="body",

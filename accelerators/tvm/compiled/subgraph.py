@@ -186,6 +186,17 @@ class CompiledTvm(CompiledSubgraph):
         """The same machine code on a virtual machine of its own."""
         return self._again(self._perf_count)
 
+    def native(self, inputs: Sequence[Any]) -> tuple[CompiledTvm, Sequence[Any]] | None:
+        """This one, if its kernels run on our own threads and nothing measures them."""
+        is_native = self.library is not None and not self.runs_on.machine.is_gpu and not self._perf_count
+        return (self, inputs) if is_native else None
+
+    def main(self) -> tuple[Any, list[Any]]:
+        """The function of a virtual machine of its own, and the weights, which it takes after the inputs."""
+        another = self.another()
+        another._start()
+        return another._main, another._weights
+
     def measured(self) -> CompiledTvm:
         """The same machine code on a virtual machine of its own that measures each launch."""
         return self._again(True)

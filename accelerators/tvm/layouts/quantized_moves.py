@@ -87,8 +87,8 @@ def keep_moved(walk: QuantizingWalk, node: Node, inputs: tuple[NodeEntry | None,
     names = tuple([walk.sides.name(f"{entry.name}_integers") for entry in node.outputs])
     types = tuple([TensorType(dtype, shape) for shape in shapes])
     metadata = origin_metadata(node)
-    name = walk.sides.name(f"{node.name}_integers") if len(names) > 1 else names[0]
-    moved = walk.rewriter.keep(node.evolve(name=name, inputs=inputs, output_names=names, output_types=types, metadata=metadata))
+    kept = node.evolve(name=names[0], inputs=inputs, output_names=names, output_types=types, metadata=metadata)
+    moved = walk.rewriter.keep(kept)
     for entry, integers in zip(node.outputs, moved.outputs, strict=True):
         own = node.name if len(names) == 1 else walk.sides.name(f"{entry.name}_numbers")
         types = (TensorType("float32", any_shape(entry)),)

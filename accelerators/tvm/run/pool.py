@@ -35,6 +35,8 @@ class Serving:
     def __init__(self) -> None:
         self.everywhere = True
         """True if all kernels of this process run on our threads; False as soon as some are loaded that run on TVM's."""
+        self.is_shared = False
+        """True if machine code sets the number of threads too."""
         self._library: Any = None
         self._guard = Guard()
 
@@ -73,6 +75,11 @@ class Serving:
         if self.is_here:
             self._library.partita_threads(count)
 
+    def setter(self) -> int:
+        """The address of the function that sets this number, for machine code; 0 if our threads are not in this process."""
+        self.is_shared = self.is_here
+        return ctypes.cast(self._library.partita_threads, ctypes.c_void_p).value or 0 if self.is_here else 0
+
 
 serving = Serving()
 
@@ -83,7 +90,12 @@ def pool_object(*compiler: str) -> bytes | None:
     if not _LINUX:
         return None
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
-        object_path = Path(folder) / "pool.o"
-        command = [*compiler, "-x", "c", "-O2", "-fPIC", "-c", str(SOURCE), "-o", str(object_path)]
-        done = subprocess.run(command, capture_output=True, check=False, env=environment(TMPDIR=folder))
-        return object_path.read_bytes() if done.returncode == 0 else None
+        path = Path(folder) / "pool.o"
+        return path.read_bytes() if compile_c(SOURCE, path, *compiler, "-c") else None
+
+
+def compile_c(source: Path, path: Path, *command: str) -> bool:
+    """Compile C with this command, which is followed by the source and the result's path; False if it fails."""
+    whole = [*command, "-O2", "-fPIC", "-x", "c", str(source), "-o", str(path)]
+    done = subprocess.run(whole, capture_output=True, check=False, env=environment(TMPDIR=str(path.parent)))
+    return done.returncode == 0

@@ -3,6 +3,7 @@ the package takes a second to import."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
@@ -140,6 +141,18 @@ def function(name: str) -> Any:
     """One of TVM's registered functions; None if the installed libraries lack it."""
     has_backend("tvm_compiler")
     return runtime().get_global_func(name, allow_missing=True)
+
+
+def c_function(name: str) -> int:
+    """The address of a function of TVM's C interface."""
+    runtime()
+    return ctypes.cast(ctypes.CDLL(None)[name], ctypes.c_void_p).value or 0
+
+
+def include_folders() -> tuple[str, str]:
+    """The folders of the headers of TVM's C interface."""
+    info = importlib.import_module("tvm_ffi.libinfo")
+    return info.find_include_path(), info.find_dlpack_include_path()
 
 
 def load_library(path: str) -> Any:

@@ -105,7 +105,7 @@ def run_on(threads: int, call: Callable[[], T]) -> T:
 def set_threads(count: int) -> None:
     """Set the number of threads for kernels that this thread starts."""
     wanted = count, serving.everywhere, serving.is_here
-    if getattr(_configured, "wanted", None) != wanted:
+    if serving.is_shared or getattr(_configured, "wanted", None) != wanted:
         serving.use(count)
         if not serving.everywhere:
             set_tvm_threads(count)

@@ -57,7 +57,7 @@ def constant_bytes(graph: Graph) -> int:
         for node in stack.pop().nodes:
             if node.value is not None:
                 sizes[id(node.value)] = node.value.nbytes
-            elif node.attrs or node.subgraph is not None:
+            else:
                 fresh = [body for _, body in node.bodies if id(body) not in seen]
                 seen.update(map(id, fresh))
                 stack += fresh

@@ -22,6 +22,13 @@ def test_it_says_what_it_lacks() -> None:
     assert answer("reference", g) == "no numpy meaning of ai.onnx.ml.CategoryMapper is known at opset 3"
 
 
+def test_an_image_is_decoded_where_pillow_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = pt.Graph([pt.op("ImageDecoder", pt.variable("x", "uint8", (20,)), name="n")], opsets={"": 21})
+    for spec, expected in ((object(), True), (None, "ImageDecoder needs the package Pillow, which is not installed")):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, spec=spec: spec)
+        assert answer("reference", graph) == expected
+
+
 def test_a_registered_op_needs_its_meaning() -> None:
     pt.register_op("Half", "mine", numpy=lambda x: x / 2)
     pt.register_op("Blank", "mine")

@@ -6,12 +6,15 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.building import subgraphs
 from partita.accelerators.building.subgraphs import Builder
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import RanOnDevice, device
@@ -482,3 +485,20 @@ def test_an_affinity_inside_a_body_is_not_obeyed_and_the_report_says_so() -> Non
 def test_a_torch_that_another_thread_is_still_importing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
     assert pt.compile(conv_relu(), "reference").report.subgraphs
+
+
+@pytest.mark.parametrize(
+    ("quiet", "patience", "counts", "is_shown"),
+    [(False, 0.0, (0, 1, 2), True), (False, 0.0, (2,), False), (False, 60.0, (0, 1, 2), False), (True, 0.0, (0, 1, 2), False)],
+)
+def test_progress_is_shown_on_a_terminal_once_it_takes_long(
+    quiet: bool, patience: float, counts: Sequence[int], is_shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(subgraphs, "at_a_terminal", lambda: True)
+    monkeypatch.setattr(subgraphs, "PATIENCE", patience)
+    with subgraphs._progress(2, quiet) as shown:
+        for count in counts:
+            shown(count)
+    assert ("compiling" in capsys.readouterr().err) is is_shown

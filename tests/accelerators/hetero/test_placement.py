@@ -201,3 +201,21 @@ def test_apply_to_another_graph(alpha, beta):
 def test_what_is_no_graph():
     with pytest.raises(pt.PartitaError, match="query: str is no Graph\n  Read a model with load"):
         pt.query("model.onnx", "reference")
+
+
+def test_tables_say_how_much_they_leave_out(alpha, beta):
+    with device("choosy", supports=lambda self, node, graph: f"no {node.name} on Mondays"):
+        model = pt.compile(alternating(), "HETERO:choosy,alpha,beta")
+    for most, rows, last in ((1, 5, "... 4 more reasons"), (4, 8, "... 1 more reasons"), (5, 8, None)):
+        table = model.report.placement.to_table(most)
+        cells = list(table.columns[0].cells)
+        assert len(cells) == rows and (str(cells[-1]) == last if last else "more" not in str(cells[-1]))
+    for most, last in ((3, "... 1 more"), (4, str(model.report.subgraphs[-1].name))):
+        assert str(list(model.report.to_table(most).columns[0].cells)[-1]) == last
+
+
+def test_properties_of_a_model_are_a_table(alpha, beta):
+    table = pt.compile(alternating(), "HETERO:alpha,beta").properties.__rich__()
+    rows = dict(zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True))
+    assert rows["devices"] == "alpha, beta" and rows["inputs"] == "x: float32[4]"
+    assert rows["outputs"].startswith("d: ")

@@ -85,7 +85,7 @@ def test_the_first_answer_comes_before_the_work_in_the_background(slow, gate, mo
     model = pt.compile(NET, "slow", NOW)
     assert not gate.reached.wait(0.2)
     assert np.array_equal(model(X)[0], Y)
-    assert gate.reached.wait(300)
+    assert gate.reached.wait(30)
 
 
 def test_a_model_that_is_closed_before_its_first_answer_is_not_compiled(slow, gate, monkeypatch) -> None:

@@ -51,7 +51,7 @@ def workshop(monkeypatch):
     children.clear()
     starting.clear()
     go_on.clear()
-    monkeypatch.setattr(background_worker, "Child", FakeChild)
+    monkeypatch.setattr(background_worker, "DeviceChild", FakeChild)
     yield background_worker.Workshop(ClassOrigin("fake", "", "", ""), process.Limit(300.0))
     go_on.set()
 
@@ -86,7 +86,7 @@ def test_a_process_that_cannot_be_started_leaves_no_open_file(monkeypatch) -> No
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
-            process.Child(ClassOrigin("fake", "", "", ""), quiet=True)
+            process.DeviceChild(ClassOrigin("fake", "", "", ""), quiet=True)
     assert set(os.listdir("/proc/self/fd")) <= before
 
 

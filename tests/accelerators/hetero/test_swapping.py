@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -240,6 +242,50 @@ def test_a_session_ends_once_its_calls_have_ended() -> None:
     closing.join()
     calling.join()
     assert answers != [None]
+
+
+class Doubling:
+    """A session that adds b to twice a."""
+
+    def get_inputs(self):
+        return [Item("a", ["N", 2]), Item("b", ["N", None])]
+
+    def get_outputs(self):
+        return [Item("y", ["N", 2])]
+
+    def run(self, names, arrays):
+        return [2 * arrays["a"] + arrays["b"]]
+
+
+class Item(NamedTuple):
+    name: str
+    shape: list[int | str | None]
+    type: str = "tensor(float)"
+
+
+def aligned(*shape: int) -> np.ndarray:
+    room = np.zeros(math.prod(shape) * 4 + ort_session.ALIGNMENT, np.uint8)
+    first = -room.ctypes.data % ort_session.ALIGNMENT
+    return room[first : first + math.prod(shape) * 4].view(np.float32).reshape(shape)
+
+
+def test_a_session_answers_calls_of_all_forms_that_fit() -> None:
+    session = ort_session.WholeSession(Doubling())
+    a, b = aligned(3, 2), aligned(3, 2)
+    a[:], b[:] = 1, 5
+    for args, named in (((a, b), {}), ((), {"b": b, "a": a}), (({"a": a, "b": b},), {}), (({"b": b},), {"a": a})):
+        answer = session.outputs(args, named)
+        assert answer is not None and answer["y"].tolist() == [[7, 7]] * 3
+    for args, named in (
+        ((a,), {}), ((a, b, b), {}), ((), {"a": a}), ((a,), {"b": b}), ((a, b), {"b": b}), ((), {"a": a, "b": b, "c": b}),
+        (({"a": a, "b": b},), {"b": b}), ((a, aligned(2, 2)), {}), ((aligned(3, 1), b), {}), ((a.astype(np.float64), b), {}),
+        ((a, b[0]), {}), ((a, aligned(0, 2)), {}), ((a.T.copy().T, b), {}), ((a.tolist(), b), {}),
+        ((a, aligned(4, 2).reshape(-1)[1:7].reshape(3, 2)), {}),
+    ):
+        assert session.outputs(args, named) is None
+    a, b = aligned(3, 2), aligned(3, 1)
+    assert session.outputs((a, b), {}) is not None, "an axis without a name has any size"
+    assert session.outputs((a, aligned(3, 3)[:, :2]), {}) is None, "rows that are apart are copied by the model itself"
 
 
 def test_a_forked_process_reads_the_file_that_its_parent_had_just_read(model) -> None:

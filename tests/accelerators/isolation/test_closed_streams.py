@@ -40,7 +40,8 @@ right = np.allclose(model(x)[0], np.e)
 
 TRIED = HEAD + """
 from partita.accelerators.tvm.query.isolated_trials import TRIALS
-right = TRIALS._ready() is None and TRIALS._child.poll() is None
+with TRIALS.child() as child:
+    right = child.is_alive
 """
 
 TAIL = """

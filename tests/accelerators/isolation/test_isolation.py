@@ -55,12 +55,12 @@ def child_id() -> int:
 
 def in_haste_only(doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of time counts for what is done so alone: on a busy machine the steps before it may take longer."""
-    ask = processes.Child.ask
+    ask = processes.DeviceChild.asked
 
-    def patient(self: processes.Child, question: Any, packing: Any, task: processes.Task) -> Any:
+    def patient(self: processes.DeviceChild, question: Any, packing: Any, task: processes.ChildTask) -> Any:
         return ask(self, question, packing, task if task.doing == doing else attrs.evolve(task, limit=Limit(300.0)))
 
-    monkeypatch.setattr(processes.Child, "ask", patient)
+    monkeypatch.setattr(processes.DeviceChild, "asked", patient)
 
 
 # -- the same as without -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.isolation.background_worker import Workshop
-from partita.accelerators.isolation.process import Child, Limit, origin_of
+from partita.accelerators.isolation.process import DeviceChild, Limit, origin_of
 from partita.accelerators.process.background import lowered
 from partita.accelerators.process.cores import all_but_one_core, default_threads
 from tests.waiting import until
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="el
 
 
 @pytest.fixture
-def child() -> Iterator[Child]:
+def child() -> Iterator[DeviceChild]:
     cpu = accelerator("cpu")
     workshop = Workshop(origin_of("cpu", type(cpu)), Limit(300.0))
     child = workshop.new_child()
@@ -28,13 +28,13 @@ def child() -> Iterator[Child]:
     child.kill()
 
 
-def test_it_leaves_a_core_to_the_calls_and_has_a_lower_priority(child: Child) -> None:
+def test_it_leaves_a_core_to_the_calls_and_has_a_lower_priority(child: DeviceChild) -> None:
     allowed = all_but_one_core() or os.sched_getaffinity(0)
     assert os.sched_getaffinity(child.number) == allowed
     assert os.getpriority(os.PRIO_PROCESS, child.number) == lowered()
 
 
-def test_its_kernels_are_for_all_threads_of_the_calls(child: Child) -> None:
+def test_its_kernels_are_for_all_threads_of_the_calls(child: DeviceChild) -> None:
     variables = Path(f"/proc/{child.number}/environ")
     assert until(lambda: bool(variables.read_bytes()), 30.0), "a program that has only just begun shows none yet"
     assert f"TVM_NUM_THREADS={default_threads()}".encode() in variables.read_bytes().split(b"\0")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import platform
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import attrs
 import pytest
 
 from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.tvm.machine.machine import Machine, hidden_features, host_cpu
+from partita.accelerators.tvm.query import isolated_trials
+from partita.accelerators.tvm.query.isolated_trials import TrialProcess
 
 
 def plan_for(lanes: int, monkeypatch: pytest.MonkeyPatch) -> Machine:
@@ -56,3 +61,21 @@ def opencl() -> None:
         opencl_driver.drivers()
     except AcceleratorUnavailable as unavailable:
         pytest.skip(f"no OpenCL here: {unavailable.cause}")
+
+
+@pytest.fixture
+def fake_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], TrialProcess]]:
+    """Puts a child that runs this code in place of the one that tries bodies: it defines `answer`, a function of a request; the
+    first request is empty."""
+    trials = TrialProcess()
+
+    def put(code: str) -> TrialProcess:
+        script = tmp_path / "child.py"
+        serving = "from partita.accelerators.process.serving import serve"
+        script.write_text(f"import os, time\n{serving}\n{code}\nserve(lambda *_: answer)")
+        monkeypatch.setattr(isolated_trials, "COMMAND", [sys.executable, str(script)])
+        monkeypatch.setattr(isolated_trials, "TRIALS", trials)
+        return trials
+
+    yield put
+    trials.end()

@@ -11,7 +11,7 @@ def any_size() -> Graphs:
     kinds = ["float", "float", "bfloat16"]
     # Products and what follows, of any number of rows.
     for row in rows(
-        24,
+        70,
         kind=kinds,
         x=["B,T", "B", "T", "2,T", "B,3"],
         k=[1, 7, 16, 33, 64, 100],
@@ -118,7 +118,7 @@ def any_size() -> Graphs:
             )
     # Images.
     for row in rows(
-        26,
+        90,
         kind=kinds,
         x=["N,3,H,W", "N,16,H,W", "1,8,H,W", "N,16,20,20", "N,5,H,16", "N,32,H,H"],
         outs=[4, 16, 24],

@@ -40,8 +40,12 @@ MACHINES = {
     "avx512": Machine("cpu", "znver4", 4, 16, 32, (Used("avx512-vnni"), Used("vdpbf16ps"), Used("vpermps"))),
     "amx": Machine("cpu", "sapphirerapids", 1, 16, 32, (Used("amx-int8"), Used("amx-bf16"), Used("vpermps"))),
     "sm_80": gpu_machine("sm_80"),
+    "tf32": gpu_machine("sm_80", takes_tf32=True),
     "opencl": opencl_machine(256, 32768, frozenset()),
 }
+
+ROUNDED = "MatMul", "Gemm", "Conv"
+"""Ops whose float32 is rounded before it is multiplied."""
 
 FRACTION = re.compile(r"-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
 """Numbers of floating point: of those that were computed, the last digits differ from one processor to the next."""
@@ -83,7 +87,18 @@ def graph_of(name: str) -> pt.Graph:
 
 
 def machines_for(name: str) -> list[str]:
-    """The machines whose kernels are kept for a graph: the rarer ones take turns, and all of them for graphs that are drawn."""
+    """The machines whose kernels are kept for a graph, among them one that rounds float32 where there are products of these."""
+    machines = _machines(name)
+    is_rounded = "sm_80" in machines and "float[" in GRAPHS[name] and any(op in GRAPHS[name] for op in ROUNDED)
+    return [*machines, "tf32"] if is_rounded else machines
+
+
+TURNS = ("sse", "avx2", "avx2", "avx512", "amx", "sm_80", "sm_80", "opencl")
+"""The machines of graphs that are drawn."""
+
+
+def _machines(name: str) -> list[str]:
+    """The rarer machines take turns, and all of them for graphs that are drawn, two for each."""
     number = zlib.crc32(name.encode())
     if not GRAPHS[name]:
         return ["avx2", "avx512"]
@@ -92,7 +107,7 @@ def machines_for(name: str) -> list[str]:
     if name.startswith("of gpus"):
         return ["sm_80"]
     if ", drawn" in name:
-        return [("sse", "avx2", "avx2", "avx512", "amx", "sm_80", "sm_80", "opencl")[number % 8]]
+        return list(dict.fromkeys((TURNS[number % 8], TURNS[(number // 8 + number % 8) % 8])))
     if name.startswith(("products", "convolutions", "quantized")):
         return ["avx2", "avx512", "amx", "sm_80"]
     return ["avx2", "sm_80", ("sse", "avx512", "opencl")[number % 3]]

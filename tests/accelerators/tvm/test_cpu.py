@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -236,19 +237,8 @@ def test_a_profile_has_a_row_for_each_kernel(avx2: Machine) -> None:
     assert all(row.status == "EXECUTED" and row.real_us > 0 for row in rows)
 
 
-def child(tmp_path, text: str, late: float = 0) -> list[str]:  # type: ignore[no-untyped-def]
-    """A child that says that it is there, and does this when it is asked."""
-    import sys
-
-    script = tmp_path / "child.py"
-    script.write_text(f"""import os, time
-time.sleep({late})
-for turn in range(9):
-    print('{{"error": null}}', flush=True)
-    input()
-    {text}
-""")
-    return [sys.executable, str(script)]
+Fake = Callable[[str], isolated_trials.TrialProcess]
+"""Puts a child in place of the one that tries bodies."""
 
 
 def fresh() -> pt.Graph:
@@ -257,31 +247,25 @@ def fresh() -> pt.Graph:
     return pt.Graph([pt.op("Relu", pt.op("Cos", x, name="cosine"))], inputs=[x])
 
 
-def test_a_compiler_that_hangs_is_survived(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, "time.sleep(60)"))
+def test_a_compiler_that_hangs_is_survived(fake_trials: Fake) -> None:
+    fake_trials("answer = lambda request: request and time.sleep(60)")
     with pytest.raises(CompileError, match=r"'cosine' \(Cos\).* on device 'cpu': TVM's compiler took more than 0.3 s"):
         compiled(fresh(), ISOLATE=True, ISOLATE_SECONDS=0.3)
 
 
-def test_a_compiler_that_crashes_is_survived(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, "os.abort()"))
+def test_a_compiler_that_crashes_is_survived(fake_trials: Fake) -> None:
+    fake_trials("answer = lambda request: request and os.abort()")
     with pytest.raises(CompileError, match="TVM's compiler died"):
         compiled(fresh(), ISOLATE=True)
 
 
-def test_the_time_that_the_child_takes_to_start_does_not_count(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    answer = isolated_trials.TrialProcess._answer
-
-    def patient(self, seconds: float, doing: str = "") -> str | None:  # type: ignore[no-untyped-def]
-        return answer(self, seconds if doing else 300, doing)
-
-    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, "pass", late=0.5))
-    monkeypatch.setattr(isolated_trials.TrialProcess, "_answer", patient)  # A busy machine may take long to answer.
-    assert compiled(fresh(), ISOLATE=True, ISOLATE_SECONDS=0.3).kernels()
+def test_the_time_that_the_child_takes_to_start_does_not_count(fake_trials: Fake) -> None:
+    fake_trials("answer = lambda request: None if request else time.sleep(3)")
+    assert compiled(fresh(), ISOLATE=True, ISOLATE_SECONDS=2).kernels()
 
 
-def test_a_child_that_does_not_start(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, "pass", late=60))
+def test_a_child_that_does_not_start(fake_trials: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_trials("answer = lambda request: time.sleep(60)")
     monkeypatch.setattr(isolated_trials, "STARTING", 0.3)
     with pytest.raises(CompileError, match="TVM's compiler took more than 0.3 s to start"):
         compiled(fresh(), ISOLATE=True)
@@ -338,10 +322,10 @@ def test_small_values_keep_their_digits(op: str) -> None:
     [("time.sleep(60)", 0.3, "took more than 0.3 s"), ("os.abort()", 60, "died")],
     ids=["hangs", "crashes"],
 )
-def test_what_kills_the_compiler_goes_to_the_next_device(tmp_path, monkeypatch, does: str, seconds: float, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_kills_the_compiler_goes_to_the_next_device(fake_trials: Fake, does: str, seconds: float, said: str) -> None:
     graph = fresh()
     assert pt.query(graph, "cpu")["cosine"] == "cpu", "what a query tries is known now: kernels alone are left to the child"
-    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, does))
+    fake_trials(f"answer = lambda request: request and {does}")
     model = pt.compile(graph, "HETERO:cpu,reference", config={"cpu": {"ISOLATE": True, "ISOLATE_SECONDS": seconds}})
     report: Any = model.report
     (move,) = report.moves
@@ -370,7 +354,7 @@ def test_loops_that_compute_with_places_are_left_plain(node: pt.Node) -> None:
     [("time.sleep(60)", 0.3, "took more than 0.3 s"), ("os.abort()", 60, "died")],
     ids=["hangs", "crashes"],
 )
-def test_what_kills_the_compiler_in_a_query_is_refused(tmp_path, monkeypatch, does: str, seconds: float, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_kills_the_compiler_in_a_query_is_refused(fake_trials: Fake, does: str, seconds: float, said: str) -> None:
     """A query tries ops: with ISOLATE it does so in a child process too, and remembers no crash for others."""
     from partita.accelerators.tvm.cpu import CpuAccelerator
     from partita.accelerators.tvm.query import support
@@ -380,7 +364,7 @@ def test_what_kills_the_compiler_in_a_query_is_refused(tmp_path, monkeypatch, do
     support.forget()
     device = CpuAccelerator()
     device.set_config({"ISOLATE": True, "ISOLATE_SECONDS": seconds})
-    monkeypatch.setattr(isolated_trials, "COMMAND", child(tmp_path, does))
+    fake_trials(f"answer = lambda request: request and {does}")
     answer = device.query(graph)["tried"]
     assert f"TVM's compiler {said}" in str(answer) and not support.trials
     support.forget()

@@ -16,18 +16,14 @@ from hypothesis import strategies as st
 
 import partita as pt
 from benchmarks.models.any_size import Sizes, bert, gpt2
-from partita.accelerators.errors import AcceleratorUnavailable
-from partita.accelerators.tvm.run import opencl_driver
 from partita.accelerators.tvm.sizes import sizing
 from tests.accelerators.tvm.any_size import attention, numbers, random, specialized
 from tests.accelerators.tvm.opencl_nets import ROOT
 from tests.close import assert_close
 
 pytest.importorskip("tvm")
-try:
-    opencl_driver.drivers()
-except AcceleratorUnavailable as unavailable:
-    pytest.skip(f"no OpenCL here: {unavailable.cause}", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("opencl")
 
 SMALL = Sizes(width=32, heads=2, layers=2, hidden=64, words=50, longest=64)
 CONFIG = {"CACHE_DIR": ""}

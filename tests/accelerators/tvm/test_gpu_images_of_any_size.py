@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.errors import AcceleratorUnavailable
-from partita.accelerators.tvm.kernels.shared import gpu_tile
-from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile
+from partita.accelerators.tvm.kernels.shared import gpu_tiles
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import TensorTile
 from partita.accelerators.tvm.run import opencl_driver
 from partita.accelerators.tvm.sizes import sizing
 from partita.graph.types import numpy_dtype
@@ -111,7 +111,7 @@ def test_on_tensor_cores_by_any_cut(dtype: str, tap: int, data: st.DataObject) -
     image = pt.variable("x", dtype, ("N", inner, "H", "W"))
     out = pt.op("Conv", image, pt.constant(numbers(9, inner, tap, tap, dtype=dtype)), pads=[tap // 2] * 4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: cut)
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: cut)
         inputs = [numbers(batch, inner, high, wide, dtype=dtype, seed=2)]
         agrees(pt.op("Relu", out), "gpu_convolution_on_tensor_cores", {"s0": batch, "s1": high, "s2": wide}, inputs)
         larger = pt.op("ConvTranspose", image, pt.constant(numbers(inner, 3, 4, 2, dtype=dtype)), strides=[2, 2], pads=[1, 0] * 2)

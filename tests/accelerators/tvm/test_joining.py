@@ -13,20 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.tvm.compiled.joining import Joint, joined
 from partita.accelerators.tvm.compiled.launch_list import StepList
 from partita.accelerators.tvm.compiled.stepwise import CompiledSteps
-from partita.accelerators.tvm.run import opencl_driver
 from partita.passes.infer import infer
 from tests.accelerators.tvm.opencl_nets import Value, numbers, unit, x
 
 pytest.importorskip("tvm")
-try:
-    opencl_driver.drivers()
-except AcceleratorUnavailable as unavailable:
-    pytest.skip(f"no OpenCL here: {unavailable.cause}", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("opencl")
 
 IMAGE = 1, 4, 16, 16
 """An image whose channels begin at multiples of 512 bytes."""

@@ -44,6 +44,8 @@ STAYS: dict[str, Callable[[pt.Node], pt.Node]] = {
     "channels joined": lambda x: pt.op("Concat", x, pt.op("Relu", x, name="relu"), axis=1, name="last"),
     "channels joined, counted from the end": lambda x: pt.op("Concat", x, pt.op("Relu", x, name="relu"), axis=-2, name="last"),
     "quantizing": scaled,
+    "limits of which one is left out": lambda x: pt.op("Clip", x, None, pt.constant(np.float32(1)), name="last"),
+    "without a bias": lambda x: pt.op("ConvTranspose", x, constant(4, 2, 2), None, strides=[2], name="last"),
     "another": lambda x: pt.op("ConvTranspose", x, constant(4, 2, 2), group=2, output_padding=[1], strides=[2], name="last"),
 }
 

@@ -6,7 +6,9 @@ import ctypes
 import json
 import re
 import shutil
+import struct
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -335,3 +337,14 @@ def test_the_linker_behind_a_compiler_is_called_where_both_of_its_files_exist(
         assert linking._behind(("cc", "-O2")) is None
         missing.write_text("")
         missing.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"), [("weights", b"12345", 2170052484), ("a", bytes(range(64)), 2272623202)]
+)
+def test_an_object_file_of_data_is_the_one_that_linkers_take(name: str, data: bytes, expected: int) -> None:
+    """Its header, sections, strings and symbol are those of a file that was linked."""
+    like = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 1, 62, 1, 0, 0, 64, 7, 64, 0, 0, 64, 1, 0)
+    written = data_object(name, data, like)
+    assert is_elf(written) and zlib.crc32(written) == expected
+

@@ -15,17 +15,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.tvm.run import opencl_driver
 from tests.accelerators.tvm.opencl_kernels import graphs
 from tests.accelerators.tvm.opencl_nets import ROOT, Value, numbers, unit, x
 from tests.close import assert_close
 
 pytest.importorskip("tvm")
-try:
-    opencl_driver.drivers()
-except AcceleratorUnavailable as unavailable:
-    pytest.skip(f"no OpenCL here: {unavailable.cause}", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("opencl")
 
 
 def matches(outputs: Value, *inputs: np.ndarray, tolerance: float = 1e-5) -> None:
@@ -225,9 +222,10 @@ def test_short_numbers_wrap_around_before_they_are_divided(dtype: str) -> None:
     np.testing.assert_array_equal(ours, wanted)
 
 
-simulator = pytest.mark.skipif(
-    not any("Oclgrind" in driver.name for driver in opencl_driver.drivers()), reason="the simulator Oclgrind is not installed"
-)
+@pytest.fixture
+def simulator() -> None:
+    if not any("Oclgrind" in driver.name for driver in opencl_driver.drivers()):
+        pytest.skip("the simulator Oclgrind is not installed")
 
 
 def watched(folder: Path, *arguments: str) -> tuple[str, str]:
@@ -240,7 +238,7 @@ def watched(folder: Path, *arguments: str) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@simulator
+@pytest.mark.usefixtures("simulator")
 def test_kernels_have_no_races_and_stay_within_their_memory(tmp_path: Path) -> None:
     assert watched(tmp_path) == ("wrong: none", "")
 
@@ -254,7 +252,7 @@ LONG = ("convolution", "attention", "convolution in steps", "phases of several k
 """Those that the simulator takes seconds for."""
 
 
-@simulator
+@pytest.mark.usefixtures("simulator")
 @pytest.mark.parametrize("left_out", [LONG, pytest.param((), marks=pytest.mark.slow)])
 @pytest.mark.slow
 def test_races_are_seen_where_barriers_are_missing(left_out: tuple[str, ...], tmp_path: Path) -> None:

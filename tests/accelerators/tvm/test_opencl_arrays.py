@@ -11,14 +11,11 @@ import pytest
 
 import partita as pt
 from partita.accelerators.arrays.on_device import DeviceArray
-from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.tvm.run import opencl_driver
 
 pytest.importorskip("tvm")
-try:
-    DRIVER = opencl_driver.drivers()[0]
-except AcceleratorUnavailable as unavailable:
-    pytest.skip(f"no OpenCL here: {unavailable.cause}", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("opencl")
 
 X = np.random.default_rng(0).standard_normal((4, 8)).astype("float32")
 
@@ -188,7 +185,7 @@ def test_what_another_subgraph_reads_is_copied_to_the_device_at_the_end() -> Non
 def test_arrays_of_pyopencl(relu: pt.CompiledModel, copies: list[Any]) -> None:
     """Those of the device's context are taken as they are, parts of one by a copy."""
     arrays = pytest.importorskip("pyopencl.array")
-    with opencl_driver.opencl().CommandQueue(DRIVER.context) as queue:
+    with opencl_driver.opencl().CommandQueue(opencl_driver.drivers()[0].context) as queue:
         given, target = arrays.to_device(queue, X), arrays.empty(queue, (4, 8), np.float32)
         relu(X)
         copies.clear()
@@ -225,11 +222,12 @@ def test_only_devices_with_memory_of_their_own_take_any() -> None:
 
 def test_they_are_counted_among_what_the_device_holds() -> None:
     gc.collect()
-    before, array = DRIVER.held, there(X)
-    assert isinstance(array, DeviceArray) and DRIVER.held - before == X.nbytes == array.nbytes
+    driver = opencl_driver.drivers()[0]
+    before, array = driver.held, there(X)
+    assert isinstance(array, DeviceArray) and driver.held - before == X.nbytes == array.nbytes
     assert repr(array) == "<OpenClArray float32[4, 8]>"
     with pytest.raises(ValueError, match="by a copy"):
         np.asarray(array, copy=False)
     del array
     gc.collect()
-    assert DRIVER.held == before
+    assert driver.held == before

@@ -18,10 +18,8 @@ from partita.accelerators.tvm.run import opencl_driver
 from tests.accelerators.tvm.opencl_nets import alone, net, numbers, unit, x
 
 pytest.importorskip("tvm")
-try:
-    opencl_driver.drivers()
-except AcceleratorUnavailable as unavailable:
-    pytest.skip(f"no OpenCL here: {unavailable.cause}", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("opencl")
 
 
 def test_what_it_runs_and_what_not() -> None:

@@ -12,17 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.errors import AcceleratorUnavailable, CompileError
+from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.compiled.launch_list import planned
 from partita.accelerators.tvm.compiled.launched import CompiledOpenCl
 from partita.accelerators.tvm.run import device_memory, opencl_driver
 from tests.accelerators.tvm.opencl_nets import alone, net, numbers, unit, x
 
 pytest.importorskip("tvm")
-try:
-    opencl_driver.drivers()
-except AcceleratorUnavailable as unavailable:
-    pytest.skip(f"no OpenCL here: {unavailable.cause}", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("opencl")
 
 
 def test_more_memory_than_the_device_has() -> None:

@@ -18,7 +18,7 @@ def kept() -> set[str]:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(9)
 def test_the_kernels_of_a_graph_are_those_that_are_kept(name: str) -> None:
     lines = [line(name, machine) for machine in machines_for(name)]
     assert not [one for one in lines if one not in kept()], "where this is meant: python -m tests.accelerators.tvm.planned"

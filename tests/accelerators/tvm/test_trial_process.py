@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ import pytest
 import partita as pt
 from partita.accelerators.errors import AcceleratorUnavailable, CompileError
 from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.process import messages
+from partita.accelerators.process.memory import Packing
 from partita.accelerators.tvm.query import isolated_trials, support
 from partita.accelerators.tvm.query.isolated_trials import TrialProcess
 from partita.accelerators.tvm.run import opencl_driver
@@ -23,25 +27,22 @@ pytest.importorskip("tvm")
 ROOT = Path(__file__).parents[3]
 
 
+WORDS = """
+words = {"end": lambda: os._exit(0), "abort": os.abort, "sleep": lambda: time.sleep(600)}
+answer = lambda request: words.get(request.get("word"), lambda: f"{request.get('word')} by {os.getpid()}")()
+"""
+"""Answers each request with the request's word."""
+
+
 @pytest.fixture
-def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialProcess:
+def trials(fake_trials: Callable[[str], TrialProcess]) -> TrialProcess:
     """A process of its own, whose child answers each request with the request's word and ends at the word "end"."""
-    script = tmp_path / "child.py"
-    script.write_text("""import json, os, sys
-print('{"error": null}', flush=True)
-for line in sys.stdin:
-    word = json.loads(line)["word"]
-    if word in ("end", "abort"):
-        os._exit(0) if word == "end" else os.abort()
-    print(json.dumps({"error": f"{word} by {os.getpid()}"}), flush=True)
-""")
-    monkeypatch.setattr(isolated_trials, "COMMAND", [sys.executable, str(script)])
-    return TrialProcess()
+    return fake_trials(WORDS)
 
 
 def said(trials: TrialProcess, word: str) -> tuple[str, str]:
     """The word that comes back, and the child that said it."""
-    answer, lasting = trials.ask({"word": word}, 60)
+    answer, lasting = trials.ask({"word": word}, Packing(), 60)
     assert lasting and answer is not None
     first, _, process = answer.partition(" by ")
     return first, process
@@ -49,31 +50,27 @@ def said(trials: TrialProcess, word: str) -> tuple[str, str]:
 
 def test_one_child_answers_all_requests(trials: TrialProcess) -> None:
     first, second = said(trials, "a"), said(trials, "b")
-    trials.stop()
     assert (first[0], second[0]) == ("a", "b") and first[1] == second[1] != str(os.getpid())
 
 
 def test_a_child_that_ended_is_replaced(trials: TrialProcess) -> None:
     _, before = said(trials, "a")
-    assert trials._child is not None
-    trials._child.kill()
-    trials._child.wait()
+    assert trials.current is not None
+    trials.current.kill()
+    trials.current._process.wait()
     word, after = said(trials, "b")
-    trials.stop()
     assert word == "b" and after != before
 
 
 def test_a_child_that_ends_by_itself_is_asked_again_once(trials: TrialProcess) -> None:
-    assert trials.ask({"word": "end"}, 60) == (isolated_trials.RETIRED, False)
+    assert trials.ask({"word": "end"}, Packing(), 60) == (isolated_trials.RETIRED, False)
     assert said(trials, "a")[0] == "a"
-    trials.stop()
 
 
 def test_a_crash_is_told_and_the_next_request_has_a_new_child(trials: TrialProcess) -> None:
-    answer, lasting = trials.ask({"word": "abort"}, 60)
-    assert answer == "TVM's compiler died (signal 6)" and not lasting
+    answer, lasting = trials.ask({"word": "abort"}, Packing(), 60)
+    assert answer == "TVM's compiler died (signal 6, SIGABRT)" and not lasting
     assert said(trials, "a")[0] == "a"
-    trials.stop()
 
 
 def test_an_answer_that_nobody_waits_for_is_not_taken_for_the_next_one(
@@ -85,49 +82,42 @@ def test_an_answer_that_nobody_waits_for_is_not_taken_for_the_next_one(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(isolated_trials.select, "select", interrupted)
+        patched.setattr(messages, "receive", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            trials.ask({"word": "late"}, 60)
+            trials.ask({"word": "late"}, Packing(), 60)
     assert said(trials, "b")[0] == "b"
-    trials.stop()
 
 
-def test_a_child_that_hangs_ends_with_its_parent(trials: TrialProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_hangs_ends_with_its_parent(trials: TrialProcess) -> None:
     """However the parent ends, the system closes its end of the pipe."""
-    script = tmp_path / "hanging.py"
-    script.write_text("""import sys, time
-sys.modules["partita.accelerators"] = type(sys)("partita.accelerators")  # Without what the package imports.
-sys.modules["partita.accelerators"].__path__ = [sys.argv[1]]
-from partita.accelerators.process.descriptors import end_with
-end_with(int(sys.argv[2]))
-print('{"error": null}', flush=True)
-time.sleep(600)
-""")
-    monkeypatch.setattr(isolated_trials, "COMMAND", [sys.executable, str(script), str(ROOT / "accelerators")])
-    assert trials._ready() is None and trials._child is not None
-    trials._end_signal()
-    assert trials._child.wait(60) == -signal.SIGIO
-    trials.stop()
+    said(trials, "a")
+    child = trials.current
+    assert child is not None
+    thread = threading.Thread(target=trials.ask, args=({"word": "sleep"}, Packing(), 600))
+    thread.start()
+    other = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(other, child._life)
+    os.close(other)
+    assert child._process.wait(60) == -signal.SIGKILL
+    thread.join()
 
 
 def test_ctrl_c_is_not_for_the_child(trials: TrialProcess) -> None:
     """A program that goes on after Ctrl-C, as servers do, would be told that TVM's compiler died of what was being tried."""
     _, process = said(trials, "a")
-    group = os.getpgid(int(process))
-    trials.stop()
-    assert group == int(process) != os.getpgrp()
+    assert os.getpgid(int(process)) == int(process) != os.getpgrp()
 
 
 def test_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated_trials, "COMMAND", ["/no/such/program"])
-    answer, lasting = TrialProcess().ask({}, 60)
+    answer, lasting = TrialProcess().ask({}, Packing(), 60)
     assert answer is not None and answer.startswith("no process can be started to try it in") and "ISOLATE: False" in answer
     assert not lasting
 
 
 @pytest.mark.parametrize("device", ["cuda", "opencl"])
 def test_what_tvm_schedules_for_a_gpu_is_tried_in_a_child_unless_told_otherwise(
-    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: str, fake_trials: Callable[[str], TrialProcess]
 ) -> None:
     """The child crashes here. Kernels of ours do not need it; the op that TVM's own rules schedule is refused."""
     if device == "opencl":
@@ -140,19 +130,17 @@ def test_what_tvm_schedules_for_a_gpu_is_tried_in_a_child_unless_told_otherwise(
     except AcceleratorUnavailable as unavailable:
         pytest.skip(f"no {device} here: {unavailable.cause}")
     assert config["ISOLATE"] is None and accelerator("cpu").full_config({})["ISOLATE"] is False
-    script = tmp_path / "child.py"
-    script.write_text("import os; print('{\"error\": null}', flush=True); input(); os.abort()")
     x = pt.variable("x", "float32", (5, 7))
     ours = pt.Graph([pt.op("MatMul", x, pt.constant(np.ones((7, 3), "float32")), name="product")])
     theirs = pt.Graph([pt.op("Softmax", x, axis=0, name="softmax")])
-    monkeypatch.setattr(isolated_trials, "COMMAND", [sys.executable, str(script)])
+    fake_trials("answer = lambda request: request and os.abort()")
     assert [kernel.schedule for kernel in accelerator(device).compile(ours, config).kernels()] == ["gpu_gemm"]
-    with pytest.raises(CompileError, match=r"'softmax' \(Softmax\)[^$]*TVM's compiler died \(signal 6\)"):
+    with pytest.raises(CompileError, match=r"'softmax' \(Softmax\)[^$]*TVM's compiler died \(signal 6, SIGABRT\)"):
         accelerator(device).compile(theirs, config)
     support.forget()
     answers = accelerator(device).query(theirs)
     support.forget()
-    assert answers == {"softmax": "TVM's compiler died (signal 6)"}
+    assert answers == {"softmax": "TVM's compiler died (signal 6, SIGABRT)"}
 
 
 @pytest.mark.slow

@@ -87,6 +87,14 @@ def test_what_is_measured_is_kept_and_later_compiled(folder: Path, _two_by_two_w
     assert done.stdout.split() == "\n".join(k.tir for k in after.kernels()).split()
 
 
+def test_a_choice_is_left_after_two_batches_without_gain(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuner.Tuner, "_measure", lambda self, trials: [setattr(trial, "seconds", 1.0) for trial in trials])
+    monkeypatch.setattr(tuner, "usable_cores", lambda: 1)
+    report = pt.tune(compiled(folder), 60, progress=False)
+    assert [row.choices for row in report.kernels] == [{}, {}]
+    assert all(3 <= row.tried <= 5 for row in report.kernels), "itself, two tiles, and two of what else there is to choose"
+
+
 def test_an_interrupt_keeps_what_was_found(folder: Path, _two_by_two_wins: None, monkeypatch: pytest.MonkeyPatch) -> None:
     tune_one, done = tuner.Tuner._tune, []
 

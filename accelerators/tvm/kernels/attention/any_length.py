@@ -18,8 +18,8 @@ from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.heads import Head
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
-from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
 from partita.accelerators.tvm.kernels.shared.row import Row
+from partita.accelerators.tvm.kernels.shared.tiles import Panel, PanelTile
 from partita.accelerators.tvm.sizes.extent import known_least
 
 BLOCK = 16_384

@@ -1,6 +1,6 @@
 """Attention that never stores the full score matrix.
 
-A task is one head, or some rows of it. It packs the keys and the values into panels (`panels.py`). Then, for each block of rows
+A task is one head, or some rows of it. It packs the keys and the values into panels (`tiles.py`). Then, for each block of rows
 that fits a near cache, it computes the scores, with scale and mask applied, their exponentials and sums, and the product with the
 values, which is divided by the sums on writing. All operands are read and written in place (`strides.py`), so no transpose is
 needed. Few rows and dynamic lengths have kernels of their own."""
@@ -23,7 +23,7 @@ from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
 from partita.accelerators.tvm.kernels.shared.instructions import FMA, Instruction, instruction_for
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.operands import Matrix
-from partita.accelerators.tvm.kernels.shared.panels import MANY, Panel, PanelTile, best_tile
+from partita.accelerators.tvm.kernels.shared.tiles import MANY, Panel, PanelTile, best_tile
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 

@@ -30,7 +30,7 @@ from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.found import found_in
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
-from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import WIDTH
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.tensor_product import has_tensor_cores

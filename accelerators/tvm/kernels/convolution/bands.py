@@ -14,10 +14,10 @@ from partita.accelerators.tvm.kernels.convolution.channels import reaches
 from partita.accelerators.tvm.kernels.convolution.tap_ranges import mean_seen
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.amx_tiles import MOST_ROWS, SUMS
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.loops import kept
-from partita.accelerators.tvm.kernels.shared.panels import LATENCY, MANY, PORTS
-from partita.accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
+from partita.accelerators.tvm.kernels.shared.tiles import LATENCY, MANY, PORTS
 from partita.accelerators.tvm.kernels.shared.window import Convolved, Window
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import CONVOLUTION_PRODUCTS

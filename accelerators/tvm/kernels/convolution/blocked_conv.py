@@ -34,11 +34,11 @@ from partita.accelerators.tvm.kernels.convolution.blocked_values import (
 from partita.accelerators.tvm.kernels.convolution.tap_ranges import TapRange, all_taps, seen_taps
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, minimum, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.amx_tiles import Left, Right, TileUnit
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import counted, kept, pieces, start
-from partita.accelerators.tvm.kernels.shared.tile_unit import Left, Right, TileUnit
 from partita.accelerators.tvm.machine.machine import LINE_LANES, Machine
 
 

@@ -10,9 +10,9 @@ from partita.accelerators.tvm.bodies.body import element_of
 from partita.accelerators.tvm.kernels.convolution.bands import Bands, BlockedShape, cut_bands, cut_while_running
 from partita.accelerators.tvm.kernels.convolution.channels import Channels
 from partita.accelerators.tvm.kernels.language import Kernel
+from partita.accelerators.tvm.kernels.shared.amx_tiles import LANES, TILES, TileUnit
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES, real_shape
 from partita.accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, Instruction, instruction_for
-from partita.accelerators.tvm.kernels.shared.tile_unit import LANES, TILES, TileUnit
 from partita.accelerators.tvm.kernels.shared.window import Window, window_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.node import Node, NodeEntry

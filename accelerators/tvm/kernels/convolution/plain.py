@@ -20,7 +20,7 @@ from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import start, starts
-from partita.accelerators.tvm.kernels.shared.panels import Tile, tiles
+from partita.accelerators.tvm.kernels.shared.tiles import Tile, tiles
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import CONVOLUTION_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent

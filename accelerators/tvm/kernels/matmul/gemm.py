@@ -1,6 +1,6 @@
 """Product with a constant matrix, and its epilogue.
 
-The matrix is packed into panels at compile time (`panels.py`). Pairs of a panel and a tile of rows are numbered panel by panel,
+The matrix is packed into panels at compile time (`tiles.py`). Pairs of a panel and a tile of rows are numbered panel by panel,
 and each task takes an equal range of them, so that each weight is read by one core and any number of rows is balanced. Only if
 the rows exceed a cache are they split into blocks, each of which runs over all panels."""
 
@@ -18,6 +18,7 @@ from partita.accelerators.tvm.bodies.body import Body, element_of
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, maximum, minimum
 from partita.accelerators.tvm.kernels.language.types import element_named
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.amx_tiles import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, make_matrix_epilogue
@@ -32,7 +33,7 @@ from partita.accelerators.tvm.kernels.shared.instructions import (
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
 from partita.accelerators.tvm.kernels.shared.packing import PanelLayout
-from partita.accelerators.tvm.kernels.shared.panels import (
+from partita.accelerators.tvm.kernels.shared.tiles import (
     MANY,
     UNROLLED,
     Panel,
@@ -43,7 +44,6 @@ from partita.accelerators.tvm.kernels.shared.panels import (
     open_tile,
     share_out,
 )
-from partita.accelerators.tvm.kernels.shared.tile_unit import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -27,7 +27,7 @@ from partita.accelerators.tvm.kernels.shared.gpu_product import (
     packed_side,
     spots,
 )
-from partita.accelerators.tvm.kernels.shared.gpu_tile import (
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import (
     WIDTH,
     BlockTile,
     TensorTile,

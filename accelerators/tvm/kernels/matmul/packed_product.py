@@ -20,7 +20,7 @@ from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, a
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.packing import PANEL, STEP, Half, Packing, half_of
-from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile, at_most, by_height, by_size, panel_tiles, share_out
+from partita.accelerators.tvm.kernels.shared.tiles import Panel, PanelTile, at_most, by_height, by_size, panel_tiles, share_out
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -28,7 +28,7 @@ from partita.accelerators.tvm.kernels.shared.operands import (
     operands_of,
     written_after,
 )
-from partita.accelerators.tvm.kernels.shared.panels import MANY, Panel, PanelTile, at_most, best_tile, by_height, share_out
+from partita.accelerators.tvm.kernels.shared.tiles import MANY, Panel, PanelTile, at_most, best_tile, by_height, share_out
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import VALUE_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent, Size, known_least

@@ -17,8 +17,8 @@ from partita.accelerators.tvm.kernels.matmul.gemm import find_product, task_coun
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import pieces, start
-from partita.accelerators.tvm.kernels.shared.panels import at_most, share_out
 from partita.accelerators.tvm.kernels.shared.row import join_lanes
+from partita.accelerators.tvm.kernels.shared.tiles import at_most, share_out
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 

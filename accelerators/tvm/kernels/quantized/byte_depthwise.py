@@ -25,7 +25,7 @@ from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, kept, pieces, start, starts
-from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
+from partita.accelerators.tvm.kernels.shared.tiles import chosen_size, for_each_size
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_TAPS
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -38,7 +38,7 @@ from partita.accelerators.tvm.kernels.quantized.winograd import Squares
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import counted, each_vector, kept, pieces, start
-from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
+from partita.accelerators.tvm.kernels.shared.tiles import chosen_size, for_each_size
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 

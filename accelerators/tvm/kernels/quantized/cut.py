@@ -14,7 +14,7 @@ from partita.accelerators.tvm.kernels.quantized import fast_inner_product
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, dot_of_rows, has_tiles
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.kernels.shared.panels import MANY, PanelTile, fitting
+from partita.accelerators.tvm.kernels.shared.tiles import MANY, PanelTile, fitting
 from partita.accelerators.tvm.kernels.shared.window import Convolved, window_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS, TASKS

@@ -12,7 +12,7 @@ from partita.accelerators.tvm.kernels.quantized.matmul import SIGN, PairProduct,
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.found import found_in
 from partita.accelerators.tvm.kernels.shared.gpu_product import Side, Spot, TiledProduct, own_thread, spots
-from partita.accelerators.tvm.kernels.shared.gpu_tile import (
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import (
     WIDTH,
     BlockTile,
     TensorTile,

@@ -39,7 +39,7 @@ from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import each_vector, start
 from partita.accelerators.tvm.kernels.shared.operands import Readers, TwoSided, chain_after, operands_of, written_after
-from partita.accelerators.tvm.kernels.shared.panels import fitting, share_out
+from partita.accelerators.tvm.kernels.shared.tiles import fitting, share_out
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS
 from partita.graph.node import Node, NodeEntry

@@ -1,6 +1,6 @@
 """The kernel of a recurrent layer: a loop over steps, each a product with the state's weights and the cell's formulas.
 
-Products with the state are computed in tiles (`shared/panels.py`); a tile holds all gates of an element. States that pass from
+Products with the state are computed in tiles (`shared/tiles.py`); a tile holds all gates of an element. States that pass from
 step to step have two copies: a step reads one and writes the other. If the tile does not divide a size, the last tile overlaps
 the one before.
 
@@ -36,7 +36,7 @@ from partita.accelerators.tvm.kernels.recurrent.weights import LayerSizes, PartP
 from partita.accelerators.tvm.kernels.shared.instructions import Number
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import counted, kept, start
-from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
+from partita.accelerators.tvm.kernels.shared.tiles import Panel, PanelTile
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MATRIX_PRODUCTS, STEP_PRODUCTS, TASKS
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -15,7 +15,7 @@ from partita.accelerators.tvm.kernels.language import Operand
 from partita.accelerators.tvm.kernels.recurrent.cells import Part, parts_of
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.loops import starts
-from partita.accelerators.tvm.kernels.shared.panels import PanelTile, panel_tiles
+from partita.accelerators.tvm.kernels.shared.tiles import PanelTile, panel_tiles
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.types import Array
 

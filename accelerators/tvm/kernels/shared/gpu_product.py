@@ -14,7 +14,7 @@ import numpy as np
 from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Registers, Value, float32
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.gpu_tile import STAGES, WIDTH, BlockTile, TensorTile
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import STAGES, WIDTH, BlockTile, TensorTile
 from partita.graph.types import Array
 
 Sum = Callable[[int], Value]

@@ -13,8 +13,8 @@ from partita.accelerators.tvm.kernels.shared.element_access import constants_of,
 from partita.accelerators.tvm.kernels.shared.formulas import formula, number_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.operands import Matrix
-from partita.accelerators.tvm.kernels.shared.panels import PanelTile
 from partita.accelerators.tvm.kernels.shared.strides import Strides, broadcast_to, followed, ghost, strides_in, undone
+from partita.accelerators.tvm.kernels.shared.tiles import PanelTile
 from partita.graph.node import Node, NodeEntry
 
 TOGETHER = 8

@@ -42,7 +42,7 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import (
 from partita.accelerators.tvm.kernels.language.values import as_index, constant
 from partita.accelerators.tvm.kernels.shared.element_access import computed_as
 from partita.accelerators.tvm.kernels.shared.gpu_product import Line, SlicedSums, Spot, Store, own_thread, spots
-from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile, pitch
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import TensorTile, pitch
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_multiple
 

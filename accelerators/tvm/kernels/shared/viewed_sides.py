@@ -7,7 +7,7 @@ from collections.abc import Callable
 from partita.accelerators.tvm.kernels.language import Operand, Value, all_of
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.gpu_product import SlicedTile, Spot, spots
-from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import TensorTile
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.shared.operands import TwoSided
 from partita.accelerators.tvm.kernels.shared.tensor_product import Source, TensorSide, widest_copy

@@ -11,11 +11,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.errors import AcceleratorUnavailable
-from partita.accelerators.tvm.kernels.shared import gpu_tile
-from partita.accelerators.tvm.kernels.shared.gpu_tile import tiles
+from partita.accelerators.tvm.kernels.shared import gpu_tiles
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import tiles
 from partita.accelerators.tvm.machine.gpu import Gpu
-from partita.accelerators.tvm.run import opencl_driver
 from partita.graph.types import Array
 from tests.accelerators.tvm.kernels.test_quantized_enlarging import CASES as TRANSPOSED
 from tests.accelerators.tvm.kernels.test_quantized_enlarging import IN_GROUPS
@@ -24,10 +22,8 @@ from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quan
 from tests.accelerators.tvm.running import compiled, normals, schedules
 
 pytest.importorskip("tvm")
-try:
-    opencl_driver.drivers()
-except AcceleratorUnavailable as unavailable:
-    pytest.skip(f"no OpenCL here: {unavailable.cause}", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("opencl")
 
 CUTS = list(tiles(Gpu(64, 256, 32768)))
 EXAMPLES = settings(max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
@@ -62,7 +58,7 @@ def test_a_product_of_two_values_is_exact(kind: str) -> None:
 @given(pairs(), st.sampled_from(CUTS))
 def test_products_of_any_cut_are_exact(pair: Pair, tile: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: tile)
         (result,), names = results_of(pair.graph(), *pair.inputs)
     assert names == ["gpu_quantized_pair"]
     np.testing.assert_array_equal(result, pair.expected())

@@ -8,8 +8,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.errors import AcceleratorUnavailable
-from partita.accelerators.tvm.run import opencl_driver
 from partita.graph.types import Array
 from tests.accelerators.tvm.kernels.test_tensor_cores import matches, numbers
 from tests.accelerators.tvm.running import compiled, schedules
@@ -46,11 +44,7 @@ def test_numbers_of_two_bytes(words: dict[str, str], dtype: str, data: st.DataOb
 @EXAMPLES
 @given(st.data())
 @pytest.mark.thinned(2)
-def test_float32(words: dict[str, str], data: st.DataObject) -> None:
-    try:
-        opencl_driver.drivers()
-    except AcceleratorUnavailable as unavailable:
-        pytest.skip(f"no OpenCL here: {unavailable.cause}")
+def test_float32(opencl: None, words: dict[str, str], data: st.DataObject) -> None:
     out, image = resized("float32", data, words)
     graph = pt.Graph([out], name="net")
     model = pt.compile(graph, "opencl", config={"CACHE_DIR": ""})

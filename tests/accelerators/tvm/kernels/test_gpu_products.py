@@ -14,8 +14,8 @@ import partita as pt
 from partita.accelerators.tvm.kernels.attention import gpu
 from partita.accelerators.tvm.kernels.attention.gpu import HeadCut, cuts
 from partita.accelerators.tvm.kernels.convolution import gpu_conv
-from partita.accelerators.tvm.kernels.shared import gpu_tile
-from partita.accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, ranking, tiles
+from partita.accelerators.tvm.kernels.shared import gpu_tiles
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import BlockTile, Work, ranking, tiles
 from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.running import compiled
@@ -82,7 +82,7 @@ def test_products_of_any_cut(opencl: None, tile: BlockTile, rows: int, depth: in
     x = pt.variable("x", "float32", (rows, depth))
     out = pt.op(after, pt.op("Add", pt.op("MatMul", x, pt.constant(numbers(depth, columns))), pt.constant(numbers(columns))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: tile)
         matches(out, "gpu_gemm", numbers(rows, depth, seed=2))
 
 

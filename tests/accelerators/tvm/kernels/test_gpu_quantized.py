@@ -14,8 +14,8 @@ import partita as pt
 from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.shared import gpu_tile
-from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile, tensor_tiles, tiles
+from partita.accelerators.tvm.kernels.shared import gpu_tiles
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import TensorTile, tensor_tiles, tiles
 from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.types import Array
@@ -60,7 +60,7 @@ def emulated(layer: Layer, tile: TensorTile | None = None, is_bare: bool = False
     body = make_body(call.subgraph)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         if tile is not None:
-            patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
+            patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: tile)
         draft = draft_kernel(body, gpu_machine("sm_80"))
     assert draft is not None and draft.kernel is not None
     image = layer.given()
@@ -98,7 +98,7 @@ def test_products_without_barriers_are_seen() -> None:
 @pytest.mark.slow
 def test_convolutions_of_any_cut_on_opencl(opencl: None, layer: Layer, tile: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: tile)
         model = pt.compile(layer.graph(), "opencl", config=NO_CACHE)
         assert "gpu_quantized_product" in schedules(model.units[0].compiled)  # type: ignore[arg-type]
         np.testing.assert_array_equal(model(layer.given())[0], layer.expected(layer.given()))

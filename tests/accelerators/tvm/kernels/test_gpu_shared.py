@@ -13,8 +13,8 @@ from partita.accelerators.tvm.kernels.attention import gpu
 from partita.accelerators.tvm.kernels.attention.gpu import HeadCut, cuts
 from partita.accelerators.tvm.kernels.attention.gpu_tensor import TensorCut
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.shared import gpu_tile
-from partita.accelerators.tvm.kernels.shared.gpu_tile import BlockTile, tiles
+from partita.accelerators.tvm.kernels.shared import gpu_tiles
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import BlockTile, tiles
 from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.types import numpy_dtype
@@ -55,7 +55,7 @@ def test_a_cut_of_an_attention_on_tensor_cores(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("tile", [BlockTile(64, 32, 4, 4, 8, 1), BlockTile(16, 16, 1, 2, 16, 4)], ids=str)
 def test_a_tile_of_a_product(monkeypatch: pytest.MonkeyPatch, tile: BlockTile) -> None:
-    monkeypatch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
+    monkeypatch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: tile)
     x, weight = pt.variable("x", "float32", (40, 70)), pt.constant(np.ones((70, 48), numpy_dtype("float32")))
     assert declared(pt.op("MatMul", x, weight)) == tile.shared
 

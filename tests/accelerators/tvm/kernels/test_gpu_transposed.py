@@ -10,9 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.errors import AcceleratorUnavailable
-from partita.accelerators.tvm.kernels.shared import gpu_tile
-from partita.accelerators.tvm.run import opencl_driver
+from partita.accelerators.tvm.kernels.shared import gpu_tiles
 from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.kernels.test_tensor_cores import STEADY, any_cut, matches, numbers, sizes_of_numbers
@@ -46,17 +44,13 @@ def test_on_tensor_cores_by_any_cut(size: int, data: st.DataObject, rank: int) -
     dtype, tile = any_cut(size, STEADY, data)
     out, image = layer(dtype, data, rank)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: tile)
         matches(out, "gpu_transposed_on_tensor_cores", image)
 
 
 @EXAMPLES
 @given(st.data(), st.integers(1, 3))
-def test_in_float32(data: st.DataObject, rank: int) -> None:
-    try:
-        opencl_driver.drivers()
-    except AcceleratorUnavailable as unavailable:
-        pytest.skip(f"no OpenCL here: {unavailable.cause}")
+def test_in_float32(opencl: None, data: st.DataObject, rank: int) -> None:
     out, image = layer("float32", data, rank)
     graph = pt.Graph([out], name="net")
     model = pt.compile(graph, "opencl", config={"CACHE_DIR": ""})

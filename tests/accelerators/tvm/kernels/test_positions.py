@@ -22,3 +22,15 @@ def test_positions_of_any_length() -> None:
         feeds.append({"x": data})
     model = check(pt.Graph(outputs, [x]), feeds)
     assert {kernel.schedule for kernel in model.kernels()} == {"positions"}
+
+
+def test_one_at_the_largest_of_all_dimensions_from_the_axis_on_in_early_versions() -> None:
+    x = pt.variable("x", "float32", (3, 5, 7))
+    for attributes, rows in (({}, 3), ({"axis": 2}, 15), ({"axis": -1}, 15), ({"axis": 0}, 1)):
+        graph = pt.Graph([pt.op("Hardmax", x, name="y", **attributes)], [x], opsets={"": 11})
+        data = random.integers(-9, 9, (3, 5, 7)).astype(np.float32)
+        model = pt.compile(graph, "cpu")
+        assert [kernel.schedule for kernel in model.kernels()] == ["positions"]
+        expected = np.zeros((rows, 105 // rows), np.float32)
+        expected[np.arange(rows), data.reshape(rows, -1).argmax(axis=1)] = 1
+        assert np.array_equal(model(data)[0], expected.reshape(data.shape))

@@ -20,9 +20,9 @@ from partita.accelerators.tvm.kernels.convolution import gpu_conv
 from partita.accelerators.tvm.kernels.language import Kernel, uint16, uint32
 from partita.accelerators.tvm.kernels.language.tensor_cores import COPIES, WAITS, close_copies, load_matrices
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared import gpu_tile
+from partita.accelerators.tvm.kernels.shared import gpu_tiles
 from partita.accelerators.tvm.kernels.shared.element_access import Shape
-from partita.accelerators.tvm.kernels.shared.gpu_tile import BlockTile, TensorTile, Work, ranking, round_to_tf32, tensor_tiles
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import BlockTile, TensorTile, Work, ranking, round_to_tf32, tensor_tiles
 from partita.accelerators.tvm.machine.gpu import cuda_gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.interpret import interpret
@@ -85,7 +85,7 @@ def test_products_of_any_cut(size: int, data: st.DataObject, rows: int, depth: i
     product = pt.op("MatMul", x, pt.constant(numbers(depth, columns, dtype=dtype)))
     out = pt.op("Relu", pt.op("Add", product, pt.constant(numbers(columns, dtype=dtype, seed=1))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: tile)
         matches(out, "gpu_gemm_on_tensor_cores", numbers(rows, depth, dtype=dtype, seed=2))
 
 
@@ -181,7 +181,7 @@ def test_products_of_two_values_of_any_cut(size: int, data: st.DataObject) -> No
     arrays, (left, right) = laid_out([(rows, depth), (depth, columns)], layouts, dtype)
     out = pt.op("Relu", pt.op("MatMul", pt.op("Mul", left, pt.constant(numpy_dtype(dtype).type(0.5))), right))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: tile)
         matches(pt.op("Transpose", out, perm=[0, 2, 1, 3]), "gpu_product_on_tensor_cores", *arrays)
 
 
@@ -258,7 +258,7 @@ def test_few_rows_of_threads_by_themselves(dtype: str, rows: int, depth: int, co
     out = pt.op("Relu", pt.op("MatMul", x, pt.constant(numbers(depth, columns, dtype=dtype))))
     cut = BlockTile(1, 8, 1, 4, 8, 32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: next(tile for tile in candidates if tile == cut))
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: next(tile for tile in candidates if tile == cut))
         matches(out, "gpu_gemm", numbers(rows, depth, dtype=dtype, seed=2))
 
 

@@ -16,8 +16,8 @@ from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.attention import gpu
 from partita.accelerators.tvm.kernels.attention.gpu_tensor import TensorCut
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.shared import gpu_tile
-from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile
+from partita.accelerators.tvm.kernels.shared import gpu_tiles
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import TensorTile
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.accelerators.tvm.sizes.sizing import sized
 from partita.graph.interpret import interpret
@@ -56,7 +56,7 @@ def test_products_of_any_number_of_rows(dtype: str, rows: int, depth: int, colum
     cut: TensorTile = data.draw(st.sampled_from([tile for tile in SMALL if tile.bytes == numpy_dtype(dtype).itemsize]))
     out = pt.op("Relu", pt.op("MatMul", pt.variable("x", dtype, ("N", depth)), pt.constant(numbers(depth, columns, dtype=dtype))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: cut)
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: cut)
         agrees(out, "gpu_gemm_on_tensor_cores", {"s0": rows}, [numbers(rows, depth, dtype=dtype, seed=2)])
 
 
@@ -74,7 +74,7 @@ def test_products_of_two_values_of_any_size(
     sizes = {"s0": batch, "s1": depth if is_turned else rows, "s2": rows if is_turned else depth, "s3": columns}
     inputs = [numbers(*shape, dtype=dtype, seed=2), numbers(batch, depth, columns, dtype=dtype, seed=3)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: cut)
+        patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: cut)
         agrees(pt.op("Relu", out), "gpu_product_on_tensor_cores", sizes, inputs)
 
 

@@ -15,8 +15,8 @@ from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.language import Kernel
-from partita.accelerators.tvm.kernels.shared import gpu_tile
-from partita.accelerators.tvm.kernels.shared.gpu_tile import TensorTile, tensor_tiles
+from partita.accelerators.tvm.kernels.shared import gpu_tiles
+from partita.accelerators.tvm.kernels.shared.gpu_tiles import TensorTile, tensor_tiles
 from partita.accelerators.tvm.machine.gpu import cuda_gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.types import Array
@@ -39,7 +39,7 @@ def drafted(graph: pt.Graph, inputs: list[Array], tile: TensorTile | None = None
     body = make_body(call.subgraph)
     with pytest.MonkeyPatch.context() as patch:
         if tile is not None:
-            patch.setattr(gpu_tile, "choose", lambda name, candidates, cost: tile)
+            patch.setattr(gpu_tiles, "choose", lambda name, candidates, cost: tile)
         draft = draft_kernel(body, gpu_machine("sm_80"))
     assert draft is not None and draft.kernel is not None and draft.schedule == TENSOR_CORES
     by_name = dict(zip([node.name for node in graph.inputs], inputs, strict=True))

@@ -1,0 +1,188 @@
+"""A child process that runs a module of ours: started, asked, and ended. `process/serving.py` is its side.
+
+A request is JSON, and so is its answer; graphs and arrays lie beside them in shared memory. Nothing is pickled. A child ends with
+its parent, for any reason and whatever it is doing. It has a process group of its own, since Ctrl-C is for the parent, which
+ends its children itself, but stays in the parent's session: systems that schedule by session would ignore its priority in
+another."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from partita.accelerators.process import messages
+from partita.accelerators.process.descriptors import ERRORS, above_streams, has_errors, pipe, socket_pair
+from partita.accelerators.process.forking import Guard, renewed_in_children
+from partita.accelerators.process.memory import Packing, SharedMemory
+from partita.passes.python_child import environment
+
+QUIET = subprocess.DEVNULL
+"""The output of a child that writes nothing."""
+
+
+class Ended(Exception):
+    """The child ended before it answered; the message says in which way."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit status {code}")
+        self.code = code
+        """The exit status, or the negative number of a signal."""
+
+
+class Child:
+    """One child process, for one thread at a time; only `kill` may be called by others."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        name: str = "a process of its own",
+        output: int | None = None,
+        paths: Sequence[str] | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`name` is its place in errors. `output` is an open file for its stdout and stderr, by default the parent's stderr.
+        `paths` replace the folders of PYTHONPATH, `variables` are added to the environment."""
+        self.name = name
+        self.requests, self.replies = SharedMemory(), SharedMemory()
+        self._socket, theirs = socket_pair()
+        alive, self._life = pipe()
+        given = (theirs.fileno(), alive, self.requests.file, self.replies.file)
+        output = output if output is not None else ERRORS if has_errors() else QUIET
+        try:
+            self._process = subprocess.Popen(
+                [*command, *map(str, given)], stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=given,
+                env=environment(paths, **variables), process_group=0,
+            )
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            theirs.close()
+            os.close(alive)
+        self._ended: int | None = None
+        """A file that becomes readable when the process has ended; None if the system has no such files."""
+        with suppress(OSError, AttributeError):
+            self._ended = above_streams(os.pidfd_open(self._process.pid))
+
+    @property
+    def is_alive(self) -> bool:
+        """True if the process is running."""
+        return self._process.poll() is None
+
+    @property
+    def number(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def ask(self, request: Mapping[str, Any], packing: Packing | None = None, seconds: float | None = None) -> Any:
+        """The answer to a request whose arrays are in the packing; an error of the child's is raised. The child is ended if it is
+        late, which raises TimeoutError, and by any other exception, since its answer would be taken for that of another
+        request; `Ended` if it ended by itself."""
+        try:
+            if packing is not None:
+                packing.write(self.requests)
+            self._socket.settimeout(seconds)
+            messages.send(self._socket, request)
+            answer = messages.receive(self._socket, seconds, self._ended)
+        except TimeoutError:
+            self.end()
+            raise
+        except (EOFError, OSError):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(1.0)
+            self.end()
+            raise Ended(self._process.returncode) from None
+        except BaseException:
+            self.end()
+            raise
+        self.requests.shrink()
+        if "error" in answer:
+            raise messages.error_of(answer["error"], self.name)
+        return answer["answer"]
+
+    def kill(self) -> None:
+        """Kills the process and its children."""
+        if self._life >= 0:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Ends the process in any state."""
+        self.kill()
+        self._process.wait()
+        self.forget()
+
+    def forget(self) -> None:
+        """Closes the descriptors. In a forked process that is all: the child belongs to the parent."""
+        self._process.returncode = self._process.returncode or 0
+        if self._life >= 0:
+            self._close()
+            if self._ended is not None:
+                os.close(self._ended)
+
+    def _close(self) -> None:
+        """Closes what both processes share."""
+        os.close(self._life)
+        self._life = -1
+        self._socket.close()
+        self.requests.close()
+        self.replies.close()
+
+
+C = TypeVar("C", bound=Child)
+
+
+class KeptChild(ABC, Generic[C]):
+    """A child that is started for the first request, and again for the next one after it has ended. A forked process starts its
+    own."""
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._child: C | None = None
+        renewed_in_children(self)
+
+    @abstractmethod
+    def new_child(self) -> C:
+        """A new child."""
+
+    @abstractmethod
+    def prepare(self, child: C) -> None:
+        """Waits until a new child can answer."""
+
+    @property
+    def current(self) -> C | None:
+        """The current child, if there is one."""
+        return self._child
+
+    @contextmanager
+    def child(self) -> Iterator[C]:
+        """The running child, started if needed, for one thread at a time."""
+        with self._guard.lock:
+            if self._child is None or not self._child.is_alive:
+                self.end()
+                self._child = self.new_child()
+                try:
+                    self.prepare(self._child)
+                except BaseException:
+                    self.end()
+                    raise
+            yield self._child
+
+    def end(self) -> None:
+        """Ends the child, if there is one."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+    def renew(self) -> None:
+        """Forgets the child in a forked process, whose parent still uses it."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.forget()
