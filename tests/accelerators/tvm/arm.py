@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -82,8 +83,12 @@ def _sample() -> Iterator[tuple[str, Case]]:
     from tests.accelerators.tvm.kernels import test_golden, test_quantized_products
 
     random = np.random.default_rng(0)
-    test_golden.weights = lambda *shape, dtype="float32": pt.constant(random.standard_normal(shape).astype(numpy_dtype(dtype)))
-    graphs = {kind: pt.Graph([make()]) for kind, make in test_golden.GRAPHS.items()}
+
+    def weights(*shape: int, dtype: str = "float32") -> pt.Node:
+        return pt.constant(random.standard_normal(shape).astype(numpy_dtype(dtype)))
+
+    with mock.patch.object(test_golden, "weights", weights):
+        graphs = {kind: pt.Graph([make()]) for kind, make in test_golden.GRAPHS.items()}
     graphs |= {f"bytes, {kind}": layer.graph() for kind, layer in test_quantized_products.LAYERS.items()}
     w, r = (pt.constant(random.standard_normal(shape).astype("float32")) for shape in ((1, 64, 12), (1, 64, 16)))
     graphs["recurrent"] = pt.Graph([pt.op("LSTM", pt.variable("x", "float32", (5, 3, 12)), w, r, hidden_size=16)[0]])

@@ -210,7 +210,6 @@ def test_code_for_a_newer_processor_ends_by_an_illegal_instruction(tmp_path: Pat
 
 
 @pytest.mark.skipif(not arm.PYTHON.exists(), reason="no arm64 Python here: `make check-arm` makes one")
-@pytest.mark.slow
 def test_a_graph_for_every_kernel_is_right_on_arm(tmp_path: Path) -> None:
     arm.make(tmp_path, "neoverse-v1", ["sample"])
     command = [arm.PYTHON, "-m", "tests.accelerators.tvm.arm", "check", tmp_path]
