@@ -114,6 +114,14 @@ def add_placing(group: argparse._ArgumentGroup) -> None:
     add_repeated(group, "--forbid", pair, "OP=D", "D gets no such ops (or nodes so named)")
 
 
+def limit(text: str) -> tuple[str, str]:
+    """Parse DEVICE=SIZE."""
+    device, equals, size = text.rpartition("=")
+    if not equals or not device or not size:
+        raise argparse.ArgumentTypeError(f"{text!r} is no limit: write DEVICE=22GiB")
+    return device, size
+
+
 def add_inputs(group: argparse._ArgumentGroup) -> None:
     """Options for the model's inputs."""
     add_repeated(group, "--input", str, "[NAME=]FILE", ".npy, .npz (by name) or an image; again for each input")
