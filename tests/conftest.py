@@ -14,6 +14,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from functools import wraps
 from pathlib import Path
 
 import attrs
@@ -32,7 +33,7 @@ def act_as(host: str) -> None:
         planned, native = machine.named_machine(host), machine.host_machine
         emulated = tuple([attrs.evolve(used, is_emulated=bool(BY_NAME[used.name].lanes)) for used in planned.instructions])
         own = {"lanes": planned.lanes, "registers": planned.registers, "instructions": emulated, "near": planned.near}
-        machine.host_machine = lambda threads: attrs.evolve(native(threads), fuses=True, **own)
+        machine.host_machine = wraps(native.__wrapped__)(lambda threads: attrs.evolve(native(threads), fuses=True, **own))
         return
     described = Path(tempfile.mkdtemp(prefix="partita-host-")) / "cpuinfo"
     linux = {ours: theirs for theirs, ours in processor._NAMES.items()}
