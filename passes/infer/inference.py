@@ -13,6 +13,7 @@ from partita.graph.microsoft import NoBody, body_of, is_known, result_types
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.custom import custom_op
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.symbols import AnySize, Size, Sizes, Symbol, replaced, symbol, symbols_of
 from partita.graph.types import Dim, TensorType, Type
@@ -37,16 +38,22 @@ class RuleFailed(TypeMismatch):
     """The shape rule of a user's op raised an error that is none of ours: a programming error."""
 
 
+class Contradiction(TypeMismatch):
+    """The types of an op's inputs contradict each other, or its attributes."""
+
+
 class Inference(Reading):
-    """The types of a graph's values. With `raises` a contradiction is an error, and with `check_declared` a declared type that
-    differs from the inferred one; otherwise types that do not follow remain unknown, and inferred ones replace declared ones.
+    """The types of a graph's values. With `strict` a contradiction is an error, with `check_fits` one of an op whose sizes
+    engines do not compare, and with `check_declared` a declared type that differs from the inferred one; otherwise types that do
+    not follow remain unknown, and inferred ones replace declared ones.
 
     A size that is no integer and no symbol gets a name of its own: sizes of one name are equal."""
 
-    def __init__(self, raises: bool, check_declared: bool) -> None:
+    def __init__(self, strict: bool, check_declared: bool, check_fits: bool) -> None:
         super().__init__(Graph([]), (), exact=True)
         self.fills_shapes = True
-        self.raises = raises
+        self.strict = strict
+        self.check_fits = check_fits
         self.check_declared = check_declared
         self._branches = 0
         """Number of branches around the current node, which are not run for each call."""
@@ -92,14 +99,14 @@ class Inference(Reading):
             shapes = () if rule is None else rule(context)
         except Unknown as error:
             shapes = error.shapes
-        except (DeclaredMismatch, RuleFailed):
+        except (Contradiction, DeclaredMismatch, RuleFailed):
             raise
         except FAILURES as error:
-            if self.raises and not self._branches and self._is_static(node):
+            if self._is_checked(node) and self._is_static(node):
                 cause = f"its inputs and attributes do not go together ({type(error).__name__}: {error})"
                 raise self._contradiction(cause, node) from error
         except TypeMismatch as error:
-            if self.raises and not self._branches:
+            if self._is_checked(node):
                 raise self._contradiction(error.cause, node, error) from error
         for entry, sizes in zip(node.outputs, shapes, strict=False):
             self._known[entry] = sizes
@@ -126,15 +133,20 @@ class Inference(Reading):
         kinds = KINDS.get(f"{node.domain}.{node.op}" if node.domain else str(node.op))
         return by_schema(node, context.version, context.type) if kinds is None else kinds(context)
 
+    def _is_checked(self, node: Node) -> bool:
+        """True if a contradiction of the node is an error. In a branch it is none: some are never run."""
+        is_asked = self.strict or (self.check_fits and not node.domain and node.op in ops("unchecked"))
+        return is_asked and not self._branches
+
     def _is_static(self, node: Node) -> bool:
         """True if the sizes of all inputs are integers: a rule that fails then has met an op that is not valid."""
         known = [self.sizes(entry) for entry in node.reads]
         return all(sizes is not None and all(isinstance(size, int) for size in sizes) for sizes in known)
 
-    def _contradiction(self, cause: str, node: Node, error: TypeMismatch | None = None) -> TypeMismatch:
+    def _contradiction(self, cause: str, node: Node, error: TypeMismatch | None = None) -> Contradiction:
         head = "types contradict each other: "
         where = (error.where if error is not None else None) or f"node {node.name!r} ({node.op})"
-        return TypeMismatch(cause if cause.startswith(head) else head + cause, where=where, remedy=REMEDY)
+        return Contradiction(cause if cause.startswith(head) else head + cause, where=where, remedy=REMEDY)
 
     def _by_user(self, node: Node, op: Any) -> Sequence[Kind]:
         given = [None if entry is None else self.type_of(entry) for entry in node.inputs]
@@ -142,8 +154,8 @@ class Inference(Reading):
         try:
             return op.infer(given, node.attrs, len(node.output_names))  # type: ignore[no-any-return]
         except TypeMismatch as error:
-            if self.raises:
-                raise TypeMismatch(error.cause, where=error.where or where, remedy=error.remedy) from error
+            if self.strict:
+                raise Contradiction(error.cause, where=error.where or where, remedy=error.remedy) from error
             return ()
         except PartitaError:
             raise
@@ -168,8 +180,8 @@ class Inference(Reading):
         self._calls += 1
         try:
             self._read_all(body)
-        except TypeMismatch as error:
-            raise TypeMismatch(error.cause, where=context.where, remedy=error.remedy) from error
+        except Contradiction as error:
+            raise Contradiction(error.cause, where=context.where, remedy=error.remedy) from error
         finally:
             self._calls -= 1
         return self._handed_out(node, [self._result(entry) for entry in body.outputs])

@@ -38,7 +38,7 @@ def infer(
     if shapes:
         g = _with_shapes(g, shapes)
     checks = strict if check_declared is None else check_declared
-    inference = Inference(strict or (checks if check_fits is None else check_fits), checks)
+    inference = Inference(strict, checks, checks if check_fits is None else check_fits)
     try:
         with collector_paused():
             typed = inference.run(g)
