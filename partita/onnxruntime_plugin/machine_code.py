@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.process.cores import usable_cores
 from partita.accelerators.process.exit_barrier import PATIENCE, when_the_door_is_closed
 from partita.accelerators.process.forking import Guard
@@ -159,12 +160,12 @@ def machine_code(
 
 
 def _plan(model: CompiledModel) -> RunPlan | None:
-    """The model's plan, if it is to run one subgraph on `cpu` that reads inputs and makes all outputs."""
+    """The model's plan, if it is to run one subgraph that reads inputs and makes all outputs, and that may have machine code."""
     if type(model) is not CompiledModel or not isinstance(model.runs, Executor):  # others replace their executable meanwhile
         return None
     plan = model.runs.plan
     step = plan.steps[0] if len(plan.steps) == 1 else None
-    if not isinstance(step, RunStep) or step.unit.device.accelerator.name != "cpu":
+    if not isinstance(step, RunStep) or type(step.unit.compiled).native is CompiledSubgraph.native:
         return None
     return plan if max(step.reads, default=0) < plan.n_inputs and {*plan.outputs} <= {*step.makes} else None
 
