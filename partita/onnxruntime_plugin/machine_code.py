@@ -33,9 +33,6 @@ _INFO, _MACHINES, _COMBINATIONS, _INPUTS = 256, 4, 16, 512
 _FOREVER = 1 << 31
 """Seconds."""
 
-_HEADER = 24
-"""Bytes of TVM's objects before what they hold."""
-
 _TENSOR = 70
 """TVM's number of the type."""
 
@@ -110,6 +107,8 @@ class MachineCode:
         if native is None or not all(array.size for array in arrays):
             return
         compiled, operands = native
+        if any(isinstance(origin, np.ndarray) for origin in compiled.assembled.outputs):
+            return
         if not self._mains:
             self._begin(compiled, operands)
         words = [word for array in arrays for word in (array.ndim, *array.shape)]
@@ -136,14 +135,7 @@ class MachineCode:
         subgraph.flags = len(compiled.assembled.checks)
         origins = compiled.assembled.outputs
         ordered = [*(origins[i] for i in self._outputs), *origins[len(origins) - subgraph.flags :]]
-        subgraph.origins = (_OutputOrigin * len(ordered))(*map(self._origin, ordered))
-
-    def _origin(self, origin: int | Array) -> _OutputOrigin:
-        if not isinstance(origin, np.ndarray):
-            return _OutputOrigin(origin)
-        constant = _tensor(origin)
-        self._kept.append(constant)
-        return _OutputOrigin(0, constant.__chandle__() + _HEADER)
+        subgraph.origins = (_OutputOrigin * len(ordered))(*map(_OutputOrigin, ordered))
 
 
 def machine_code(
