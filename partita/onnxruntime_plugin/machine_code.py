@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.process.cores import usable_cores
 from partita.accelerators.process.exit_barrier import PATIENCE, when_the_door_is_closed
 from partita.accelerators.process.forking import Guard
@@ -31,9 +32,6 @@ _INFO, _MACHINES, _COMBINATIONS, _INPUTS = 256, 4, 16, 512
 
 _FOREVER = 1 << 31
 """Seconds."""
-
-_HEADER = 24
-"""Bytes of TVM's objects before what they hold."""
 
 _TENSOR = 70
 """TVM's number of the type."""
@@ -109,6 +107,8 @@ class MachineCode:
         if native is None or not all(array.size for array in arrays):
             return
         compiled, operands = native
+        if any(isinstance(origin, np.ndarray) for origin in compiled.assembled.outputs):
+            return
         if not self._mains:
             self._begin(compiled, operands)
         words = [word for array in arrays for word in (array.ndim, *array.shape)]
@@ -135,14 +135,7 @@ class MachineCode:
         subgraph.flags = len(compiled.assembled.checks)
         origins = compiled.assembled.outputs
         ordered = [*(origins[i] for i in self._outputs), *origins[len(origins) - subgraph.flags :]]
-        subgraph.origins = (_OutputOrigin * len(ordered))(*map(self._origin, ordered))
-
-    def _origin(self, origin: int | Array) -> _OutputOrigin:
-        if not isinstance(origin, np.ndarray):
-            return _OutputOrigin(origin)
-        constant = _tensor(origin)
-        self._kept.append(constant)
-        return _OutputOrigin(0, constant.__chandle__() + _HEADER)
+        subgraph.origins = (_OutputOrigin * len(ordered))(*map(_OutputOrigin, ordered))
 
 
 def machine_code(
@@ -159,12 +152,12 @@ def machine_code(
 
 
 def _plan(model: CompiledModel) -> RunPlan | None:
-    """The model's plan, if it is to run one subgraph on `cpu` that reads inputs and makes all outputs."""
+    """The model's plan, if it is to run one subgraph that reads inputs and makes all outputs, and that may have machine code."""
     if type(model) is not CompiledModel or not isinstance(model.runs, Executor):  # others replace their executable meanwhile
         return None
     plan = model.runs.plan
     step = plan.steps[0] if len(plan.steps) == 1 else None
-    if not isinstance(step, RunStep) or step.unit.device.accelerator.name != "cpu":
+    if not isinstance(step, RunStep) or type(step.unit.compiled).native is CompiledSubgraph.native:
         return None
     return plan if max(step.reads, default=0) < plan.n_inputs and {*plan.outputs} <= {*step.makes} else None
 
