@@ -94,5 +94,6 @@ def test_costed_graphs_have_no_gap_to_an_integer_program() -> None:
             constraints=optimize.LinearConstraint(matrix, 0), options={"mip_rel_gap": 0},
         )
         (ours,) = Assigner(one).solve(one.times[np.newaxis])
-        assert one.cost(ours.chosen) == pytest.approx(solved.fun + first.sum(), rel=1e-9), path.name
+        theirs = one.cost(np.round(solved.x[:count]).astype(np.intp))  # solved.fun is of variables that are nearly integers
+        assert one.cost(ours.chosen) == pytest.approx(theirs, rel=1e-6), path.name
         assert ours.bound == pytest.approx(one.cost(ours.chosen), rel=1e-9), path.name
