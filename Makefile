@@ -26,7 +26,8 @@ check-gpu: .soak-venv  ## the tests of `opencl` and `cuda` on the drivers here; 
 	@.venv/bin/python -m pytest -q -m "" tests/accelerators/tvm/test_opencl*.py tests/accelerators/tvm/test_cuda.py $(ARGS)
 
 # Groups of cases of tests/accelerators/tvm/arm.py, and the processors that they are compiled for.
-CASES ?= sample nodes zoo:squeezenet zoo:shufflenet zoo:resnet50 zoo:inception_v1
+CASES ?= sample nodes $(foreach name,squeezenet shufflenet resnet50 inception_v1,zoo:$(name)) int8:squeezenet \
+    tests/data/torch/bert.onnx tests/data/torch/vit.onnx
 CPUS ?= neoverse-v1 neoverse-n1 cortex-a72
 
 check-arm: .soak-venv  ## graphs, ONNX's node tests and models compiled for Arm and run in qemu; as root on Debian 12 (an hour)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         register_accelerator,
         unregister_accelerator,
     )
+    from partita.accelerators.placement.by_cost import place
+    from partita.accelerators.placement.costs import Costs, HandOver
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.placing import query
     from partita.accelerators.precision.precision_plan import PrecisionPlan
@@ -48,8 +50,10 @@ __all__ = [
     "CompileError",
     "CompiledModel",
     "CompiledSubgraph",
+    "Costs",
     "DeviceInfo",
     "DeviceMistake",
+    "HandOver",
     "InputError",
     "Key",
     "NotSupported",
@@ -69,6 +73,7 @@ __all__ = [
     "devices",
     "import_model",
     "load",
+    "place",
     "query",
     "register_accelerator",
     "to_device",
@@ -86,6 +91,8 @@ __getattr__ = lazily(__name__, {
     "partita.accelerators.interface.accelerator": "Accelerator CompiledSubgraph ProfileRow",
     "partita.accelerators.interface.keys": "BadValue Key",
     "partita.accelerators.interface.registry": "DeviceInfo accelerator devices register_accelerator unregister_accelerator",
+    "partita.accelerators.placement.by_cost": "place",
+    "partita.accelerators.placement.costs": "Costs HandOver",
     "partita.accelerators.placement.placement": "Placement",
     "partita.accelerators.placement.placing": "query",
     "partita.accelerators.precision.precision_plan": "PrecisionPlan",

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     import onnx
 
     from partita.accelerators.arrays.on_device import DeviceArray
+    from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.rules import Forbid, Pin
     from partita.accelerators.running.compiled_model import CompiledModel
+    from partita.accelerators.starting.devices import Devices
     from partita.graph.graph import Graph
     from partita.graph.readers.torch import TorchSource
     from partita.graph.types import Array, Dim
@@ -45,6 +47,7 @@ def compile(  # noqa: A001  the contract's name
     name: str | None = None,
     optimize: bool = False,
     min_subgraph_size: int | None = None,
+    plan: Placement | str | os.PathLike[str] | None = None,
 ) -> CompiledModel:
     """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
     "MULTI:first,second" compiles all of it for each, and sends each call to the one that is free.
@@ -54,8 +57,10 @@ def compile(  # noqa: A001  the contract's name
     as for `query`. If ops of the graph have affinities, these decide, and every op has to have one. A subgraph that its device
     cannot compile goes to the next device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs,
     `name` is the model's name in files and tables, `optimize` runs the default passes first (nodes that `query` knows may
-    then vanish). Subgraphs of fewer than `min_subgraph_size` ops go to the next device that runs them."""
-    given = (example_inputs, pin, forbid, shapes, name, min_subgraph_size)
+    then vanish). Subgraphs of fewer than `min_subgraph_size` ops go to the next device that runs them. `plan` is a placement
+    of this graph, or a file with one (`placement.lock`, `partita place --lock`): each op runs where it says, by default on
+    the plan's devices."""
+    given = (example_inputs, pin, forbid, shapes, name, min_subgraph_size, plan)
     if all(option is None for option in given) and strict is optimize is False:
         model = _at_once(graph, device, config)
         if model is not None:
@@ -68,7 +73,7 @@ def compile(  # noqa: A001  the contract's name
 
     return compile_graph(
         graph, device, config, example_inputs=example_inputs, pin=pin, forbid=forbid, strict=strict, shapes=shapes, name=name,
-        optimize=optimize, min_subgraph_size=min_subgraph_size,
+        optimize=optimize, min_subgraph_size=min_subgraph_size, plan=plan,
     )
 
 
@@ -81,15 +86,22 @@ def _at_once(source: Any, device: Any, config: Any) -> Any:
         path = os.fspath(source)
         if not str(path).endswith(".onnx"):
             return None
-        from partita.accelerators.at_once.file_opening import opened
+        from partita.accelerators.starting.file_model import opened
 
-        return opened(path, device, config, threads)
+        return opened(path, device, config, threads, begin)
     if getattr(source, "file", None) is None:
         return None
-    from partita.accelerators.at_once.file_opening import opened_graph
+    from partita.accelerators.starting.file_model import opened_graph
     from partita.graph.graph import Graph
 
-    return opened_graph(source, device, config, threads) if isinstance(source, Graph) else None
+    return opened_graph(source, device, config, threads, begin) if isinstance(source, Graph) else None
+
+
+def begin(graph: Graph, device: Any, config: Any, home: str) -> Devices:
+    """The devices of a model that answers already; what compiles is loaded now."""
+    from partita.accelerators.compiling import begin as begin_graph
+
+    return begin_graph(graph, device, config, home)
 
 
 def _threads(device: Any, config: Any) -> int | None:

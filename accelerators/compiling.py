@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.device_list import MULTI, find_device, parse_devices, parse_multi
 from partita.accelerators.interface.settings import read_config
 from partita.accelerators.interface.unavailable import Absent, present
+from partita.accelerators.placement.locked import LockedPlan
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.placement.placing import checked_graph, dead_nodes, live_part, place
 from partita.accelerators.placement.rules import Forbid, Pin, resolve_rules
@@ -25,9 +27,9 @@ from partita.accelerators.process.atomic import write_text
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.running.compiled_model import CompiledModel, Origin
 from partita.accelerators.running.multi import MultiModel
-from partita.accelerators.starting import Beginning, started
+from partita.accelerators.starting.devices import Devices, started
 from partita.graph.build import is_made_call
-from partita.graph.errors import check_count, check_flag
+from partita.graph.errors import check_count, check_flag, check_path
 from partita.graph.formatting import counted, listed
 from partita.graph.graph import NOTES, Graph
 from partita.graph.logs import logger
@@ -62,11 +64,14 @@ def compile(  # noqa: A001  the contract's name
     name: str | None = None,
     optimize: bool = False,
     min_subgraph_size: int | None = None,
+    plan: Placement | str | os.PathLike[str] | None = None,
 ) -> CompiledModel:
     """The compiled graph, or torch module. `partita.compile` accepts files too, and documents the options."""
     check_flag(strict, "option strict", AcceleratorError)
     check_flag(optimize, "option optimize", AcceleratorError)
     check_count("option min_subgraph_size", min_subgraph_size, AcceleratorError)
+    locked = None if plan is None else _locked(plan, pin, forbid, optimize)
+    device = list(locked.devices) if locked is not None and device is None else device
     several = parse_multi(device)
     devices = several or parse_devices(device)
     settings = read_config(config, devices)
@@ -74,6 +79,7 @@ def compile(  # noqa: A001  the contract's name
     if example_inputs is not None or is_torchs(graph):
         graph = from_torch(graph, example_inputs)  # type: ignore[arg-type]
     asked = checked_graph(graph, "compile")  # type: ignore[arg-type]
+    asked = asked if locked is None else locked.apply(asked)
     strict = strict or settings.hetero.strict
     whole = _prepared(asked, shapes, name, optimize, strict)
     reason = "the passes of optimize=True removed it, or merged it into another node"
@@ -87,15 +93,25 @@ def compile(  # noqa: A001  the contract's name
     return started(task, _compiled)
 
 
+def _locked(plan: Any, pin: Pin | None, forbid: Forbid | None, optimize: bool) -> LockedPlan:
+    """The plan as one that is checked against a graph."""
+    if pin or forbid or optimize:
+        cause = "the plan decides, so that pin, forbid and optimize have no meaning"
+        raise AcceleratorError(cause, where="compile, option plan", remedy="Give them to place instead")
+    if isinstance(plan, Placement):
+        return LockedPlan.of(plan)
+    return LockedPlan.load(check_path("compile, option plan", plan, AcceleratorError))
+
+
 @at_a_device()
-def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str) -> Beginning:
+def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str) -> Devices:
     """The start of a model whose only option is START; `home` was the working directory when the model was requested."""
     devices = parse_devices(device)
     settings = read_config(config, devices)
     devices = present(devices, settings.by_device, settings.hetero.strict)
     task = CompileTask(_prepared(checked_graph(graph, "compile"), strict=settings.hetero.strict), devices, settings)
     _check_wishes(task)
-    return Beginning(task, _compiled, home)
+    return Devices(task, _compiled, home)
 
 
 def _check_wishes(task: CompileTask) -> None:

@@ -85,7 +85,17 @@ from partita.partition import (
 from partita.passes import apply_pass, list_passes, optimize, register_pass, register_pipeline, unregister_pass
 
 if TYPE_CHECKING:
-    from partita.accelerators import PrecisionPlan, TuningReport, choose_precision, import_model, to_device, tune
+    from partita.accelerators import (
+        Costs,
+        HandOver,
+        PrecisionPlan,
+        TuningReport,
+        choose_precision,
+        import_model,
+        place,
+        to_device,
+        tune,
+    )
     from partita.insight.capsules import capsule
     from partita.insight.diagnosing import diagnose
     from partita.insight.diagnosis import Diagnosis, Fault
@@ -111,11 +121,13 @@ __all__ = [
     "CompiledModel",
     "CompiledSubgraph",
     "ContainOpSelector",
+    "Costs",
     "DeviceMistake",
     "Diagnosis",
     "Fault",
     "Graph",
     "GraphError",
+    "HandOver",
     "InputError",
     "MapType",
     "MissingDependency",
@@ -175,6 +187,7 @@ __all__ = [
     "optimize_for",
     "ort_plugin",
     "parse",
+    "place",
     "plan",
     "query",
     "reduce",
@@ -198,7 +211,7 @@ __all__ = [
 ]
 
 __getattr__ = lazily(__name__, {
-    "partita.accelerators": "PrecisionPlan TuningReport choose_precision import_model to_device tune",
+    "partita.accelerators": "Costs HandOver PrecisionPlan TuningReport choose_precision import_model place to_device tune",
     "partita.insight.capsules": "capsule",
     "partita.insight.diagnosing": "diagnose",
     "partita.insight.diagnosis": "Diagnosis Fault",

@@ -14,17 +14,20 @@ from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
 from partita.graph.ops import spec_of
 from partita.graph.ops.onnx_crashes import is_fragile
 from partita.graph.ops.traits import ops
-from partita.graph.rewrite import Rewriter
+from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.bodies import control_targets
 from partita.passes.constants import Namer
 from partita.passes.infer import infer
-from partita.passes.infer.hidden_nodes import OPAQUE_DOMAIN, hide
-from partita.passes.infer.onnx_inference import convert_version
 from partita.passes.registry import REQUESTS, register_pass
+from partita.passes.version_converter import Refused, convert_version
 
 SHOWN = 1 << 16
 """Maximum bytes of a constant that is passed to the converter: some of its steps read them."""
+
+
+OPAQUE, OPAQUE_DOMAIN = "Opaque", "partita.opaque"
+"""The op of a node that is hidden from the converter, and its domain; its attribute `key` numbers them."""
 
 
 @register_pass("ConvertOpset", keeps=REQUESTS)
@@ -81,7 +84,7 @@ class _Conversion:
             return g.evolve(opsets=opsets)
         _refuse_wrong(g, self.opset)
         hidden: list[Node] = []
-        shown = hide(g.evolve(outputs=computed, output_names=[entry.name for entry in computed]), _is_hidden, hidden)
+        shown = _with_opaque(g.evolve(outputs=computed, output_names=[entry.name for entry in computed]), hidden)
         model = to_model(shown, elide_constants_above=SHOWN)
         new, entries = self._restored(g, load_onnx(_converted(model, self.opset, g)), hidden)
         return g.evolve(
@@ -165,8 +168,22 @@ class _Conversion:
             )
 
 
-def _is_hidden(node: Node) -> bool:
-    return bool(node.bodies) or is_fragile(node)
+def _with_opaque(g: Graph, hidden: list[Node]) -> Graph:
+    """The graph with opaque ops in place of nodes that the converter drops, does not enter or crashes at; their captures become
+    further inputs."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        rebuilt = rewriter.rebuilt(node)
+        if node.is_op and (node.bodies or is_fragile(node)):
+            rebuilt = rebuilt.evolve(
+                op=OPAQUE, domain=OPAQUE_DOMAIN, inputs=rebuilt.inputs + rebuilt.captures, captures=(), subgraph=None,
+                attrs={"key": len(hidden)},
+            )
+            hidden.append(node)
+        rewriter.keep(node, rebuilt)
+
+    rewritten = rewrite(g, visit)
+    return rewritten.evolve(opsets={**g.opsets, OPAQUE_DOMAIN: 1}) if hidden else g
 
 
 def _refuse_wrong(g: Graph, opset: int) -> None:
@@ -188,10 +205,9 @@ def _refuse_wrong(g: Graph, opset: int) -> None:
 
 def _converted(model: Any, opset: int, g: Graph) -> Any:
     """The result of ONNX's converter, whose errors all become PassError."""
-    from onnx.shape_inference import InferenceError
     try:
         return convert_version(model, opset)
-    except (InferenceError, RuntimeError, ValueError, TypeError) as error:
+    except Refused as error:
         text = str(error).strip().split("\n")[0].rpartition(" failed: ")[2]
         raise PassError(
             f"ONNX cannot convert it from opset {g.opsets.get('', 1)} to {opset}: {text}",

@@ -21,7 +21,7 @@ from partita.graph.ops import is_random
 from partita.graph.ops.traits import FILTERS, ops, traits
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.types import TensorType, dtype_name, numpy_dtype
-from partita.passes.bodies import control_targets, everywhere, without_captures
+from partita.passes.bodies import control_targets, everywhere, holds_body, without_captures
 from partita.passes.constants import as_constant, made_constant
 from partita.passes.infer import infer
 from partita.passes.infer.contract import require_fit
@@ -100,9 +100,9 @@ def _fold_all(g: Graph, options: _Options) -> Graph:
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
-        if options.shapes:
+        if options.shapes and node.op == "If":
             rebuilt = _decided(rebuilt)
-        known = {i: e.node for i, e in enumerate(rebuilt.captures) if e.node.value is not None}
+        known = rebuilt.captures and {i: e.node for i, e in enumerate(rebuilt.captures) if e.node.value is not None}
         if known:
             rebuilt = map_bodies(without_captures(rebuilt, known), lambda body: _everywhere(body, options))
         arrays = None
@@ -119,7 +119,7 @@ def _fold_all(g: Graph, options: _Options) -> Graph:
 
 
 def _may_go(node: Node) -> bool:
-    return node.is_op and not node.after and not node.bodies
+    return node.is_op and not node.after and node.subgraph is None and not holds_body(node)
 
 
 def ops_of_constants(g: Graph) -> dict[Node, None]:
@@ -169,7 +169,7 @@ def _folded(
         return known
     if (
         not node.inputs
-        or any(entry is not None and entry.node.value is None for entry in node.inputs)
+        or [entry for entry in node.inputs if entry is not None and entry.node.value is None]
         or is_random(node)
         or labour(node) > MOST
     ):

@@ -68,7 +68,7 @@ def plan(g: Graph, alignment: int, known: dict[int, MemoryPlan] | None = None) -
         if not node.is_op:
             continue
         for entry in node.outputs:
-            size = _bytes(entry.type, alignment)
+            size = aligned_bytes(entry.type, alignment)
             if not entry.name:
                 continue
             if size is None:
@@ -105,7 +105,8 @@ def _workspace(node: Node, alignment: int, known: dict[int, MemoryPlan]) -> int:
     return most
 
 
-def _bytes(known: Type | None, alignment: int) -> int | None:
+def aligned_bytes(known: Type | None, alignment: int) -> int | None:
+    """The bytes of a value, rounded up to the alignment; None if its size is not known."""
     if not isinstance(known, TensorType) or not known.is_static or known.dtype == "string":
         return None
     count = math.prod(known.shape or ())  # type: ignore[arg-type]

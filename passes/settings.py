@@ -12,7 +12,7 @@ class Settings:
     verify: bool = True
     """True if the graph is verified after each pass. False saves the time."""
     isolate_inference: bool = False
-    """True if ONNX's type inference runs in a child process, whose crash is survived. For untrusted models."""
+    """True if ONNX's version converter runs in a child process, whose crash is survived. For untrusted models."""
 
 
 settings = Settings()

@@ -87,7 +87,7 @@ IN_CHILDREN = {
     "accelerators/tvm/query/trial_child": "tests/accelerators/tvm/test_trial_process.py",
     "accelerators/isolation/": "tests/accelerators/isolation",
     "accelerators/process/": "tests/accelerators/isolation",
-    "passes/infer/onnx_child": "tests/passes/test_isolated_inference.py",
+    "passes/version_converter": "tests/passes/test_version_converter.py",
     "partita/mapping/": "tests/mapping",
     "partita/demo": "tests/test_demo.py",
 }

@@ -196,7 +196,6 @@ ROOMS = {
         onnx_backend
         choosing
         api
-        at_once
         compiling tuning
         starting
         package sessions

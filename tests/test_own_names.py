@@ -17,7 +17,7 @@ from partita.accelerators.isolation import process
 from partita.accelerators.tvm.query import isolated_trials
 from partita.graph.pictures import to_svg
 from partita.graph.programs import find_program
-from partita.passes.infer import onnx_inference
+from partita.passes import version_converter
 from partita.passes.python_child import environment
 from partita.passes.settings import settings
 from tests.house import ROOT
@@ -89,7 +89,7 @@ def test_the_command_line_reads_a_model_beside_such_a_file(tmp_path: Path) -> No
     assert done.returncode == 0 and "nobody asked for it" not in done.stdout, done.stderr
 
 
-COMMANDS = (onnx_inference.COMMAND, isolated_trials.COMMAND, process.COMMAND)
+COMMANDS = (version_converter.COMMAND, isolated_trials.COMMAND, process.COMMAND)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[-1])
@@ -162,14 +162,12 @@ def test_a_device_beside_the_script_may_lie_in_a_module_of_such_a_name(tmp_path:
     assert (done.returncode, done.stdout) == (0, "6.0\n"), done.stderr
 
 
-def infer() -> None:
+def convert() -> None:
     settings.isolate_inference = True
     try:
-        onnx_inference.stop_isolation()
-        pt.apply_pass(small(), "InferShape")
+        pt.apply_pass(small(), "ConvertOpset", opset=18)
     finally:
         settings.isolate_inference = False
-        onnx_inference.stop_isolation()
 
 
 def compile_isolated() -> None:
@@ -197,7 +195,7 @@ def small() -> pt.Graph:
     return pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2, 3)))])
 
 
-@pytest.mark.parametrize("start", [infer, compile_isolated, compile_several, map_over_processes, try_a_body])
+@pytest.mark.parametrize("start", [convert, compile_isolated, compile_several, map_over_processes, try_a_body])
 def test_no_child_runs_a_file_of_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Callable[[], None]
 ) -> None:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from partita.accelerators.placement.costs import BYTES_PER_US, CROSSING_US
 from partita.accelerators.precision.lowered_ops import KEPT
 from partita.graph.graph import Graph
 from partita.graph.node import NodeEntry
 from partita.graph.types import TensorType
-
-CROSSING_US = 20.0
-"""Estimated cost of switching from one device to another. Whole models are measured in the end."""
-
-BYTES_PER_US = 8000.0
-"""Estimated number of bytes that pass between devices per microsecond."""
 
 SWEEPS = 8
 """Maximum number of passes over all ops, repeated since other ops have moved."""

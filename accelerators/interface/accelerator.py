@@ -384,6 +384,10 @@ class Accelerator:
         differences = [f"{key} is {here.get(key) or 'none'} here, and was {identity.get(key) or 'none'}" for key in differing]
         return "; ".join(differences) or None
 
+    def free_bytes(self, device_id: str | None) -> int | None:
+        """The free bytes of the device's own memory; None if it works in the host's."""
+        return None
+
     def findings(self) -> MutableMapping[str, bool | str] | None:
         """Answers of `supports` that were found by trial and hold as long as `identity` is the same: they are kept on disk, and
         answers of other processes are added. None if there is nothing to keep."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,8 @@ class Placement(MutableMapping[str, str]):
         """Notes on the calls that were inlined or kept whole, and on the device that decided it."""
         self.computed = computed
         """The ops with only constant inputs that are folded while compiling. They are listed, and need no device."""
-        self._rounds = tuple(map(tuple, rounds))
+        self.rounds = tuple(map(tuple, rounds))
+        """The inlined calls, outer ones before those that came out of them."""
         self._table = table
         self._devices = tuple(devices)
         self._rules = rules
@@ -66,6 +68,11 @@ class Placement(MutableMapping[str, str]):
     def devices(self) -> tuple[str, ...]:
         """The requested devices, the preferred one first."""
         return tuple(device.label for device in self._devices)
+
+    @property
+    def requested(self) -> tuple[Device, ...]:
+        """The requested devices, as their accelerators."""
+        return self._devices
 
     @property
     def ops(self) -> int:
@@ -82,7 +89,7 @@ class Placement(MutableMapping[str, str]):
         """The ops that no device runs (of `query(partial=True)`), each with every device's reason. They are not listed, and
         `apply` gives them no device; assigning one forces the op onto it."""
         names = [name for name in self._homeless if name not in self._where]
-        return {name: {label: self._reason(name, label) for label in self.devices} for name in names}
+        return {name: {label: self.reason(name, label) for label in self.devices} for name in names}
 
     def __getitem__(self, name: str) -> str:
         if name not in self._where:
@@ -111,10 +118,11 @@ class Placement(MutableMapping[str, str]):
         for preferred in self.devices:
             if preferred == label:
                 break
-            reasons[preferred] = self._reason(name, preferred)
+            reasons[preferred] = self.reason(name, preferred)
         return reasons
 
-    def _reason(self, name: str, device: str) -> str:
+    def reason(self, name: str, device: str) -> str:
+        """The reason why a device does not run the node."""
         rule = self._rules.against(name, device)
         return rule or self._table.refusals(device).get(name) or self._by_hand.get(name) or "it would run it"
 
@@ -141,6 +149,15 @@ class Placement(MutableMapping[str, str]):
         labels = [device.label for device in self._devices]
         return choose(name, self._devices[labels.index(label) + 1 :], self._table, self._rules) is not None
 
+    def able(self, name: str) -> tuple[str, ...]:
+        """The devices that may run the node, the preferred one first; the one that it is forced onto if there is one."""
+        if name in self._by_hand:
+            return (self._where[name],)
+        return tuple(
+            label for label in self.devices
+            if self._rules.against(name, label) is None and name not in self._table.refusals(label)
+        )
+
     def move(self, names: Sequence[str], away_from: str, reason: str) -> dict[str, str]:
         """Moves these nodes, since their device failed; returns their new devices. NotSupported if some node has none."""
         self._table.refuse(away_from, names, reason)
@@ -156,7 +173,7 @@ class Placement(MutableMapping[str, str]):
 
     def apply(self, graph: Graph) -> Graph:
         """The graph with copied op nodes, each with its device as affinity. Linear."""
-        graph = without_calls(graph, self._rounds)
+        graph = without_calls(graph, self.rounds)
         missing = [name for name in self._where if name not in graph]
         if missing:
             raise AcceleratorError(
@@ -166,6 +183,13 @@ class Placement(MutableMapping[str, str]):
             )
 
         return with_affinities(graph, self._where)
+
+    def lock(self, path: str | os.PathLike[str]) -> None:
+        """Write the device of each op into a file, which `compile(graph, plan=path)` and `partita plan --check` take. Equal
+        placements give equal files."""
+        from partita.accelerators.placement.locked import LockedPlan  # upward: users lock by a method of the placement
+
+        LockedPlan.of(self).save(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data, including refusals of nodes that are not on the first device."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -94,10 +95,15 @@ class Origin:
     """Compiles a decoder's step in the same way; None if its devices do not append to caches."""
 
 
-class CompiledModel:
+class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
     """Call it with arrays, from any number of threads; the returned arrays belong to the caller.
 
     `graph` is the partitioned graph, `report` tells which device runs each op, and why."""
+
+    @classmethod
+    def __subclasshook__(cls, other: Any) -> bool:
+        """True for a class that does whatever a compiled model does, but loads less."""
+        return True if cls is CompiledModel and "loads_compiled_model" in vars(other) else NotImplemented
 
     def __init__(
         self,

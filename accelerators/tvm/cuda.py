@@ -116,6 +116,11 @@ class CudaAccelerator(GpuAccelerator):
             raise AcceleratorUnavailable(f"there is no GPU {ordinal} here", remedy="Give the model the array itself")
         return put(driver, np.asarray(array, order="C"))
 
+    def free_bytes(self, device_id: str | None) -> int | None:
+        """The GPU's free memory; 0 without a GPU."""
+        driver = driver_of(int(device_id or self.get_config("DEVICE_ID")))
+        return 0 if driver is None else driver.free
+
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
         """TVM's version, and the architecture."""
         return {"library": f"apache-tvm {version()}".rstrip(), "gpu": self.machine(config).arch}

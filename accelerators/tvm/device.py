@@ -28,8 +28,8 @@ from partita.accelerators.interface.keys import BadValue, Key, callback, flag, f
 from partita.accelerators.interface.second_level import SecondLevel, second_level_of
 from partita.accelerators.tvm import extensions
 from partita.accelerators.tvm.machine.library import PACKAGE, why_no_compiler
-from partita.accelerators.tvm.machine.machine import Machine, host_cpu
-from partita.accelerators.tvm.machine.processor import is_here, usable_features
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.processor import is_here
 from partita.accelerators.tvm.run.runtime import runtime, version
 from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.graph import Graph
@@ -322,16 +322,16 @@ class TvmAccelerator(Accelerator):
 
         TVM's libraries alone have no version; the virtual machine itself then refuses code for another version.
         """
-        here = f"{PACKAGE} {version()}".rstrip()
-        if version() and identity.get("library") != here:
-            return f"it was compiled by {identity.get('library')}, and here is {here}"
+        here = self.identity({**config, "ARCH": ""})
+        if version() and identity.get("library") != here["library"]:
+            return f"it was compiled by {identity.get('library')}, and here is {here['library']}"
         compiled_for, triple = f"it was compiled for {identity.get('target')}", identity.get("triple", "")
         if not is_here(triple):
-            own = f"{host_cpu()} ({platform.machine()}, {platform.system()})"
+            own = f"{here['target']} ({platform.machine()}, {platform.system()})"
             return f"{compiled_for} ({triple}), and the processor here is {own}"
-        missing = sorted(set(identity.get("features", "").split()) - usable_features())
+        missing = sorted(set(identity.get("features", "").split()) - set(here["features"].split()))
         if missing:
-            return f"{compiled_for}, and the processor here ({host_cpu()}) lacks {', '.join(missing)}"
+            return f"{compiled_for}, and the processor here ({here['target']}) lacks {', '.join(missing)}"
         return None
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:

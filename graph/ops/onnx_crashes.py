@@ -26,12 +26,12 @@ _AXES = ("axis", "batch_dims")
 
 
 def is_fragile(node: Node) -> bool:
-    """True if ONNX's inference, checker and version converter must not get the node unless its input types are known."""
+    """True if ONNX's checker and version converter must not get the node unless its input types are known."""
     return (node.domain, node.op) in _FRAGILE
 
 
 def require_sound(node: Node) -> None:
-    """Raises an error if an attribute of the node would crash ONNX's inference."""
+    """Raises an error if an attribute of the node would crash ONNX's tools, or is out of all bounds."""
     reason = unsound(node)
     if reason is not None:
         raise TypeMismatch(reason, where=f"node {node.name!r} ({node.op})")

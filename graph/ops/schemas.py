@@ -222,6 +222,11 @@ _ELEMENTS = {
 """ONNX's names of element types that differ from numpy's."""
 
 
+def element_type(name: str) -> str:
+    """The element type that ONNX gives this name in lower case."""
+    return _ELEMENTS.get(name, name)
+
+
 def _type_text(text: str) -> str:
     """"tensor(float)" in our spelling: "float32"."""
     head, _, rest = text.partition("(")

@@ -60,7 +60,7 @@ TRAITS = {
     "typed": "the type of its result tells all that its operands but the first do",
     "propagated": "quantizing moves past it: in onnxruntime's optimizer, and in plans of int8",
     "reading": "costs as much as it reads, not as much as it makes",
-    "unchecked": "sizes of its operands have to go together that ONNX's inference does not compare",
+    "unchecked": "sizes of its operands have to go together that not all engines compare",
 }
 """The traits and their meanings."""
 

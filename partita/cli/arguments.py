@@ -63,12 +63,10 @@ def add_provider(group: argparse._ArgumentGroup) -> None:
     add_repeated(group, "--ep-option", setting, "KEY=VALUE", "an option of the provider; again for each")
 
 
-def provider_config(arguments: argparse.Namespace, name: str, **more: Any) -> dict[str, Any]:
+def provider_config(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The configuration of the device `onnxruntime` with this provider; an error if it cannot be used."""
     from partita.accelerators import AcceleratorUnavailable, accelerator
 
-    options = {key: value for _, key, value in arguments.ep_option}
-    given = {"EP_LIBRARY": arguments.ep_library, "EP_PACKAGE": arguments.ep_package, "EP_OPTIONS": options, **more}
     config = {"EP_NAME": name, **{key: value for key, value in given.items() if value}}
     device = accelerator("onnxruntime")
     reason = device.why_not_here(device.full_config(config))
@@ -114,6 +112,14 @@ def add_placing(group: argparse._ArgumentGroup) -> None:
     """Rules that come before the priority of the devices."""
     add_repeated(group, "--pin", pair, "NAMES=D", "nodes whose whole name matches go to D")
     add_repeated(group, "--forbid", pair, "OP=D", "D gets no such ops (or nodes so named)")
+
+
+def limit(text: str) -> tuple[str, str]:
+    """Parse DEVICE=SIZE."""
+    device, equals, size = text.rpartition("=")
+    if not equals or not device or not size:
+        raise argparse.ArgumentTypeError(f"{text!r} is no limit: write DEVICE=22GiB")
+    return device, size
 
 
 def add_inputs(group: argparse._ArgumentGroup) -> None:

@@ -95,4 +95,8 @@ def _devices(arguments: argparse.Namespace) -> tuple[str | None, dict[str, Any]]
     if arguments.devices is not None:
         raise Usage("--ep and --devices are both given", remedy=f"Write --devices HETERO:onnxruntime.{arguments.ep},...")
     label = f"onnxruntime.{arguments.ep}"
-    return f"HETERO:{label},onnxruntime,reference", {label: provider_config(arguments, arguments.ep, ISOLATE=arguments.isolate)}
+    given = {
+        "EP_LIBRARY": arguments.ep_library, "EP_PACKAGE": arguments.ep_package, "ISOLATE": arguments.isolate,
+        "EP_OPTIONS": {key: value for _, key, value in arguments.ep_option},
+    }
+    return f"HETERO:{label},onnxruntime,reference", {label: provider_config(given, arguments.ep)}

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from partita.graph.errors import PartitaError
 
 VERBS = (
-    "devices", "inspect", "partition", "explain", "why", "diff", "run", "map", "bench", "compile", "tune", "precision", "compare",
-    "diagnose", "reduce", "passes", "capsule", "cache",
+    "devices", "inspect", "partition", "place", "plan", "explain", "why", "diff", "run", "map", "bench", "compile", "tune",
+    "precision", "compare", "diagnose", "reduce", "passes", "capsule", "cache",
 )
 """Verbs, one file each."""
 
@@ -85,7 +85,7 @@ def _ended_as_by_error() -> Iterator[None]:
 
 
 def _run_isolated(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Run the verb. Models may be untrusted, so a crash of ONNX's inference becomes an ordinary error."""
+    """Run the verb. Models may be untrusted, so a crash of ONNX's converter becomes an ordinary error."""
     from partita.passes import settings
 
     before, settings.isolate_inference = settings.isolate_inference, True

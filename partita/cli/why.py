@@ -6,11 +6,10 @@ what is known."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 
 import partita as pt
 from partita.cli import exits
-from partita.cli.arguments import add_model, add_provider, names, provider_config
+from partita.cli.arguments import Usage, add_model, add_repeated, names, provider_config, setting
 from partita.cli.explain import find_node
 from partita.cli.models import load_graph, writable
 from partita.cli.screen import Screen
@@ -26,9 +25,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("node", metavar="NODE", nargs="?", help="a node's name, or a value's: only this one")
     group = parser.add_argument_group("providers")
-    text = "onnxruntime's names, the preferred one first; --ep-library and --ep-package are of that one"
+    text = "onnxruntime's names, the preferred one first; what the options below say of no other is of that one"
     group.add_argument("--providers", type=names, required=True, metavar="NAME,...", help=text)
-    add_provider(group)
+    for option, text in (("library", "a provider's library"), ("package", "the installed package that has it")):
+        group.add_argument(f"--ep-{option}", action="append", default=[], metavar="[NAME=]WHAT", help=f"{text}; again for each")
+    add_repeated(group, "--ep-option", setting, "[NAME.]KEY=VALUE", "an option of a provider; again for each")
     group.add_argument("--report", metavar="PAGE.html", help="a page to look at it in a browser")
 
 
@@ -38,11 +39,13 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
     writable(arguments.report, arguments.model)
     graph = load_graph(arguments, screen)
-    first, *others = arguments.providers
-    options = {key: str(value) for _, key, value in arguments.ep_option}
-    providers: dict[str, Mapping[str, str]] = {first: options, **{name: {} for name in others}}
-    if arguments.ep_library or arguments.ep_package:
-        provider_config(arguments, first)
+    providers: dict[str, dict[str, str]] = {name: {} for name in arguments.providers}
+    for name, key, value in arguments.ep_option:
+        providers[_one_of(name, arguments)][key] = str(value)
+    for key, sources in (("EP_LIBRARY", arguments.ep_library), ("EP_PACKAGE", arguments.ep_package)):
+        for source in sources:
+            name, _, where = source.rpartition("=")
+            provider_config({key: where}, _one_of(name, arguments))
     placement = explain_model(graph, providers)
     if arguments.report:
         pt.report_page(placement, arguments.report)
@@ -55,3 +58,11 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     screen.write_json(placement.to_dict())
     screen.show(placement.to_table(), *placement.notes)
     return exits.OK
+
+
+def _one_of(name: str, arguments: argparse.Namespace) -> str:
+    """The provider with this name among those asked for; the first for an empty name."""
+    if name and name not in arguments.providers:
+        cause = f"an option is of {name!r}, which is none of the providers"
+        raise Usage(cause, remedy=f"They are {', '.join(arguments.providers)}")
+    return name or str(arguments.providers[0])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from partita.accelerators.api import import_model
 from partita.accelerators.interface.device_list import asked_devices
+from partita.accelerators.interface.settings import read_config
 from partita.accelerators.package.container import FORMAT, PackageError
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.errors import PartitaError
@@ -105,16 +106,15 @@ def check_types(reader: GraphReader, node: int, model: CompiledModel) -> None:
 # -- does it fit here? -------------------------------------------------------------------------------------
 
 
-def information(devices: str) -> str:
-    """The text that tells what a compiled model depends on: the format, and the identity of each device."""
-    identities = {}
-    for device in asked_devices(devices):
-        accelerator = device.accelerator
-        identities[device.label] = dict(accelerator.identity(accelerator.full_config({})))
+def information(options: ProviderOptions) -> str:
+    """The text that tells what a compiled model depends on: the format, and the identity of each device as it is configured."""
+    devices = asked_devices(options.devices)
+    values = read_config(options.config, devices).by_device
+    identities = {device.label: dict(device.accelerator.identity(values[device.label])) for device in devices}
     return json.dumps({"format": FORMAT, "devices": identities}, sort_keys=True)
 
 
-def compatibility(text: str, recompile: bool = False) -> int:
+def compatibility(text: str, options: ProviderOptions) -> int:
     """onnxruntime's answer to whether models that were written with this information fit here, or are compiled again."""
     try:
         read = json.loads(text)
@@ -123,14 +123,14 @@ def compatibility(text: str, recompile: bool = False) -> int:
         return NOT_APPLICABLE
     if not known:
         return UNSUPPORTED
-    fits = OPTIMAL
+    fits, values = OPTIMAL, read_config(options.config, asked_devices(options.devices)).by_device
     for label, identity in identities.items():
         try:
             device, = asked_devices(label)
             accelerator = device.accelerator
-            misfit = accelerator.misfit(identity, accelerator.full_config({}))
+            misfit = accelerator.misfit(identity, values.get(label) or accelerator.full_config({}))
         except (PartitaError, ValueError, KeyError, TypeError, AttributeError):  # a model may say anything
             return UNSUPPORTED
         if misfit is not None:
-            fits = PREFERS_RECOMPILATION if recompile else UNSUPPORTED
+            fits = PREFERS_RECOMPILATION if options.recompile else UNSUPPORTED
     return fits

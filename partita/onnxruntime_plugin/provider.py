@@ -109,7 +109,7 @@ class Factory:
 
     def validate(self, devices: int, count: int, info: bytes, answer: Any) -> None:
         """ValidateCompiledModelCompatibilityInfo."""
-        answer[0] = context.compatibility((info or b"").decode(errors="replace"), self.plugin.options.recompile)
+        answer[0] = context.compatibility((info or b"").decode(errors="replace"), self.plugin.options)
 
 
 class Provider:
@@ -216,7 +216,7 @@ class Provider:
 
     def compatibility(self, graph: int) -> int:
         """GetCompiledModelCompatibilityInfo: a text, which onnxruntime copies."""
-        self._info = ctypes.create_string_buffer(context.information(self.options.devices).encode())
+        self._info = ctypes.create_string_buffer(context.information(self.options).encode())
         return ctypes.addressof(self._info)
 
     def release_computes(self, computes: Any, count: int) -> None:

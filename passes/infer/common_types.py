@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
-from partita.graph.types import SparseTensorType, TensorType, Type
+from partita.passes.infer.sequences import common
 
 
 def with_bodies(g: Graph, variants: Mapping[Graph, Sequence[Graph]]) -> Graph:
@@ -27,12 +25,8 @@ def with_bodies(g: Graph, variants: Mapping[Graph, Sequence[Graph]]) -> Graph:
 
         def visit(node: Node, rewriter: Rewriter) -> None:
             rebuilt = rewriter.rebuilt(node)
-            types = tuple(
-                [
-                    _common(t, [peer.output_types[i] for peer in peers[node]])
-                    for i, t in enumerate(node.output_types)
-                ]
-            )
+            pairs = enumerate(node.output_types)
+            types = tuple([common((known, *[peer.output_types[i] for peer in peers[node]])) for i, known in pairs])
             if types != node.output_types:
                 rebuilt = rebuilt.evolve(output_types=types)
             if node.subgraph is not None:
@@ -46,22 +40,3 @@ def with_bodies(g: Graph, variants: Mapping[Graph, Sequence[Graph]]) -> Graph:
         return rewrite(base, visit)
 
     return through(g, ())
-
-
-def _common(known: Type | None, others: Sequence[Type | None]) -> Type | None:
-    """The most specific type that all these types agree on."""
-    for other in others:
-        if known != other:
-            known = _common_of_two(known, other)
-    return known
-
-
-def _common_of_two(a: Type | None, b: Type | None) -> Type | None:
-    if type(a) is not type(b) or not isinstance(a, (TensorType, SparseTensorType)):
-        return None
-    assert isinstance(b, (TensorType, SparseTensorType))
-    if a.dtype != b.dtype:
-        return None
-    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
-        return attrs.evolve(a, shape=None)
-    return attrs.evolve(a, shape=tuple(m if m == n else None for m, n in zip(a.shape, b.shape, strict=True)))

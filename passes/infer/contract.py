@@ -95,7 +95,7 @@ def require_agreement(graph: Graph) -> None:
 
 
 def is_unchecked(node: Node) -> bool:
-    """True if ONNX's inference does not compare all sizes of the op's inputs that have to go together."""
+    """True if engines do not compare all sizes of the op's inputs that have to go together."""
     return not node.domain and node.op in ops("unchecked")
 
 
@@ -111,23 +111,6 @@ def require_fit(node: Node, shapes: Sequence[Sizes | None], opsets: Mapping[str,
             reading.note(entry, sizes)
     with contextlib.suppress(Unknown, *FAILURES):  # The op's own inference reports such an error.
         rule(Context(reading, node, opsets.get(node.domain, 1)))
-
-
-def require_fits(graph: Graph) -> None:
-    """Raises TypeMismatch if static sizes in the types of an unchecked op's inputs contradict each other, or if its integers and
-    zero points differ in type. Linear."""
-    for node in graph.nodes:
-        if is_unchecked(node):
-            require_fit(node, [None if entry is None else symbolic(entry) for entry in node.inputs], graph.opsets)
-            _require_one_type(node)
-
-
-def _require_one_type(node: Node) -> None:
-    if node.op == "DequantizeLinear" and len(node.inputs) > 2:
-        whole, point = (getattr(entry and entry.type, "dtype", None) for entry in (node.inputs[0], node.inputs[2]))
-        if whole and point and whole != point:
-            cause = f"its integers are {whole} and its zero points {point}"
-            raise TypeMismatch(cause, where=f"node {node.name!r} ({node.op})", remedy="Give zero points of the integers' type")
 
 
 def shapes_of(values: Sequence[object]) -> Shapes:

@@ -15,7 +15,7 @@ from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 _GENERATED = re.compile(r"unk__\d+")
-"""The symbols that ONNX's inference generates for unknown sizes."""
+"""The symbols that inference makes up for sizes that are no integers and no symbols of inputs."""
 
 
 def merged(a: Type | None, b: Type | None) -> Type | None:
@@ -118,14 +118,19 @@ def all_symbols(g: Graph) -> list[str]:
     return list(dict.fromkeys(symbol for known in types for symbol in symbols_in(known)))
 
 
+def is_generated(symbol: str) -> bool:
+    """True for a symbol that inference made up."""
+    return _GENERATED.fullmatch(symbol) is not None
+
+
 def generated(g: Graph, given: Iterable[Type | None]) -> set[str]:
-    """The symbols that ONNX generated in this graph, which are meaningless outside of it."""
+    """The symbols that inference made up in this graph, which are meaningless outside of it."""
     symbols = {
         s
         for node in g.nodes
         for known in node.output_types
         for s in symbols_in(known)
-        if _GENERATED.fullmatch(s)
+        if is_generated(s)
     }
     return symbols - {s for known in given for s in symbols_in(known)}
 

@@ -8,13 +8,27 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.graph.symbols import AnySize, Size, Sizes, divided, is_at_least, scaled
-from partita.passes.infer.rules import Unknown, alike, axes_of, axis_of, integers, known_sizes, known_values, rule, single
+from partita.passes.infer.rules import (
+    Unknown,
+    alike,
+    axes_of,
+    axis_of,
+    counted,
+    integers,
+    known_sizes,
+    known_values,
+    rule,
+    single,
+)
 
 if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
 
 END = 2**31 - 1
 """The smallest end of a slice that means the end of the dimension."""
+
+MOST_RANKS = 64
+"""Maximum length of a vector that is taken for sizes."""
 
 _PIXELS = "a dimension and the size that it is resized to"
 """For the requirement that an empty dimension is not resized to a larger one."""
@@ -37,7 +51,7 @@ def reshape(c: Context) -> Sequence[Sizes | None]:
     open_ones = [d for d, size in enumerate(target) if isinstance(size, int) and size == -1]
     c.at_least(1, len(open_ones), "one and the sizes that are left open")
     try:
-        is_known = all(size is not None and (isinstance(size, int) or c.usually(size, 1 if copies else 0)) for size in target)
+        is_known = all(size is not None and (isinstance(size, int) or c.is_filled(size, 1 if copies else 0)) for size in target)
     except Unknown:  # Such a size may be copied or inferred, depending on values.
         is_known = False
     if not is_known:
@@ -103,7 +117,9 @@ def expand(c: Context) -> Sequence[Sizes]:
 
 @rule("Tile")
 def tile(c: Context) -> Sequence[Sizes]:
-    data, times = c.shape(0), known_sizes(c, 1)
+    data = c.shape(0)
+    with counted(c, lambda: [_unknown(c, len(data))]):
+        times = known_sizes(c, 1)
     if c.version < 6:
         raise Unknown("repeats of one dimension")
     c.equal(len(times), len(data), "the number of repeats and the rank of the data")
@@ -126,11 +142,12 @@ def concat(c: Context) -> Sequence[Sizes]:
 
 @rule("Split")
 def split(c: Context) -> Sequence[Sizes]:
-    data, count = c.shape(0), c.results
+    data, count = c.shape(0), max(int(c.attribute("num_outputs", 0)), c.results)
     axis = axis_of(c, len(data), 0)
     parts: list[AnySize]
     if c.has(1) or c.attribute("split") is not None:
-        parts = list(known_sizes(c, 1)) if c.has(1) else list(c.attribute("split"))
+        with counted(c, lambda: [(*data[:axis], c.unknown(f"part {i}"), *data[axis + 1 :]) for i in range(count)]):
+            parts = list(known_sizes(c, 1)) if c.has(1) else list(c.attribute("split"))
         c.equal(len(parts), count, "the number of parts and of results")
         for part in parts:
             c.at_least(part, 0, "a part and nothing")
@@ -141,14 +158,15 @@ def split(c: Context) -> Sequence[Sizes]:
         if c.attribute("num_outputs") is None:
             c.at_least(parts[-1], part, "the last part and the others")  # It is never larger.
         c.at_least(parts[-1], 0, "the last part and nothing")
-    return [(*data[:axis], part, *data[axis + 1 :]) for part in parts]
+    return [(*data[:axis], part, *data[axis + 1 :]) for part in parts[: c.results]]
 
 
 @rule("Slice")
 def slice_(c: Context) -> Sequence[Sizes]:
     data, starts, ends = list(c.shape(0)), c.values(1, "starts"), c.values(2, "ends")
-    count = len(starts or ends or known_values(c, 1, "starts"))
-    axes = axes_of(c, len(data), 3) or range(count)
+    with counted(c, lambda: [_unknown(c, len(data))]):
+        count = len(starts or ends or known_values(c, 1, "starts"))
+        axes = axes_of(c, len(data), 3) or range(count)
     steps = c.values(4) or [1] * count
     for values, what in ((starts, "starts"), (ends, "ends"), (axes, "axes"), (steps, "steps")):
         c.equal(len(values or range(count)), count, f"the number of starts and of {what}")
@@ -156,6 +174,10 @@ def slice_(c: Context) -> Sequence[Sizes]:
     for d, start, end, step in zip(axes, starts or [None] * count, ends or [None] * count, steps, strict=True):
         data[d] = _taken(c, data[d], start, end, step, d)
     return [tuple(data)]
+
+
+def _unknown(c: Context, rank: int) -> Sizes:
+    return tuple([c.unknown(f"size {d}") for d in range(rank)])
 
 
 def _taken(c: Context, size: AnySize, start: AnySize | None, end: AnySize | None, step: AnySize | None, d: int) -> AnySize:
@@ -221,9 +243,11 @@ def gather_rows(c: Context) -> Sequence[Sizes]:
 
 @rule("ScatterND")
 def scatter_rows(c: Context) -> Sequence[Sizes]:
-    data, indices = c.shape(0), c.shape(1)
+    data = c.shape(0)
+    with counted(c, lambda: [data]):
+        indices = c.shape(1)
     if not isinstance(indices[-1], int):
-        raise Unknown("the number of dimensions that an index has")
+        raise Unknown("the number of dimensions that an index has", [data])
     c.at_least(len(data), indices[-1], "the rank of the data and the numbers of an index")
     alike(c, c.shape(2), (*indices[:-1], *data[indices[-1] :]), "the sizes of the updates and of what they replace")
     check_indices(c)
@@ -286,10 +310,12 @@ def resize(c: Context) -> Sequence[Sizes]:
     data, slot = c.shape(0), 2 if c.op == "Resize" and c.version > 10 else 1
     axes = [int(axis) % len(data) for axis in c.attribute("axes") or range(len(data))]
     policy, mode = c.attribute("keep_aspect_ratio_policy", "stretch"), c.attribute("coordinate_transformation_mode", "")
+    resized = [tuple([c.unknown(f"size {d}") if d in axes else size for d, size in enumerate(data)])]
     if (policy != "stretch" and c.has(3)) or "crop" in mode:
-        raise Unknown("sizes that keep the proportions, or of a region")
+        raise Unknown("sizes that keep the proportions, or of a region", resized)
     if c.has(3):
-        wanted = list(known_sizes(c, 3))
+        with counted(c, lambda: resized):
+            wanted = list(known_sizes(c, 3))
         for d, size in zip(axes, wanted, strict=False):
             if is_at_least(size, 1):
                 c.at_least(data[d], 1, _PIXELS)
@@ -299,7 +325,7 @@ def resize(c: Context) -> Sequence[Sizes]:
         factors = c.constant(slot)
         numbers = c.attribute("scales") if factors is None else factors.reshape(-1).tolist()
         if not numbers:
-            raise Unknown("the factors")
+            raise Unknown("the factors", resized)
         c.equal(len(numbers), len(axes), "the number of factors and of dimensions")
         wanted = [scaled(data[d], factor) for d, factor in zip(axes, numbers, strict=True)]
     c.equal(len(wanted), len(axes), "the number of sizes and of dimensions")
@@ -349,7 +375,9 @@ def cropped(c: Context) -> Sequence[Sizes]:
 
 @rule("Col2Im")
 def from_columns(c: Context) -> Sequence[Sizes]:
-    data, image, block = c.shape(0), known_sizes(c, 1), integers(c, 2)
+    data, rank = c.shape(0), c.shape(1)[0]
+    with counted(c, lambda: [(data[0], *_unknown(c, 1 + rank))] if isinstance(rank, int) and rank <= MOST_RANKS else []):
+        image, block = known_sizes(c, 1), integers(c, 2)
     count = len(image)
     taps, pads = math.prod(block), c.attribute("pads") or [0] * 2 * count
     strides, dilations = c.attribute("strides") or [1] * count, c.attribute("dilations") or [1] * count

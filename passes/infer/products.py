@@ -137,6 +137,7 @@ def convolution(c: Context) -> Sequence[Sizes]:
     c.at_least(groups, 1, "the number of groups and 1")
     _filters(c, data, weights, {"Conv": 2, "QLinearConv": 8}.get(c.op, 0), weights[1] * groups, weights[0])
     c.equal(weights[0] // groups * groups, weights[0], "the filters and the groups that they are divided into")
+    taps = c.attribute("kernel_shape") or weights[2:]
     for slot in {"QLinearConv": (4, 5), "ConvInteger": (3,)}.get(c.op, ()):
         if c.has(slot):
             one_way(c, c.shape(slot), weights[:1], "the number of scales or zero points and of filters")
@@ -144,7 +145,7 @@ def convolution(c: Context) -> Sequence[Sizes]:
         single(c, 2)
     elif c.op == "QLinearConv":
         single(c, 1, 2, 6, 7)
-    return [(data[0], weights[0], *_slid(c, data[2:], weights[2:]))]
+    return [(data[0], weights[0], *_slid(c, data[2:], taps))]
 
 
 @rule("MaxPool", "AveragePool", "LpPool")
@@ -212,7 +213,8 @@ def regions(c: Context) -> Sequence[Sizes]:
     c.equal(rois[1], 4 if c.op == "RoiAlign" else 5, "the numbers of a region and those that it has to have")
     if c.op == "RoiAlign":
         alike(c, c.shape(2), rois[:1], "the number of batches and of regions")
-        return [(rois[0], data[1], int(c.attribute("output_height", 1)), int(c.attribute("output_width", 1)))]
+        count = rois[0] if isinstance(rois[0], int) else c.shape(2)[0]
+        return [(count, data[1], int(c.attribute("output_height", 1)), int(c.attribute("output_width", 1)))]
     return [(rois[0], data[1], *c.attribute("pooled_shape"))]
 
 
@@ -220,16 +222,18 @@ def regions(c: Context) -> Sequence[Sizes]:
 def grid_sample(c: Context) -> Sequence[Sizes]:
     data, grid = c.shape(0), c.shape(1)
     c.equal(len(grid), len(data), "the ranks of the grid and of the data")
-    c.equal(grid[0], data[0], "the batches of the grid and of the data")
+    batch = c.equal(grid[0], data[0], "the batches of the grid and of the data")
     c.equal(grid[-1], len(data) - 2, "the numbers of a position and the dimensions of the data")
-    return [(*data[:2], *grid[1:-1])]
+    return [(batch, data[1], *grid[1:-1])]
 
 
 @rule("AffineGrid")
 def affine_grid(c: Context) -> Sequence[Sizes]:
     theta, size = c.shape(0), c.values(1)
     if size is None or None in size or len(size) not in (4, 5):
-        raise Unknown("the size that is asked for")
+        count = theta[1] if isinstance(theta[1], int) and theta[1] in (2, 3) else 0
+        sides = [c.unknown(f"size {d}") for d in range(int(count))]
+        raise Unknown("the size that is asked for", [(theta[0], *sides, count)] if count else ())
     count = len(size) - 2
     alike(c, theta, (size[0], count, count + 1), "the sizes of theta and those that it has to have")  # type: ignore[arg-type]
     return [(size[0], *size[2:], count)]  # type: ignore[arg-type]
@@ -269,7 +273,7 @@ def attention(c: Context) -> Sequence[Sizes | None]:
     else:
         packed = False
     alike(c, key[:3], value[:3], "the sizes of the keys and of the values")
-    c.equal(key[0], query[0], "the batches of the keys and of the queries")
+    query = (c.equal(key[0], query[0], "the batches of the keys and of the queries"), *query[1:])
     c.equal(key[3], query[3], "the sizes of the heads of keys and of queries")
     if isinstance(query[1], int) and isinstance(key[1], int):
         c.equal(query[1] // max(key[1], 1) * key[1], query[1], "the heads of queries and of keys")

@@ -12,14 +12,11 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from partita.graph.build import constant, variable
 from partita.graph.errors import PartitaError, TypeMismatch
 from partita.graph.graph import Graph
 from partita.graph.interpret import evaluate_node
 from partita.graph.microsoft import NoBody, body_of, is_known
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops import is_random
-from partita.graph.single_node import graph_of_node
 from partita.graph.symbols import (
     AnySize,
     Size,
@@ -38,10 +35,10 @@ from partita.graph.symbols import (
     symbols_of,
 )
 from partita.graph.types import TensorType, Type
-from partita.passes.infer import moves, products  # noqa: F401  they register rules
+from partita.passes.infer import moves, products, signals  # noqa: F401  they register rules
 from partita.passes.infer.rules import RULES, Rule, Unknown
 from partita.passes.infer.shape_operands import is_measure, is_settled_by
-from partita.passes.infer.values import LONGEST, VALUES, Elements, objects
+from partita.passes.infer.values import LONGEST, VALUES, Elements, objects, within
 
 FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError)
 """Errors of a rule for a node that is not valid in ONNX."""
@@ -93,6 +90,10 @@ class Reading:
         """The requirements that hold for some values of the symbols only."""
         self.assumptions: dict[Requirement, None] = {}
         """Assumptions besides the requirements; if one is violated, only a reading with integers is valid."""
+        self.fills_shapes = False
+        """True if sizes in shapes that are asked for are taken to be at least 1: zeros and -1 are not told by a symbol."""
+        self.depth = 0
+        """Number of loops and branches around the current node."""
         self.is_open = False
         """True if integers instead of symbols would give more information."""
         self.stated: dict[Node, str] = {}
@@ -182,12 +183,11 @@ class Reading:
         self._arrays.pop(entry, None)
 
     def _read_all(self, graph: Graph) -> None:
-        version = graph.opsets.get("", 1)
         for node in graph.nodes:
             if node.value is not None:
                 self._constant(node)
             elif node.is_op:
-                self._read(node, graph, version)
+                self._read(node, graph)
 
     def _constant(self, node: Node) -> None:
         array = node.value
@@ -196,13 +196,13 @@ class Reading:
         self._arrays[node[0]] = array
         self._settled.add(node[0])
 
-    def _read(self, node: Node, graph: Graph, version: int) -> None:
+    def _read(self, node: Node, graph: Graph) -> None:
         if node.subgraph is not None:
             self._enter(node, node.subgraph)
             return
         for entry in node.outputs:
             self.note(entry, None)
-        context = Context(self, node, version)
+        context = Context(self, node, graph.opsets.get(node.domain, 1))
         try:
             shapes = self._results(node, graph, context)
         except Unknown as error:
@@ -221,16 +221,16 @@ class Reading:
             try:
                 return rule(context)
             except FAILURES as error:
-                raise Unknown(f"{type(error).__name__}: {error}") from error  # the op's own inference reports the error
-        if node.bodies:
-            raise Unknown("it has bodies")
-        return self._by_body(node, graph) if is_known(node) else self._by_onnx(node, graph)
+                raise Unknown(f"{type(error).__name__}: {error}") from error  # inference reports the error
+        if not is_known(node):
+            raise Unknown("it has bodies" if node.bodies else "no rule gives its sizes")
+        return self._by_body(node, graph)
 
     def _settle(self, node: Node, graph: Graph, context: Context, shapes: Sequence[Sizes | None]) -> None:
         """Records the elements of results that are small vectors of integers."""
-        if is_random(node) or node.bodies or node.domain:
-            return
         is_settled = is_settled_by(node, self._settled)
+        if node.domain or not (is_settled or node.op in VALUES):
+            return
         if is_settled:
             self._settled.update(node.outputs)
         arrays = self._computed(node, graph) if is_settled and not is_measure(node) else None
@@ -238,16 +238,24 @@ class Reading:
             for entry, array in zip(node.outputs, arrays, strict=False):
                 self._known[entry], self._arrays[entry] = tuple(array.shape), array
                 self._elements[entry] = elements_of(array)
-        elif node.op in VALUES and shapes and shapes[0] is not None and len(shapes[0]) < 3:
-            try:
-                vectors = VALUES[str(node.op)](context, shapes[0])
-            except FAILURES:
-                vectors = ()
-            for entry, elements in zip(node.outputs, vectors, strict=False):
-                self._elements[entry] = elements
-                kind = entry.type.dtype if isinstance(entry.type, TensorType) else "int64"
-                if kind in ("int64", "int32", "bool") and all(isinstance(item, int) for item in elements.reshape(-1)):
+        else:
+            self._propagate(node, context, shapes)
+
+    def _propagate(self, node: Node, context: Context, shapes: Sequence[Sizes | None]) -> None:
+        """Records the elements of results that follow from elements of operands."""
+        rule = VALUES.get(str(node.op)) if shapes and shapes[0] is not None and len(shapes[0]) < 3 else None
+        try:
+            vectors = () if rule is None else rule(context, shapes[0])  # type: ignore[arg-type]
+        except (Unknown, *FAILURES):
+            vectors = ()
+        for entry, elements in zip(node.outputs, vectors, strict=False):
+            given = self.type_of(entry)
+            kind = given.dtype if isinstance(given, TensorType) else "int64"
+            if kind in ("int64", "int32", "bool"):
+                elements = within(elements, kind)
+                if all(isinstance(item, int) for item in elements.reshape(-1)):
                     self._arrays[entry] = elements.astype(kind)
+            self._elements[entry] = elements
 
     def _computed(self, node: Node, graph: Graph) -> Sequence[np.ndarray[Any, Any]] | None:
         """The results of an op with known inputs, if they are small."""
@@ -290,7 +298,7 @@ class Reading:
     def _by_body(self, node: Node, graph: Graph) -> Sequence[Sizes | None]:
         """Shapes by an op's body in ONNX's ops; its requirements become the op's."""
         try:
-            body = body_of(node, [self._type_of(e) for e in node.inputs], [self.array(e) for e in node.inputs])
+            body = body_of(node, [self.type_read(e) for e in node.inputs], [self.array(e) for e in node.inputs])
         except (NoBody, PartitaError) as error:
             raise Unknown(str(error)) from error
         present = [entry for entry in node.inputs if entry is not None]
@@ -302,40 +310,17 @@ class Reading:
             raise TypeMismatch(error.cause, where=f"node {node.name!r} ({node.op})", remedy=error.remedy) from error
         return [self.sizes(entry) for entry in body.outputs]
 
-    def _type_of(self, entry: NodeEntry | None) -> Type | None:
-        if entry is None or not isinstance(entry.type, TensorType):
-            return None if entry is None else entry.type
+    def type_of(self, entry: NodeEntry) -> Type | None:
+        """The value's type; of a tensor the element type counts."""
+        return entry.type
+
+    def type_read(self, entry: NodeEntry | None) -> Type | None:
+        """The value's type with the integers among its sizes."""
+        kind = None if entry is None else self.type_of(entry)
+        if not isinstance(kind, TensorType):
+            return kind
         sizes = self.sizes(entry)
-        return TensorType(entry.type.dtype, None if sizes is None else tuple([s if isinstance(s, int) else None for s in sizes]))
-
-    def _by_onnx(self, node: Node, graph: Graph) -> Sequence[Sizes | None]:
-        """Shapes by ONNX's inference of this op alone, if the shapes of its inputs are static."""
-        from partita.passes.infer.types import infer
-
-        for entry in node.reads:
-            sizes = self.sizes(entry)
-            if sizes is None or not all(isinstance(size, int) for size in sizes) or not isinstance(entry.type, TensorType):
-                raise Unknown(f"the sizes of {entry.name!r}")
-
-        def stand_in(entry: NodeEntry, number: int) -> NodeEntry:
-            array = self.array(entry)
-            if array is None:
-                return variable(f"x{number}", type=self._type_of(entry))[0]
-            return constant(array, f"{entry.node.name}_{entry.index}")[0]
-
-        bare = node.evolve(output_types=(None,) * len(node.output_names))
-        try:
-            typed = infer(graph_of_node(bare, graph.opsets, stand_in))
-        except TypeMismatch:
-            raise
-        except PartitaError as error:
-            raise Unknown(str(error)) from error
-        inner = next(one for one in typed.nodes if one.is_op)
-        shapes = [known.shape if isinstance(known, TensorType) else None for known in inner.output_types]
-        return [
-            None if shape is None else tuple([s if isinstance(s, int) else _computed_size(entry, d) for d, s in enumerate(shape)])
-            for shape, entry in zip(shapes, node.outputs, strict=True)
-        ]
+        return TensorType(kind.dtype, None if sizes is None else tuple([s if isinstance(s, int) else None for s in sizes]))
 
 
 def symbolic(entry: NodeEntry) -> Sizes | None:
@@ -356,8 +341,7 @@ def has_rule(node: Node) -> bool:
 
 def rule_of(node: Node) -> Rule | None:
     """The rule that gives the sizes of the op's results."""
-    is_op = node.subgraph is None and not node.bodies
-    return RULES.get(f"{node.domain}.{node.op}" if node.domain else str(node.op)) if is_op else None
+    return RULES.get(f"{node.domain}.{node.op}" if node.domain else str(node.op)) if node.subgraph is None else None
 
 
 def elements_of(array: np.ndarray[Any, Any]) -> Elements | None:
@@ -383,10 +367,20 @@ class Context:
         self.reading, self.node, self.op, self.version = reading, node, str(node.op), version
         self.results = len(node.output_names)
         self.where = f"node {node.name!r} ({node.op})"
+        self.depth = reading.depth
 
     def has(self, slot: int) -> bool:
         """True if the input is present."""
         return slot < len(self.node.inputs) and self.node.inputs[slot] is not None
+
+    def type(self, slot: int) -> Type | None:
+        """The type of an input; of a tensor the element type counts."""
+        return self.reading.type_of(self.node.inputs[slot]) if self.has(slot) else None  # type: ignore[arg-type]
+
+    def dtype(self, slot: int) -> str | None:
+        """The element type of an input that is a tensor."""
+        kind = self.type(slot)
+        return kind.dtype if isinstance(kind, TensorType) else None
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """An attribute, with bytes decoded."""
@@ -484,6 +478,10 @@ class Context:
         if known is None:
             self.reading.assumptions.setdefault(Requirement(a, ">=", b, "what is assumed", self.where))
         return known is not False
+
+    def is_filled(self, size: AnySize, low: AnySize) -> bool:
+        """True for size >= low, if it is one of a shape that is asked for."""
+        return is_at_least(size, 0) is not False if self.reading.fills_shapes else self.usually(size, low)
 
     def within(self, value: AnySize, low: AnySize, high: AnySize) -> AnySize:
         """The value, or the bound that it is beyond: the higher one if that is below the lower one."""

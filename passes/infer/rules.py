@@ -1,11 +1,13 @@
 """Rules of ops: the shapes of the results, and the requirements on the shapes of the inputs.
 
-A rule gets a `Context` and handles integers and symbols alike. `Unknown` leaves an op to ONNX's inference, once sizes are
-integers."""
+A rule gets a `Context` and handles integers and symbols alike. `Unknown` leaves an op to a reading with the integers of a
+call, if these tell more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from partita.graph.ops.traits import ops
@@ -23,6 +25,11 @@ RULES: dict[str, Rule] = {}
 class Unknown(Exception):
     """The shapes cannot be derived: the rank or values of an input are unknown."""
 
+    def __init__(self, what: str, shapes: Sequence[Sizes | None] = ()) -> None:
+        super().__init__(what)
+        self.shapes = shapes
+        """The known part of the results: the number of dimensions, or some of their sizes."""
+
 
 def rule(*ops: str) -> Callable[[Rule], Rule]:
     """Registers the decorated function as the rule of these ops."""
@@ -32,6 +39,15 @@ def rule(*ops: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
+
+
+@contextmanager
+def counted(c: Context, shapes: Callable[[], Sequence[Sizes | None]]) -> Iterator[None]:
+    """In the block `Unknown` gets what is known nevertheless."""
+    try:
+        yield
+    except Unknown as error:
+        raise Unknown(str(error), shapes()) from error
 
 
 def known_values(c: Context, slot: int, attribute: str = "") -> list[AnySize]:
@@ -103,6 +119,7 @@ def single(c: Context, *slots: int) -> None:
 
 
 @rule(*ops("unary"), "Bernoulli", "CastLike", "Identity", "LRN", "LpNormalization", "MeanVarianceNormalization")
+@rule("RandomNormalLike", "RandomUniformLike", "RegexFullMatch")
 @rule("partita.quantized.Weight")
 def same(c: Context) -> Sequence[Sizes]:
     return [c.shape(0)] * c.results
@@ -265,19 +282,21 @@ def top(c: Context) -> Sequence[Sizes]:
 
 @rule("Shape")
 def shape(c: Context) -> Sequence[Sizes]:
-    rank = len(c.shape(0))
+    with counted(c, lambda: [(c.unknown("how many there are"),)]):
+        rank = len(c.shape(0))
     return [(len(range(rank)[c.attribute("start", 0) : c.attribute("end", rank)]),)]
 
 
 @rule("Size")
 def size_(c: Context) -> Sequence[Sizes]:
-    c.shape(0)
     return [()]
 
 
 @rule("NonZero")
 def nonzero(c: Context) -> Sequence[Sizes]:
-    return [(len(c.shape(0)), c.unknown("how many are not zero"))]
+    count = c.unknown("how many are not zero")
+    with counted(c, lambda: [(c.unknown("the rank"), count)]):
+        return [(len(c.shape(0)), count)]
 
 
 @rule("Compress")
@@ -307,7 +326,12 @@ def eye(c: Context) -> Sequence[Sizes]:
 
 @rule("Range")
 def range_(c: Context) -> Sequence[Sizes]:
-    single(c, 0, 1, 2)
+    with counted(c, lambda: [(c.unknown("how many there are"),)]):
+        single(c, 0, 1, 2)
+    numbers = [c.constant(slot) for slot in range(3)]
+    if all(number is not None and number.dtype.kind == "f" for number in numbers):
+        first, last, gap = (float(number.reshape(-1)[0]) for number in numbers)  # type: ignore[union-attr]
+        return [(max(math.ceil((last - first) / gap), 0),)]
     start, limit, step = ((c.values(slot) or [None])[0] for slot in range(3))
     if start is None or limit is None or not isinstance(step, int) or not step:
         return [(c.unknown("how many there are"),)]

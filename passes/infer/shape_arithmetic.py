@@ -11,11 +11,11 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.symbols import Sizes, symbol
-from partita.graph.types import TensorType, dtype_name, numpy_dtype
+from partita.graph.types import TensorType, dtype_name
 from partita.passes.constants import as_constant
 from partita.passes.infer.reading import FAILURES, Context, Reading, elements_of
 from partita.passes.infer.rules import RULES, Unknown
-from partita.passes.infer.values import VALUES, Elements, objects
+from partita.passes.infer.values import VALUES, Elements, within
 
 
 class ShapeArithmetic(Reading):
@@ -50,7 +50,7 @@ class ShapeArithmetic(Reading):
             return None
         if node.op not in ops("size") and all(self.elements(entry) is None for entry in node.inputs):
             return None
-        context, least, most = Context(self, node, version), *_range_of(dtype)
+        context = Context(self, node, version)
         try:
             shape = RULES[str(node.op)](context)[0]
             vectors = VALUES[str(node.op)](context, shape) if shape is not None and len(shape) < 3 else ()
@@ -58,10 +58,9 @@ class ShapeArithmetic(Reading):
             return None
         arrays = []
         for entry, vector in zip(node.outputs, vectors, strict=False):
-            items = [None if isinstance(item, int) and not least <= item <= most else item for item in vector.reshape(-1)]
-            elements = self._elements[entry] = objects(items, vector.shape)
+            elements = self._elements[entry] = within(vector, dtype)
             self._dtypes[entry] = dtype
-            if all(isinstance(item, int) for item in items):
+            if all(isinstance(item, int) for item in elements.reshape(-1)):
                 arrays.append(elements.astype(dtype))
         return arrays if arrays and len(arrays) == len(node.outputs) else None
 
@@ -75,11 +74,3 @@ class ShapeArithmetic(Reading):
         first = node.inputs[0] if node.inputs and node.op in ops("copying") else None
         value = as_constant(first)
         return dtype_name(value.dtype) if value is not None else None if first is None else self._dtypes.get(first)
-
-
-def _range_of(dtype: str) -> tuple[int, int]:
-    """The least and the largest element of this type."""
-    if dtype == "bool":
-        return 0, 1
-    limits = np.iinfo(numpy_dtype(dtype))
-    return int(limits.min), int(limits.max)

@@ -61,7 +61,9 @@ def may_be_settled(node: Node) -> bool:
 
 def is_settled_by(node: Node, settled: Container[NodeEntry]) -> bool:
     """True if the node's results follow from sizes and constants alone, given the values before it that do."""
-    return node.value is not None or is_measure(node) or (may_be_settled(node) and all(entry in settled for entry in node.reads))
+    if node.value is not None or is_measure(node):
+        return True
+    return all(entry in settled for entry in node.inputs if entry is not None) and may_be_settled(node)
 
 
 def follows_from_sizes(value: NodeEntry | None) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partita.graph.symbols import AnySize, Size, Sizes, divided, is_at_least, larger, least, quotient, smaller
-from partita.graph.types import TensorType
+from partita.graph.types import TensorType, numpy_dtype
 from partita.passes.infer.rules import Unknown
 
 if TYPE_CHECKING:
@@ -36,6 +36,16 @@ def objects(items: Sequence[Any], shape: Sequence[AnySize]) -> Elements:
     array = np.empty(len(items), object)
     array[:] = items
     return array.reshape(tuple(shape))  # type: ignore[arg-type]
+
+
+def within(elements: Elements, dtype: str) -> Elements:
+    """The elements that this type can hold; others wrap around, and are unknown here."""
+    limits = np.iinfo(numpy_dtype(dtype)) if dtype != "bool" else None
+    low, high = (0, 1) if limits is None else (int(limits.min), int(limits.max))
+    if not any(isinstance(item, int) and not low <= item <= high for item in elements.reshape(-1)):
+        return elements
+    items = [None if isinstance(item, int) and not low <= item <= high else item for item in elements.reshape(-1)]
+    return objects(items, elements.shape)
 
 
 def _count(shape: Sizes) -> int:

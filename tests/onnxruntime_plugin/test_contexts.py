@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="the extra [onnxruntime]
 import partita as pt  # noqa: E402
 from partita.onnxruntime_plugin import context  # noqa: E402
 from partita.onnxruntime_plugin.api import NOT_APPLICABLE, OPTIMAL, PREFERS_RECOMPILATION, UNSUPPORTED  # noqa: E402
+from partita.onnxruntime_plugin.options import ProviderOptions  # noqa: E402
 from tests.onnxruntime_plugin.models import ROOT, devices_of, model, provider, session  # noqa: E402
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
@@ -134,20 +136,28 @@ def test_compatibility_is_told_before_loading(tmp_path: Path, monkeypatch: pytes
     with provider("HETERO:cpu,reference", "Written") as name:
         proto = written(name, tmp_path / "net.onnx")
     (info,) = [item.value for item in proto.metadata_props if item.key.startswith("ep_compatibility_info")]
-    assert context.compatibility(info) == OPTIMAL
-    assert context.compatibility(info.replace('"format": 1', '"format": 0')) == UNSUPPORTED
-    assert context.compatibility(info.replace('"cpu"', '"nowhere"')) == UNSUPPORTED
-    assert context.compatibility("of somebody else's") == NOT_APPLICABLE
+    options = ProviderOptions()
+    assert context.compatibility(info, options) == OPTIMAL
+    assert context.compatibility(info.replace('"format": 1', '"format": 0'), options) == UNSUPPORTED
+    assert context.compatibility(info.replace('"cpu"', '"nowhere"'), options) == UNSUPPORTED
+    assert context.compatibility("of somebody else's", options) == NOT_APPLICABLE
     monkeypatch.setattr(type(pt.accelerator("cpu")), "misfit", lambda *ignored: "it was compiled for another processor")
-    assert context.compatibility(info) == UNSUPPORTED
-    assert context.compatibility(info, recompile=True) == PREFERS_RECOMPILATION
+    assert context.compatibility(info, options) == UNSUPPORTED
+    assert context.compatibility(info, ProviderOptions(recompile=True)) == PREFERS_RECOMPILATION
+
+
+def test_what_a_model_tells_follows_from_the_configuration() -> None:
+    one, all_cores = (context.information(ProviderOptions("cpu", config)) for config in ({"NUM_THREADS": 1}, {}))
+    threads = pt.accelerator("cpu").full_config({})
+    assert json.loads(one)["devices"]["cpu"] == pt.accelerator("cpu").identity({**threads, "NUM_THREADS": 1})
+    assert json.loads(all_cores)["devices"]["cpu"] == pt.accelerator("cpu").identity(threads)
 
 
 @pytest.mark.parametrize(
     "told", ["[" * 200_000, '{"format": 1, "devices": 5}', '{"format": 1, "devices": {"HETERO:cpu,reference": {}}}']
 )
 def test_a_model_may_tell_anything(told: str) -> None:
-    assert context.compatibility(told) in (NOT_APPLICABLE, UNSUPPORTED)
+    assert context.compatibility(told, ProviderOptions()) in (NOT_APPLICABLE, UNSUPPORTED)
 
 
 @pytest.mark.parametrize("side", ["input", "output"])

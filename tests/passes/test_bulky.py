@@ -9,7 +9,6 @@ import pytest
 
 from partita.graph import TensorType
 from partita.passes import apply_pass
-from partita.passes.infer.propagation_limit import bulky_nodes
 
 from .before_after import text
 
@@ -48,7 +47,6 @@ NETS = {
 
 LIMITED = """
 import resource, sys
-import onnx.shape_inference
 from partita.graph.text import parse
 from partita.passes import apply_pass
 now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
@@ -87,7 +85,6 @@ graph net(x: float32[N, 4, 5]) -> (y) {
 
 def test_shape_arithmetic_and_common_layers_are_not_held_back() -> None:
     g = apply_pass(text(SHAPED), "InferShape")
-    assert bulky_nodes(g) == set()
     kind = g.outputs[0].type
     assert isinstance(kind, TensorType) and kind.shape == ("N", 20)
 
@@ -96,24 +93,8 @@ def test_what_is_held_back_is_still_checked() -> None:
     from partita.graph import PassError
 
     g = text("graph g(x: float32[3000000], y: float32[3000001]) -> (z) { z = Mul(x, y) }")
-    with pytest.raises(PassError, match=r"node 'z' \(Mul\): types contradict each other: Incompatible dimensions"):
+    with pytest.raises(PassError, match=r"node 'z' \(Mul\): types contradict each other: the sizes of the operands"):
         apply_pass(g, "InferShape")
     lie = text("graph g(x: float32[3000000]) -> (z) { z = Mul(x, x) : float32[9000000] }")
     with pytest.raises(PassError, match=r"'z' is declared float32\[9000000\], and float32\[3000000\] follows"):
         apply_pass(lie, "InferShape")
-
-
-@pytest.mark.parametrize(
-    ("body", "names"),
-    [
-        ("graph g(x: float32[1024]) -> (y) { y = Mul(x, x) }", set()),
-        ("graph g(x: float32[1025]) -> (y) { y = Mul(x, x) }", {"y"}),
-        ("graph g(x: float32[2, 5000000]) -> (y) { y = Mul(x, x) }", set()),
-        ("graph g(x: float32[]) -> (y) { y = Mul(x, x) }", set()),
-        ("graph g(x: float32[N]) -> (y) { y = Mul(x, x) }", {"y"}),
-        ("graph g(x: float32) -> (y) { y = Mul(x, x) }", {"y"}),
-        ("graph g(x: float32[2, 5000000], v: float32[8]) -> (z) { y = Mul(x, v)\n z = Add(y, v) }", {"z"}),
-    ],
-)
-def test_vectors_are_bulky_by_their_length_alone(body: str, names: set[str]) -> None:
-    assert set(bulky_nodes(text(body))) == names

@@ -1,4 +1,4 @@
-"""InferShape and InferType: ONNX's inference, in bodies, calls and ops of the user's too."""
+"""InferShape and InferType: types in graphs, bodies, calls, and of ops of the user's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from partita.graph import Graph, PassError, TensorType, call, constant, op, register_op, unregister_op, variable
+from partita.graph.readers.onnx import load_onnx
 from partita.passes import apply_pass
 from partita.passes.infer import without_declared
 from partita.passes.infer.reading import Reading, symbolic
@@ -114,11 +115,11 @@ def test_bodies_get_their_types() -> None:
               b = Neg(b0) : float32[2, N] },
           } captures(x) : float32[2, N]
           z, s = Loop(n, c, x) {
-            body=graph l(i: int64[], go: bool[], v: float32, k: float32[2, N]) -> (go, w, row) {
-              w = Add(v, k) : float32
+            body=graph l(i: int64[], go: bool[], v: float32[2, N], k: float32[2, N]) -> (go, w, row) {
+              w = Add(v, k) : float32[2, N]
               row = Abs(k) : float32[2, N]
             },
-          } captures(x) : float32, float32[unk__0, 2, N]
+          } captures(x) : float32[2, N], float32[unk__0, 2, N]
         }
         """,
     )
@@ -167,7 +168,7 @@ def test_calls_of_one_body_with_different_types() -> None:
     assert body is result["b"].subgraph and body["r"][0].type == TensorType("float32", (None,)), "what is true of both"
 
 
-def test_sizes_that_onnx_made_up_stay_in_their_graph() -> None:
+def test_sizes_that_are_made_up_stay_in_their_graph() -> None:
     body = Graph([op("NonZero", variable("z"), name="nz")], name="body")
     x = variable("x", "float32", (4,))
     g = Graph([op("NonZero", x, name="mine"), call(body, x, name="k")])
@@ -215,7 +216,7 @@ def test_large_constants_need_not_be_copied() -> None:
     [
         (
             "graph net(a: float32[2], b: float32[3]) -> (sum) { sum = Add(a, b) }",
-            "pass 'InferShape', node 'sum' (Add): types contradict each other: Incompatible dimensions",
+            "pass 'InferShape', node 'sum' (Add): types contradict each other: the sizes of the operands",
         ),
         (
             "graph net(a: float32[2]) -> (r) { r = Relu(a) : float32[3] }",
@@ -228,7 +229,7 @@ def test_large_constants_need_not_be_copied() -> None:
         (
             "func body(z: float32) -> (r) { c = const float32[3] [1, 2, 3]\n r = Add(z, c) }\n"
             "graph net(a: float32[2]) -> (k) { k = call body(a) }",
-            "pass 'InferShape', node 'r' (Add): types contradict each other: Incompatible dimensions",
+            "pass 'InferShape', node 'r' (Add): types contradict each other: the sizes of the operands",
         ),
     ],
 )
@@ -305,7 +306,7 @@ def test_beside_it_contradictions_are_still_found(untold: None) -> None:
         apply_pass(g, "InferShape")
 
 
-def test_ops_at_which_onnx_would_crash(untold: None) -> None:
+def test_an_element_type_that_no_input_decides(untold: None) -> None:
     check(
         "InferShape",
         """
@@ -317,7 +318,7 @@ def test_ops_at_which_onnx_would_crash(untold: None) -> None:
         ""","""
         graph net(x: float32[2], s: string[3]) -> (y, z) {
           a = my::Untold(x)
-          y = RegexFullMatch(a) {pattern="a"}
+          y = RegexFullMatch(a) {pattern="a"} : bool
           z = RegexFullMatch(s) {pattern="a"} : bool[3]
         }
         """,
@@ -326,7 +327,6 @@ def test_ops_at_which_onnx_would_crash(untold: None) -> None:
 
 
 def test_sizes_that_follow_of_nothing_have_symbols_of_their_own() -> None:
-    """Each Range is inferred by itself here, since nothing bounds the vector it reads: ONNX begins to count its symbols anew."""
     numbers = variable("numbers", "int64", ("n",))
     zero, one = constant(np.array(0)), constant(np.array(1))
     limits = [op("Squeeze", op("Slice", numbers, constant(np.array([i])), constant(np.array([i + 1])))) for i in (0, 1)]
@@ -372,3 +372,53 @@ def test_words_in_attributes_may_be_bytes(kind: str) -> None:
         answers.append((types, told(Reading(graph, [symbolic(x[0])]), graph)))
     assert answers[0] == answers[1] != answers[2] == answers[3]
 
+
+SOUND = {
+    'GatherND <batch_dims = -1> (x, i)': "batch_dims is -1, and cannot be negative",
+    'LayerNormalization <axis = 2147483648> (x, x)': "axis is 2147483648",
+    'Softmax <axis = -9223372036854775808> (x)': "axis is -9223372036854775808",
+    'Einsum <equation = "\\xff"> (x)': "the equation '",
+}
+
+
+@pytest.mark.parametrize("node", SOUND)
+def test_attributes_beyond_all_bounds_are_refused(node: str) -> None:
+    import onnx.helper
+    import onnx.parser
+
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 17]> g (float[2,2] x, int64[2,2] i) => (float y) {{ y = {node} }}'
+    )
+    for attribute in model.graph.node[0].attribute:
+        if attribute.name == "equation":
+            attribute.s = b"\xff"
+    with pytest.raises(PassError) as caught:
+        apply_pass(load_onnx(model), "InferShape", verify=False)
+    assert SOUND[node] in str(caught.value)
+
+
+def test_more_outputs_than_parts() -> None:
+    g = text("graph g(x: float32[8]) -> (a, b, c) { a, b, c = Split(x) {num_outputs=2} }")
+    with pytest.raises(PassError, match="num_outputs is 2, and it has 3 outputs"):
+        apply_pass(g, "InferShape", verify=False)
+
+
+@pytest.mark.parametrize(
+    ("node", "kind"),
+    [
+        ("y = EyeLike(a) {dtype=0}", None),
+        ('y = ai.onnx.ml::LabelEncoder(a) {keys_strings=["a"], values_int64s=[1], default_int64=1}', TensorType("int64")),
+    ],
+)
+def test_ops_of_inputs_without_types(untold: None, node: str, kind: TensorType | None) -> None:
+    g = text(f"graph g(x: float32[8]) -> (y) {{ a = my::Untold(x)\n {node} }}", "21, my 1, ai.onnx.ml 4")
+    assert apply_pass(g, "InferShape", verify=False).outputs[0].type == kind
+
+
+def test_an_op_without_its_input() -> None:
+    import onnx.helper as h
+
+    node = h.make_node("LabelEncoder", [""], ["y"], domain="ai.onnx.ml", classes_strings=["", "x"])
+    body = h.make_graph([node], "g", [], [h.make_empty_tensor_value_info("y")])
+    model = h.make_model(body, opset_imports=[h.make_opsetid("", 21), h.make_opsetid("ai.onnx.ml", 1)], ir_version=10)
+    assert apply_pass(load_onnx(model), "InferShape", verify=False).outputs[0].type is None

@@ -77,6 +77,6 @@ def test_elements_of_shape_vectors(build: Callable[[Any], Any], wanted: Callable
 def test_the_type_that_a_body_is_made_for_has_the_sizes_that_are_numbers() -> None:
     x, unknown = variable("x", "float32", ("N", 4)), variable("u", "float16")
     reading = Reading(Graph([op("Relu", x), op("Relu", unknown)], [x, unknown]), [(N, 4), None])
-    assert reading._type_of(x[0]) == TensorType("float32", (None, 4))
-    assert reading._type_of(unknown[0]) == TensorType("float16", None)
-    assert reading._type_of(None) is None
+    assert reading.type_read(x[0]) == TensorType("float32", (None, 4))
+    assert reading.type_read(unknown[0]) == TensorType("float16", None)
+    assert reading.type_read(None) is None

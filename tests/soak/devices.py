@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from partita.accelerators.running.starting_model import StartingModel
+from partita.accelerators.starting.work import Starting
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.soak.figures import Figures, rounds_for
@@ -65,7 +65,7 @@ def _one(figures: Figures, way: str, setting: dict[str, Any] | None, chance: ran
                 figures.failed("differences", f"a device that {way} cannot be compiled for with {setting}: {error}")
             figures.tried += 1
             return
-        if isinstance(model, StartingModel):
+        if isinstance(model, Starting):
             model.wait()
         futures = [model.start(x) for _ in range(9)]
         for future in futures:

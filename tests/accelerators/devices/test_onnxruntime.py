@@ -79,7 +79,7 @@ def test_what_it_computes_wrongly_is_refused() -> None:
         ("MeanVarianceNormalization", [(1, 2, 3, 3)], {}, "makes NaN of equal numbers"),
         ("AffineGrid", [(1, 2, 3), [1, 2, 1, 3]], {"align_corners": 1}, "puts the only pixel of an axis elsewhere"),
         ("AffineGrid", [(1, 2, 3), [1, 2, 2, 3]], {"align_corners": 1}, None),
-        ("Col2Im", [(1, 2, 5), [6], [2]], {"dilations": [2]}, "dilated Col2Im of anything but images"),
+        ("Col2Im", [(1, 2, 4), [6], [2]], {"dilations": [2]}, "dilated Col2Im of anything but images"),
         ("Col2Im", [(1, 2, 5), [6], [2]], {"dilations": [1]}, None),
     ],
 )

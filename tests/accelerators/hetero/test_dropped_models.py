@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.passes.infer.hidden_nodes import hide
 
 pytest.importorskip("tvm")
 pytestmark = pytest.mark.usefixtures("without_collector")
@@ -35,13 +34,3 @@ def test_a_dropped_model_is_freed_at_once(device: str, rows: int | str) -> None:
     assert model_left() is None
     assert [left() for left in nodes] == [None] * len(nodes)
     assert [left() for left in compiled] == [None] * len(compiled)
-
-
-def test_hidden_nodes_are_freed_at_once() -> None:
-    node = pt.op("Add", pt.variable("x", "float32", (8,)), pt.constant(np.ones(8, np.float32)))
-    hidden: list[pt.Node] = []
-    hide(pt.Graph([node]), lambda other: other.op == "Add", hidden)
-    assert hidden == [node]
-    left = weakref.ref(node)
-    del node, hidden
-    assert left() is None

@@ -13,7 +13,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.running import requests
-from partita.accelerators.running.starting_model import StartingModel
+from partita.accelerators.starting.work import Starting
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.accelerators.hetero.test_load import Clock
@@ -65,7 +65,7 @@ def gated(kind: str, **settings: Any) -> Iterator[Gated]:
     config = {"HETERO": {"NUM_REQUESTS": 2, "QUEUE_SIZE": 2, **kind_settings, **settings}}
     ops = None if kind == "multi" else "Abs"
     with device("gated", ops, **members), device("beside", **members), pt.compile(graph, devices, config) as model:
-        if isinstance(model, StartingModel):
+        if isinstance(model, Starting):
             model.wait(LONG)
         try:
             yield Gated(model, gate, ran)

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators import starting
 from partita.accelerators.isolation import process
 from partita.accelerators.process.background import lowered
-from partita.accelerators.running import starting_model
+from partita.accelerators.starting import devices, work
 from partita.graph.text import parse
 from tests.accelerators.hetero.small_devices import Ran, Small, device
 from tests.accelerators.package.models import ROOT
@@ -81,7 +80,7 @@ def test_it_answers_before_its_device_is_ready(slow, gate) -> None:
 
 
 def test_the_first_answer_comes_before_the_work_in_the_background(slow, gate, monkeypatch) -> None:
-    monkeypatch.setattr(starting_model, "HELD_BACK", 1e6)
+    monkeypatch.setattr(work, "HELD_BACK", 1e6)
     model = pt.compile(NET, "slow", NOW)
     assert not gate.reached.wait(0.2)
     assert np.array_equal(model(X)[0], Y)
@@ -89,7 +88,7 @@ def test_the_first_answer_comes_before_the_work_in_the_background(slow, gate, mo
 
 
 def test_a_model_that_is_closed_before_its_first_answer_is_not_compiled(slow, gate, monkeypatch) -> None:
-    monkeypatch.setattr(starting_model, "HELD_BACK", 1e6)
+    monkeypatch.setattr(work, "HELD_BACK", 1e6)
     model = pt.compile(NET, "slow", NOW)
     model.close()
     with pytest.raises(pt.RunError, match="the model is closed"):
@@ -98,9 +97,9 @@ def test_a_model_that_is_closed_before_its_first_answer_is_not_compiled(slow, ga
 
 
 def test_no_workshop_is_sought_before_the_first_answer(monkeypatch) -> None:
-    monkeypatch.setattr(starting_model, "HELD_BACK", 1e6)
+    monkeypatch.setattr(work, "HELD_BACK", 1e6)
     asked = []
-    monkeypatch.setattr(starting, "_in_workshops", lambda task, workshops: asked.append(task.graph.name) or task)
+    monkeypatch.setattr(devices, "_in_workshops", lambda task, workshops: asked.append(task.graph.name) or task)
     with device("late"):
         model = pt.compile(NET.evolve(name="unasked"), "late", NOW)
         assert "unasked" not in asked  # models of other tests may ask
@@ -110,7 +109,7 @@ def test_no_workshop_is_sought_before_the_first_answer(monkeypatch) -> None:
 
 
 def test_a_workshop_that_opens_after_the_model_was_given_up() -> None:
-    given_up, workshops = [], starting._Workshops()
+    given_up, workshops = [], devices._Workshops()
     early, late = (SimpleNamespace(give_up=lambda name=name: given_up.append(name)) for name in ("early", "late"))
     workshops.add(early)
     workshops.give_up()
@@ -119,7 +118,7 @@ def test_a_workshop_that_opens_after_the_model_was_given_up() -> None:
 
 
 def test_whoever_waits_for_a_model_lets_it_begin(slow, gate, monkeypatch) -> None:
-    monkeypatch.setattr(starting_model, "HELD_BACK", 1e6)
+    monkeypatch.setattr(work, "HELD_BACK", 1e6)
     gate.opened.set()
     assert pt.compile(NET, "slow", NOW).wait(300).properties.devices == ("slow",)
 
@@ -170,7 +169,7 @@ def test_affinities_hold_for_the_models_own_devices(slow, gate, beta) -> None:
 
 
 def test_affinities_that_are_set_later_are_not_the_model_s(slow, gate, monkeypatch) -> None:
-    monkeypatch.setattr(starting_model, "HELD_BACK", 1e6)
+    monkeypatch.setattr(work, "HELD_BACK", 1e6)
     graph = pt.apply_pass(NET, "InferShape")
     model = pt.compile(graph, "slow", NOW)
     graph["a"].affinity = "reference"

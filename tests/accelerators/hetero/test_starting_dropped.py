@@ -11,10 +11,11 @@ import onnx
 import pytest
 
 import partita as pt
-from partita.accelerators.at_once import file_opening
+from partita.accelerators.api import begin
+from partita.accelerators.starting import file_model
 from partita.graph.text import parse
-from tests.accelerators.at_once.files import X, convolution
 from tests.accelerators.hetero.small_devices import Small, device
+from tests.accelerators.starting.files import X, convolution
 from tests.waiting import is_running, until
 
 pytestmark = pytest.mark.usefixtures("without_collector")
@@ -39,7 +40,7 @@ def gate() -> Iterator[tuple[threading.Event, threading.Event]]:
 
 
 def opened(path: str):
-    model = file_opening.opened(path, "late", {"HETERO": {"START": "now", "START_WITH": "onnxruntime"}}, 1)
+    model = file_model.opened(path, "late", {"HETERO": {"START": "now", "START_WITH": "onnxruntime"}}, 1, begin)
     assert model is not None
     return model
 
@@ -101,14 +102,14 @@ def test_a_model_of_a_file_that_is_ready(path) -> None:
 
 
 def test_a_model_of_a_file_that_is_being_read(path, gate, monkeypatch) -> None:
-    reading = file_opening._read
+    reading = file_model._read
 
     def read_late(*given):
         gate[0].set()
         assert gate[1].wait(300)
         return reading(*given)
 
-    monkeypatch.setattr(file_opening, "_read", read_late)
+    monkeypatch.setattr(file_model, "_read", read_late)
     with device("late") as plugin:
         plugin.compile = lambda *given: pytest.fail("it is compiled")
         model = opened(path)
@@ -123,20 +124,20 @@ def test_a_model_of_a_file_that_is_being_read(path, gate, monkeypatch) -> None:
 
 
 def test_a_model_of_a_file_whose_workshop_is_at_work(path, standing, tmp_path) -> None:
-    model = file_opening.opened(path, "cpu", {"START": "now", "CACHE_DIR": str(tmp_path / "cache")}, 1)
+    model = file_model.opened(path, "cpu", {"START": "now", "CACHE_DIR": str(tmp_path / "cache")}, 1, begin)
     assert model is not None and np.shape(model(X)[0])
     assert until(lambda: bool(standing) and standing[0].current is not None)
     number, left = standing[0].current.number, weakref.ref(model)
-    making, beginning = weakref.ref(model._making), weakref.ref(model._making._beginning)
+    work, devices = weakref.ref(model._work), weakref.ref(model._work.devices())
     del model
     assert left() is None and until(lambda: not is_running(number)) and until(lambda: not working())
-    assert making() is None and beginning() is None
+    assert work() is None and devices() is None
 
 
 def test_a_model_whose_workshop_is_at_work(standing) -> None:
     model = pt.compile(NET, "cpu", NOW)
     assert until(lambda: bool(standing) and standing[0].current is not None)
-    number, left, work = standing[0].current.number, weakref.ref(model), weakref.ref(model._work.compile.__self__)
+    number, left, work = standing[0].current.number, weakref.ref(model), weakref.ref(model._work.devices())
     del model
     assert left() is None and until(lambda: not is_running(number)) and until(lambda: not working())
     assert work() is None

@@ -13,7 +13,7 @@ import partita as pt
 from partita.accelerators.errors import CompileError
 from partita.accelerators.isolation import background_worker, process
 from partita.accelerators.isolation.process import ClassOrigin
-from partita.accelerators.starting import Beginning
+from partita.accelerators.starting.devices import Devices
 from partita.graph.text import parse
 from tests.accelerators.hetero.small_devices import Small, device
 
@@ -99,14 +99,15 @@ def test_a_fork_while_another_thread_holds_the_locks_of_a_model() -> None:
 
     with device("slow", compile=compile_late):
         model = pt.compile(NET, "slow", NOW)
-        with model._ready._condition, model._may_begin._cond:
-            forked = threading.Thread(target=lambda: (model.renew(), model.ready), daemon=True)  # as a fork does it
+        with model._work.ready._condition, model._work.may_begin._cond:
+            renewed = (model._work.renew, model.renew, lambda: model.ready)  # as a fork does it
+            forked = threading.Thread(target=lambda: [step() for step in renewed], daemon=True)
             forked.start()
             forked.join(30)
             assert not forked.is_alive()
         gate.set()
         assert model.wait(300).properties.devices == ("slow",)
-        model.renew()
+        model._work.renew()
         assert model.ready.done() and model.ready.result() is model
 
 
@@ -114,7 +115,7 @@ def test_a_fork_after_the_compilation_failed() -> None:
     with device("slow", breaks="Exp"), pytest.warns(UserWarning, match="reference goes on"):
         model = pt.compile(NET, "slow", NOW)
         assert isinstance(model.ready.exception(300), pt.CompileError)
-        model.renew()
+        model._work.renew()
         assert model.ready.done() and isinstance(model.ready.exception(), pt.CompileError)
 
 
@@ -131,7 +132,7 @@ def test_an_error_that_is_none_of_partita_s_is_warned_about_too(monkeypatch) -> 
     def broken(self):
         raise OSError("no more processes")
 
-    monkeypatch.setattr(Beginning, "_compile_own", broken)
+    monkeypatch.setattr(Devices, "_compile_own", broken)
     with device("slow"), pytest.warns(UserWarning, match="reference goes on: OSError: no more processes"):
         model = pt.compile(NET, "slow", NOW)
         with pytest.raises(OSError, match="no more processes"):

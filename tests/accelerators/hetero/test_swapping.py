@@ -16,12 +16,14 @@ import onnx
 import pytest
 
 import partita as pt
-from partita.accelerators.at_once import file_opening, ort_session
-from partita.accelerators.starting import Beginning
+from partita.accelerators.api import begin
+from partita.accelerators.onnxruntime import whole_session
+from partita.accelerators.starting import file_model
+from partita.accelerators.starting.devices import Devices
 from partita.accelerators.tvm.cpu import CpuAccelerator
-from tests.accelerators.at_once.files import X, convolution
 from tests.accelerators.hetero.small_devices import Small, device
 from tests.accelerators.package.models import ROOT
+from tests.accelerators.starting.files import X, convolution
 from tests.close import is_close
 
 pytest.importorskip("onnxruntime")
@@ -44,7 +46,7 @@ def expected(path):
 
 @pytest.fixture
 def model(path, tmp_path):
-    opened = file_opening.opened(str(path), "cpu", {"START": "now", "CACHE_DIR": str(tmp_path / "cache")}, 1)
+    opened = file_model.opened(str(path), "cpu", {"START": "now", "CACHE_DIR": str(tmp_path / "cache")}, 1, begin)
     assert opened is not None
     with opened:
         yield opened
@@ -54,7 +56,7 @@ def model(path, tmp_path):
 def late(path):
     """A model of a device that compiles in this process."""
     with device("late"):
-        opened = file_opening.opened(str(path), "late", {"HETERO": {"START": "now", "START_WITH": "onnxruntime"}}, 1)
+        opened = file_model.opened(str(path), "late", {"HETERO": {"START": "now", "START_WITH": "onnxruntime"}}, 1, begin)
         assert opened is not None
         with opened:
             yield opened
@@ -63,14 +65,14 @@ def late(path):
 @pytest.fixture
 def changing(monkeypatch):
     """The change, which waits in its midst until it may go on."""
-    reached, go_on, ready_after = threading.Event(), threading.Event(), Beginning.ready_after
+    reached, go_on, ready_after = threading.Event(), threading.Event(), Devices.ready_after
 
     def held(self, seconds):
         reached.set()
         assert go_on.wait(300)
         return ready_after(self, seconds)
 
-    monkeypatch.setattr(Beginning, "ready_after", held)
+    monkeypatch.setattr(Devices, "ready_after", held)
     yield reached, go_on
     go_on.set()
 
@@ -84,14 +86,14 @@ def right(model, expected, number: int) -> bool:
 def test_calls_of_eight_threads(each, model, expected, monkeypatch) -> None:
     """Each is answered right, and by one of the two alone."""
     by_engine, by_kernels = [], []
-    outputs = ort_session.WholeSession.outputs
+    outputs = whole_session.WholeSession.outputs
 
     def counted(self, *given):
         answer = outputs(self, *given)
         by_engine.extend([] if answer is None else [1])
         return answer
 
-    monkeypatch.setattr(ort_session.WholeSession, "outputs", counted)
+    monkeypatch.setattr(whole_session.WholeSession, "outputs", counted)
     compiled_class = CpuAccelerator().compiled_class()
     run = compiled_class.run
     monkeypatch.setattr(compiled_class, "run", lambda self, *given: by_kernels.append(1) or run(self, *given))
@@ -159,14 +161,14 @@ def test_a_model_is_closed_in_the_midst(late, expected, changing) -> None:
 
 
 def test_a_model_is_closed_before_its_kernels_are_taken_over(late, expected, monkeypatch) -> None:
-    final, own = [], Beginning._compile_own
+    final, own = [], Devices._compile_own
 
     def closed_meanwhile(self):
         final.append(own(self))
         late.close()
         return final[0]
 
-    monkeypatch.setattr(Beginning, "_compile_own", closed_meanwhile)
+    monkeypatch.setattr(Devices, "_compile_own", closed_meanwhile)
     assert right(late, expected, 0)
     with pytest.raises(pt.RunError, match="the model is closed"):
         late.ready.result(300)
@@ -177,8 +179,8 @@ def test_a_model_is_closed_before_its_kernels_are_taken_over(late, expected, mon
 
 def test_no_second_session_is_made_unless_it_is_needed(late, expected, changing, monkeypatch) -> None:
     reached, go_on = changing
-    asked, starting = [], Beginning.starting
-    monkeypatch.setattr(Beginning, "starting", lambda self: asked.append(1) or starting(self))
+    asked, starting = [], Devices.starting
+    monkeypatch.setattr(Devices, "starting", lambda *given: asked.append(1) or starting(*given))
     assert right(late, expected, 0) and reached.wait(300)
     go_on.set()
     assert late.wait(300).properties.devices == ("late",) and asked == []
@@ -186,8 +188,8 @@ def test_no_second_session_is_made_unless_it_is_needed(late, expected, changing,
 
 
 def test_what_is_asked_before_the_change_is_told_of_the_engine(late, expected, monkeypatch) -> None:
-    compiling, go_on, own = threading.Event(), threading.Event(), Beginning._compile_own
-    monkeypatch.setattr(Beginning, "_compile_own", lambda self: compiling.set() or (go_on.wait(300) and own(self)))
+    compiling, go_on, own = threading.Event(), threading.Event(), Devices._compile_own
+    monkeypatch.setattr(Devices, "_compile_own", lambda self: compiling.set() or (go_on.wait(300) and own(self)))
     assert right(late, expected, 0) and compiling.wait(300)
     assert late.properties.devices == ("onnxruntime",) and right(late, expected, 1)
     go_on.set()
@@ -196,19 +198,20 @@ def test_what_is_asked_before_the_change_is_told_of_the_engine(late, expected, m
 
 def test_a_model_that_nobody_has_after_its_change_has_no_work_left(path, expected, monkeypatch) -> None:
     given_up = []
-    monkeypatch.setattr(Beginning, "give_up", lambda self: given_up.append(self))
+    monkeypatch.setattr(Devices, "give_up", lambda self: given_up.append(self))
     with device("late"):
-        model = file_opening.opened(str(path), "late", {"HETERO": {"START": "now", "START_WITH": "onnxruntime"}}, 1)
+        model = file_model.opened(str(path), "late", {"HETERO": {"START": "now", "START_WITH": "onnxruntime"}}, 1, begin)
         assert right(model.wait(300), expected, 0)
-        beginning = model._making._beginning
+        devices = model._work.devices()
         del model
         gc.collect()
-    assert given_up.count(beginning) == 1
+    assert given_up.count(devices) == 1
 
 
 def test_a_fork_while_another_thread_holds_the_lock_of_a_file_s_model(late) -> None:
-    with late._may_begin._cond:
-        forked = threading.Thread(target=lambda: (late.renew(), late.close()), daemon=True)  # as a fork does it
+    with late._work.may_begin._cond:
+        renew = (late._work.renew, late.renew, late.close)  # as a fork does it
+        forked = threading.Thread(target=lambda: [step() for step in renew], daemon=True)
         forked.start()
         forked.join(60)
         assert not forked.is_alive()
@@ -228,7 +231,7 @@ def test_a_session_ends_once_its_calls_have_ended() -> None:
             assert engine[1].wait(300)
             return []
 
-    session = ort_session.WholeSession(Slow())
+    session = whole_session.WholeSession(Slow())
     answers: list[object] = []
     calling = threading.Thread(target=lambda: answers.append(session.outputs((), {})))
     calling.start()
@@ -289,26 +292,26 @@ def test_a_session_answers_calls_of_all_forms_that_fit() -> None:
 
 
 def test_a_forked_process_reads_the_file_that_its_parent_had_just_read(model) -> None:
-    read = model._making._left[0][1]
-    assert read(None).inputs[0].name == read(None).inputs[0].name == "x"
+    first, second = (model._work._begin()._task.graph for _ in range(2))
+    assert first.inputs[0].name == second.inputs[0].name == "x"
 
 
 FORKS = """
 import os, sys, threading
 import numpy as np, partita as pt
-from partita.accelerators.at_once import file_model
+from partita.accelerators.starting import file_model
 model = pt.compile(sys.argv[1], "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
 assert type(model) is file_model.FileModel
 x = np.ones((1, 3, 6, 6), np.float32)
-reached, go_on, owned = threading.Event(), threading.Event(), file_model.FileModel.owned
+reached, go_on, take_over = threading.Event(), threading.Event(), file_model.FileModel.take_over
 
-def held(self, beginning, seconds):
+def held(self, final, seconds):
     with self._guard.lock:
         reached.set()
         assert go_on.wait(300)
-        return owned(self, beginning, seconds)
+        return take_over(self, final, seconds)
 
-file_model.FileModel.owned = held
+file_model.FileModel.take_over = held
 first = model(x)["y"]
 assert reached.wait(300)
 child = os.fork()

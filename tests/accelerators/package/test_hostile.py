@@ -65,7 +65,7 @@ def refused(path, match, **options) -> str:
 def test_the_keys_that_name_files_are_known_as_such():
     """A key that is added to a device has to be looked at: one of these lists gets it."""
     values = {
-        "cpu": "DEVICE_ID PERF_COUNT PRECISION PROGRESS NUM_THREADS INTEGERS BFLOATS ANY_SIZE SKIP_PASSES",
+        "cpu": "DEVICE_ID PERF_COUNT PRECISION PROGRESS ARCH NUM_THREADS INTEGERS BFLOATS ANY_SIZE SKIP_PASSES",
         "onnxruntime": "DEVICE_ID PERF_COUNT PRECISION NUM_THREADS INTER_OP_THREADS ALLOW_SPINNING SHARED_THREADS"
         " GRAPH_OPTIMIZATION PROVIDER NAN EP_NAME EP_DEVICE",
         "openvino": "DEVICE_ID PERF_COUNT PRECISION NUM_THREADS NAN PERFORMANCE_HINT NUM_STREAMS",

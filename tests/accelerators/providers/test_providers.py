@@ -153,6 +153,10 @@ def test_the_command_line_finds_the_wrong_op_of_a_provider(
     assert main(["why", "net.onnx", "--providers", foreign.EP, *package, "--report", "why.html", "--json"]) == exits.OK
     assert set(json.loads(capsys.readouterr().out)["refusals"]) == {"cos", "back"}
     assert (tmp_path / "why.html").exists()
+    second = ["--providers", f"CPUExecutionProvider,{foreign.EP}", "--ep-package", f"{foreign.EP}={PACKAGE}"]
+    assert main(["why", "net.onnx", *second, "--json"]) == exits.OK
+    assert json.loads(capsys.readouterr().out)["devices"] == ["CPUExecutionProvider", foreign.EP]
+    assert main(["why", "net.onnx", "--providers", "CPUExecutionProvider", "--ep-option", "Other.level=2"]) == exits.USAGE
     assert main(["diagnose", "net.onnx", "--ep", "NoProvider"]) == exits.NO
     assert "no provider of that name is registered" in capsys.readouterr().err
     assert main(["diagnose", "net.onnx", "--ep", foreign.EP, "--devices", "cpu"]) == exits.USAGE

@@ -1,7 +1,7 @@
 """Decoders of which one node is another: what a session recognizes of each.
 
-`python -m tests.accelerators.sessions.kept_decoders` writes the file that `test_kept_decoders.py` compares with anew. Of
-variations that end the same, the first is kept."""
+`python -m tests.accelerators.sessions.kept_decoders` writes the file that `test_kept_decoders.py` compares with. Of variations
+that end the same, the first is kept."""
 
 from __future__ import annotations
 

@@ -1,21 +1,25 @@
 """Code for Arm, compiled here and run in qemu's user emulation, which has each processor's instructions and no others.
 
-    python -m tests.accelerators.tvm.arm make FOLDER ARCH [sample | nodes[:EVERY] | MODEL ...]    compiles and exports here
-    build/arm/bin/python-arm -m tests.accelerators.tvm.arm check FOLDER                           runs and compares there
+    python -m tests.accelerators.tvm.arm make FOLDER ARCH [sample | nodes[:EVERY] | MODEL | int8:MODEL ...]    compiles here
+    build/arm/bin/python-arm -m tests.accelerators.tvm.arm check FOLDER      runs there, and compares
+    python -m tests.accelerators.tvm.arm tiles                               the table of docs/arm.md
 
 `.ci/arm` makes build/arm, an arm64 Python. The emulated process has no compiler."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -26,7 +30,7 @@ PYTHON = Path(__file__).parents[3] / "build/arm/bin/python-arm"
 
 EMULATOR, COMPILER = "qemu-aarch64-static", "aarch64-linux-gnu-gcc"
 
-LIMIT = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+LIMIT = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 """Largest error, relative to the largest element that is expected; integers are exact."""
 
 Case = tuple[pt.Graph, list[Array], list[Array] | None]
@@ -58,11 +62,18 @@ def run_kernel(code: bytes, name: str, arch: str, arrays: Sequence[Array], folde
 
 
 def cases(what: str) -> Iterator[tuple[str, Case]]:
-    """The graphs of this name: one for every kind of kernel, ONNX's node tests or every nth of them, or a model."""
+    """The graphs of this name: one for every kind of kernel, ONNX's node tests or every nth, or a model, quantized or not.
+    What a quantized one should compute is what it computes here: its sums are exact everywhere."""
     if what == "sample":
         yield from _sample()
     elif what.startswith("nodes"):
         yield from _nodes(int(what.partition(":")[2] or 1))
+    elif what.startswith("int8:"):
+        from tests.accelerators.tvm.test_quantized_zoo import logits
+
+        with tempfile.TemporaryDirectory() as folder:
+            graph, given = logits(what.removeprefix("int8:"), Path(folder))
+            yield what, (graph, given, [np.asarray(value) for value in pt.compile(graph, "cpu")(*given)])
     else:
         graph = pt.load(what)
         yield what, (graph, _inputs(graph), None)
@@ -72,8 +83,12 @@ def _sample() -> Iterator[tuple[str, Case]]:
     from tests.accelerators.tvm.kernels import test_golden, test_quantized_products
 
     random = np.random.default_rng(0)
-    test_golden.weights = lambda *shape, dtype="float32": pt.constant(random.standard_normal(shape).astype(numpy_dtype(dtype)))
-    graphs = {kind: pt.Graph([make()]) for kind, make in test_golden.GRAPHS.items()}
+
+    def weights(*shape: int, dtype: str = "float32") -> pt.Node:
+        return pt.constant(random.standard_normal(shape).astype(numpy_dtype(dtype)))
+
+    with mock.patch.object(test_golden, "weights", weights):
+        graphs = {kind: pt.Graph([make()]) for kind, make in test_golden.GRAPHS.items()}
     graphs |= {f"bytes, {kind}": layer.graph() for kind, layer in test_quantized_products.LAYERS.items()}
     w, r = (pt.constant(random.standard_normal(shape).astype("float32")) for shape in ((1, 64, 12), (1, 64, 16)))
     graphs["recurrent"] = pt.Graph([pt.op("LSTM", pt.variable("x", "float32", (5, 3, 12)), w, r, hidden_size=16)[0]])
@@ -158,8 +173,59 @@ def _problem(result: Any, expected: Array) -> str:
     return "" if off <= limit and same else f"off by {off:.1e}"
 
 
+# -- tiles -------------------------------------------------------------------------------------------------
+
+
+PIPES = {"cortex-a72": 2, "neoverse-n1": 2, "neoverse-v1": 4}
+"""Vector instructions that start in one cycle, by Arm's guides."""
+
+LOADS = 2
+"""Loads that start in one cycle."""
+
+PRODUCTS = {"fmla": 4, "mla": 4, "smlal": 4, "smlal2": 4, "sdot": 16, "usdot": 16, "usmmla": 32, "bfdot": 8, "bfmmla": 16}
+"""Products of the instructions that multiply."""
+
+
+def tiles() -> Iterator[str]:
+    """The rows of a table: the innermost loop of a product of 512 x 512 matrices for each element type, in its machine code."""
+    random = np.random.default_rng(0)
+    weight = pt.constant(random.standard_normal((SIDE, SIDE)).astype("float32"))
+    product = pt.Graph([pt.op("MatMul", pt.variable("x", "float32", (SIDE, SIDE)), weight)])
+    point = [pt.constant(np.array(value, dtype)) for value, dtype in ((0.1, "float32"), (7, "uint8"), (0, "int8"))]
+    small = pt.constant(random.integers(-99, 99, (SIDE, SIDE)).astype("int8"))
+    image = pt.variable("x", "uint8", (SIDE, SIDE))
+    sides = (pt.op("DequantizeLinear", image, point[0], point[1]), pt.op("DequantizeLinear", small, point[0], point[2]))
+    bytes_of = pt.Graph([pt.op("QuantizeLinear", pt.op("MatMul", *sides), point[0], point[1])])
+    for arch, pipes in PIPES.items():
+        for kind, graph, precision in (("float32", product, "f32"), ("bfloat16", product, "bf16"), ("int8", bytes_of, "f32")):
+            model = pt.compile(graph, "cpu", config={"ARCH": arch, "NUM_THREADS": 1, "PRECISION": precision})
+            code = "".join(kernel.assembly for kernel in model.kernels())
+            loops = re.split(r"^(?:\.LBB\w+:|\tb\.\w+\t.*|\tcbn?z\t.*|\tb\t.*)", code, flags=re.MULTILINE)
+            yield f"| `{arch}` | {kind} | {_row(max((_counted(loop) for loop in loops), key=lambda counts: counts[1]), pipes)} |"
+
+
+def _counted(loop: str) -> tuple[str, int, int, int]:
+    """Of a piece of code the instruction that multiplies most, and the numbers of products, vector instructions and loads."""
+    lines = re.findall(r"^\t(\w+)\s+(.*)$", loop, re.MULTILINE)
+    used = Counter(name for name, operands in lines if name in PRODUCTS and re.match(r"v\d", operands))
+    loads = sum(2 if name == "ldp" else 1 for name, _ in lines if name.startswith("ld"))
+    vectors = sum(1 for name, operands in lines if re.match(r"[vqds]\d", operands) and not name.startswith(("ld", "st")))
+    products = sum(PRODUCTS[name] * count for name, count in used.items())
+    return (used.most_common(1) or [("", 0)])[0][0], products, vectors, loads
+
+
+def _row(counts: tuple[str, int, int, int], pipes: int) -> str:
+    name, products, vectors, loads = counts
+    cycles = max(vectors / pipes, loads / LOADS)
+    return f"{name} | {products} | {vectors} | {loads} | {cycles:.1f} | {products / cycles:.1f}"
+
+
+SIDE = 512
+
 if __name__ == "__main__":
-    if sys.argv[1] == "make":
+    if sys.argv[1] == "tiles":
+        print("\n".join(tiles()))
+    elif sys.argv[1] == "make":
         make(Path(sys.argv[2]), sys.argv[3], sys.argv[4:] or ["sample"])
     else:
         sys.exit(min(check(Path(sys.argv[2])), 100))

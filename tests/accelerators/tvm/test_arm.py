@@ -176,9 +176,10 @@ def test_products_of_bytes_are_exact_on_arm(tmp_path: Path) -> None:
         words, columns = kernel.input("a", int32, (64, 4)), kernel.input("b", int8, (1024,))
         begin, y = kernel.input("start", int32, (64, 4)), kernel.output("y", int32, (64, 4))
         with kernel.loop(64, "row") as row:
-            add = dot_of(machine).add
-            assert add is not None
-            y[row, 0] = add(begin.vector(4, row, 0), words.vector(4, row, 0), columns, row * 16)
+            acc = kernel.registers("acc", int32, (1,), 4)
+            acc[0] = begin.vector(4, row, 0)
+            dot_of(machine).step(kernel, acc, 0, words.vector(4, row, 0), columns, row * 16)
+            y[row, 0] = acc[0]
         assert np.array_equal(on(machine, kernel, [left.view(np.int32), right.reshape(-1), start], tmp_path), dots), name
 
 
@@ -209,7 +210,6 @@ def test_code_for_a_newer_processor_ends_by_an_illegal_instruction(tmp_path: Pat
 
 
 @pytest.mark.skipif(not arm.PYTHON.exists(), reason="no arm64 Python here: `make check-arm` makes one")
-@pytest.mark.slow
 def test_a_graph_for_every_kernel_is_right_on_arm(tmp_path: Path) -> None:
     arm.make(tmp_path, "neoverse-v1", ["sample"])
     command = [arm.PYTHON, "-m", "tests.accelerators.tvm.arm", "check", tmp_path]

@@ -209,7 +209,7 @@ def _precision(machine: Machine) -> str:
     ("key", "value", "text"),
     [
         ("PRECISION", "f8", "PRECISION cannot be 'f8'\n  It can be f32, f16, bf16, fast"),
-        ("BFLOATS", "avx", "BFLOATS cannot be 'avx'\n  Give one of amx-bf16, vdpbf16ps, fma, or nothing"),
+        ("BFLOATS", "avx", "BFLOATS cannot be 'avx'\n  Give one of amx-bf16, vdpbf16ps, bfmmla, bfdot, fma, or nothing"),
     ],
 )
 def test_values_that_the_keys_cannot_have(key: str, value: str, text: str) -> None:

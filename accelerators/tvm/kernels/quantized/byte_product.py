@@ -252,6 +252,11 @@ class _ByteProducts:
             for v, column in enumerate(columns):
                 acc[r, v] = self.beginning.vector(dot.lanes, column)
         self._exchange(acc, acc)
+        less, alone = acc, attrs.evolve(dot, less=None)
+        if dot.less is not None:
+            less = kernel.registers("less", int32, (vectors,), dot.lanes)
+            for v in range(vectors):
+                less[v] = 0
         with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // dot.group, "k") as k:
 
             def word(r: int) -> Value:
@@ -259,20 +264,23 @@ class _ByteProducts:
                 numbers = self.source.vector(dot.group, n, position) if image is None else image.vector(dot.group, position)
                 return kernel.name_value(f"left{r}", numbers.regrouped(dot.word))
 
+            if dot.less is not None:
+                for v in range(vectors):
+                    less[v] = dot.less(less[v], weights.buffer, packed + k * (vectors * dot.bytes) + v * dot.bytes)
             for r in range(0, cut.tile.rows, self._rows):
                 left = word(r) if self._rows == 1 else kernel.name_value(f"lefts{r}", both_rows(word(r), word(r + 1)))
                 for v in range(vectors):
                     first = packed + k * (vectors * dot.bytes) + v * dot.bytes
                     for i in range(self._rows):
                         start = first + i * (dot.bytes // self._rows) if i else first
-                        dot.step(kernel, acc, (r + i, v), left, weights.buffer, start)
+                        alone.step(kernel, acc, (r + i, v), left, weights.buffer, start)
         sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), dot.lanes)
         if self._rows > 1:
             self._exchange(acc, sums)
             return sums
         for r in range(cut.tile.rows):
             for v in range(vectors):
-                sums[r, v] = acc[r, v]
+                sums[r, v] = acc[r, v] if dot.less is None else acc[r, v] - less[v]
         return sums
 
     @property

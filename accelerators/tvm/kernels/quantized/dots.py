@@ -64,6 +64,8 @@ class Dot:
     """The preferred element type of columns; a step takes bytes too."""
     rows: int = 1
     """Rows that are multiplied at once: two by words of 64 bits, or one."""
+    less: Callable[[Value, Buffer, Value], Value] | None = None
+    """Adds to sums what `add` adds too much, which is the same for all rows: they may sum it up once."""
 
     @property
     def group(self) -> int:
@@ -93,7 +95,8 @@ class Dot:
         """Adds a step's products to the vector of sums at a position of the tile. `left` is a word that all columns share, or a
         vector with 32 bits for each column."""
         if self.add is not None:
-            acc[at] = self.add(acc[at], left if left.type.lanes > 1 else left.spread(self.lanes), right, first)
+            total = acc[at] if self.less is None else acc[at] - self.less(constant(0, int32, self.lanes), right, first)
+            acc[at] = self.add(total, left if left.type.lanes > 1 else left.spread(self.lanes), right, first)
             return
         numbers_of = self._numbers(kernel, left)
         with kernel.lanes(self.lanes) as lane:
@@ -127,11 +130,14 @@ def _usdot(total: Value, left: Value, right: Buffer, first: Value) -> Value:
 
 
 def _sdot(total: Value, left: Value, right: Buffer, first: Value) -> Value:
-    """The products of signed bytes: of those that are 128 less, and of 128, which are the same for all rows."""
-    lanes = total.type.lanes
-    columns = right.vector(lanes * 4, first)
-    less = sdot(constant(0, int32, lanes), constant(-128, int8, lanes * 4), columns)
-    return sdot(total - less, (left ^ _SIGNS).regrouped(int8), columns)
+    """The products of signed bytes, which are 128 less than the unsigned ones."""
+    return sdot(total, (left ^ _SIGNS).regrouped(int8), right.vector(total.type.lanes * 4, first))
+
+
+def _sdot_less(total: Value, right: Buffer, first: Value) -> Value:
+    """The products of -128."""
+    size = total.type.lanes * 4
+    return sdot(total, constant(-128, int8, size), right.vector(size, first))
 
 
 _SIGNS = 0x80808080 - (1 << 32)
@@ -172,7 +178,7 @@ def dot_of(machine: Machine) -> Dot:
     """The instruction by which this machine sums up products of bytes."""
     used = machine.instruction("int8") or Used("plain")
     dot = _DOTS[used.name](BY_NAME[used.name].lanes or machine.lanes)
-    return attrs.evolve(dot, add=None) if used.is_emulated else dot
+    return attrs.evolve(dot, add=None, less=None) if used.is_emulated else dot
 
 
 _DOTS: dict[str, Callable[[int], Dot]] = {
@@ -182,6 +188,6 @@ _DOTS: dict[str, Callable[[int], Dot]] = {
     "avx2": lambda lanes: Dot(lanes, True, _pairs, lambda rows, vectors: vectors + 2, int16, int16),
     "usmmla": lambda lanes: Dot(lanes, True, _usdot, lambda rows, vectors: vectors + 2),
     "usdot": lambda lanes: Dot(lanes, True, _usdot, lambda rows, vectors: vectors + 2),
-    "sdot": lambda lanes: Dot(lanes, True, _sdot, lambda rows, vectors: 2 * vectors + 3),
+    "sdot": lambda lanes: Dot(lanes, True, _sdot, lambda rows, vectors: 2 * vectors + 3, less=_sdot_less),
     "plain": lambda lanes: Dot(lanes, False, None, lambda rows, vectors: vectors + 4),
 }

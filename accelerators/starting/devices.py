@@ -1,11 +1,11 @@
-"""A model that answers at once (START): which devices answer first, and what is compiled in the background."""
+"""The devices of a model that answers at once (START): those that answer first, and its own, which compile in the background."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import attrs
 
@@ -23,10 +23,10 @@ from partita.accelerators.isolation.process import Limit
 from partita.accelerators.placement.rules import Forbid
 from partita.accelerators.process.background import behind
 from partita.accelerators.process.exit_barrier import main_has_ended
-from partita.accelerators.process.forking import Guard
 from partita.accelerators.process.working_folder import working_folder
 from partita.accelerators.running.compiled_model import CompiledModel
-from partita.accelerators.running.starting_model import StartingModel, Work, ended
+from partita.accelerators.starting.starting_model import StartingModel, ended
+from partita.accelerators.starting.work import DoneOnce, Work
 from partita.graph.graph import Graph
 from partita.graph.rewrite import with_changes
 
@@ -37,47 +37,42 @@ Compile = Callable[[CompileTask], CompiledModel]
 """Compiles a task, and returns when the model is ready."""
 
 
-class Beginning:
+class Devices:
     """The devices that answer first, and the compilation in the background."""
 
     def __init__(self, task: CompileTask, compile: Compile, home: str) -> None:
-        """`home` is the working directory, now or when the model was requested. Invalid values in the configuration are errors
-        here, and not in the background, whose result the caller may never wait for."""
+        """`home` is the working directory when the model was requested; it may have changed since. Invalid values in the
+        configuration are errors here, and not in the background, whose result the caller may never wait for."""
         self._task, self._compile = task, compile
         hetero = attrs.evolve(task.settings.hetero, dot_folder=None, strict=False, start="wait", start_with=None)
         self._starters = _starters(task)
         self._settings = Config(hetero, {starter.label: _values(starter, task) for starter in self._starters})
         self._workshops = _Workshops()
-        by_device = {label: _lasting(values, home) for label, values in task.settings.by_device.items()}
+        by_device = {
+            label: {key: lasting(value, home) if key == "CACHE_DIR" else value for key, value in values.items()}
+            for label, values in task.settings.by_device.items()
+        }
         for device in task.devices:
             check_folder(device.accelerator, task.graph, by_device[device.label])
-        behind = attrs.evolve(task.settings, by_device=by_device, stand_ins=self._stand_ins)
-        self._behind = attrs.evolve(task, graph=_as_it_is(task.graph), settings=behind)
+        any_size = [device for device in self._starters if device.accelerator.dynamic_shapes]
+        stand_ins = [(device, self._settings.by_device[device.label]) for device in any_size]
+        behind = attrs.evolve(task.settings, by_device=by_device, stand_ins=stand_ins)
+        as_it_is = with_changes(task.graph, lambda node: {"affinity": node.affinity} if node.is_op else {})
+        self._behind = attrs.evolve(task, graph=as_it_is, settings=behind)  # later changes of affinities do not apply
         self._own = DoneOnce[CompiledModel]()
 
-    @property
-    def _stand_ins(self) -> list[tuple[Device, Mapping[str, Any]]]:
-        """The devices that answer first and accept any size."""
-        able = [device for device in self._starters if device.accelerator.dynamic_shapes]
-        return [(device, self._settings.by_device[device.label]) for device in able]
-
-    def first(self) -> CompiledModel | None:
-        """The model on the devices that answer first; None if they cannot run all of it."""
+    def starting(self, work: Work) -> StartingModel | None:
+        """The model that answers now; None if the devices that answer first cannot run all of it."""
         forbid = _rules_about(self._task.forbid, {starter.label for starter in self._starters})
-        graph = without_affinities(self._task.graph)
+        task = CompileTask(without_affinities(self._task.graph), self._starters, self._settings, forbid=forbid)
         try:
-            return self._compile(CompileTask(graph, self._starters, self._settings, forbid=forbid))
+            return StartingModel(self._compile(task), work)
         except NotSupported:
             return None
 
     def own(self) -> CompiledModel:
         """The model on its own devices, compiled by the first caller; others wait for it."""
         return self._own(self._compile_own)
-
-    def starting(self) -> StartingModel | None:
-        """The model that answers now; None if no device can."""
-        first = self.first()
-        return None if first is None else StartingModel(first, Work(self.own, self.give_up))
 
     def ready_after(self, seconds: float) -> CompiledModel:
         """The model on its own devices, with the report that it has if no other model answered meanwhile."""
@@ -92,10 +87,11 @@ class Beginning:
 
     def _compile_own(self) -> CompiledModel:
         task = _in_workshops(self._behind, self._workshops)
-        work = partial(self._compile, task)
+        # threads that a device starts as it compiles here would inherit the low priority
+        starts_threads = any(not (is_afar(one.accelerator) or one.accelerator.last_resort) for one in task.devices)
         try:
             with self._workshops.place(task.graph):
-                model = behind(work, leaves_threads=any(_leaves_threads(device) for device in task.devices))
+                model = behind(partial(self._compile, task), leaves_threads=starts_threads)
         except BaseException:
             self._workshops.close()
             raise
@@ -104,22 +100,13 @@ class Beginning:
         return model
 
 
-def _lasting(values: Mapping[str, Any], home: str) -> Mapping[str, Any]:
-    """A device's values for the background compilation, which may begin after the working directory has changed."""
-    return {key: lasting(value, home) if key == "CACHE_DIR" else value for key, value in values.items()}
-
-
-def _leaves_threads(device: Device) -> bool:
-    """True if the device may start threads here as it compiles. They would inherit the low priority of the calling thread."""
-    return not (is_afar(device.accelerator) or device.accelerator.last_resort)
-
-
 def started(task: CompileTask, compile: Compile) -> CompiledModel:
     """The model, answering at once if some device can. It is compiled in the foreground if none can, if its own devices compile
     at once, or if the program is ending, when no background thread may start."""
     if main_has_ended() or all(device.accelerator.travels_as_body for device in task.devices):
         return compile(task)
-    return Beginning(task, compile, working_folder()).starting() or compile(task)
+    devices = Devices(task, compile, working_folder())
+    return devices.starting(Work(lambda: devices)) or compile(task)
 
 
 class _Workshops:
@@ -205,25 +192,13 @@ def _values(starter: Device, task: CompileTask) -> Mapping[str, Any]:
 
 def _rules_about(forbid: Forbid | None, labels: set[str]) -> Forbid | None:
     """The entries of `forbid` that name these devices."""
-    if not forbid:
-        return None
-    kept = {}
-    for name, listed in forbid.items():
-        about = [label for label in ([listed] if isinstance(listed, str) else listed) if label in labels]
-        if about:
-            kept[name] = about
+    listed = {name: [given] if isinstance(given, str) else given for name, given in (forbid or {}).items()}
+    kept = {name: about for name, given in listed.items() if (about := [label for label in given if label in labels])}
     return kept or None
-
-
-def _as_it_is(graph: Graph) -> Graph:
-    """The graph with copies of its ops, so that affinities set later on the originals do not apply. Linear."""
-
-    return with_changes(graph, lambda node: {"affinity": node.affinity} if node.is_op else {})
 
 
 def without_affinities(graph: Graph) -> Graph:
     """The graph with all affinities removed. Linear."""
-
     return with_changes(graph, lambda node: {"affinity": None} if node.is_op and node.affinity is not None else {})
 
 
@@ -240,28 +215,3 @@ def _in_workshops(task: CompileTask, workshops: _Workshops) -> CompileTask:
             moved.append(attrs.evolve(device, accelerator=elsewhere[0]))
             workshops.add(elsewhere[1])
     return attrs.evolve(task, devices=moved)
-
-
-T = TypeVar("T")
-
-
-class DoneOnce(Generic[T]):
-    """Called with the work: concurrent callers wait, and get the same result or error. A forked process redoes work that its
-    parent had not finished. The work is not kept, since it may reference the owner of this."""
-
-    def __init__(self) -> None:
-        self._guard = Guard()
-        self._results: list[T] = []
-        self._error: Exception | None = None
-
-    def __call__(self, work: Callable[[], T]) -> T:
-        with self._guard.lock:
-            if self._error is not None:
-                raise self._error.with_traceback(None)  # else the traceback would grow with each call
-            if not self._results:
-                try:
-                    self._results.append(work())
-                except Exception as error:  # Ctrl-C is not a result of the work
-                    self._error = error
-                    raise
-            return self._results[0]

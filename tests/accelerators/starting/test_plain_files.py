@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from partita.accelerators.at_once.ort_safe_ops import PLAIN, is_plain
 from partita.accelerators.onnxruntime import hazards
-from tests.accelerators.at_once.files import convolution, model, value
+from partita.accelerators.onnxruntime.plain_files import PLAIN, is_plain
+from tests.accelerators.starting.files import convolution, model, value
 from tests.onnx.test_fuzz import bytes_damaged
 
 ONE = [value("x", [2, 3])]

@@ -15,10 +15,10 @@ import pytest
 
 import partita as pt
 from partita.accelerators import api
-from partita.accelerators.at_once import file_model, file_opening
-from tests.accelerators.at_once.files import X, convolution
+from partita.accelerators.starting import file_model, work
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.package.models import ROOT
+from tests.accelerators.starting.files import X, convolution
 from tests.close import assert_close, is_close
 
 pytest.importorskip("onnxruntime")
@@ -40,13 +40,17 @@ def expected(path):
 @pytest.fixture
 def late(monkeypatch):
     """A device, and models that nobody makes before they are asked for."""
-    monkeypatch.setattr(file_model, "HELD_BACK", 1e6)
+    monkeypatch.setattr(work, "HELD_BACK", 1e6)
     with device("late") as plugin:
         yield plugin
 
 
+def begin(*given):
+    return api.begin(*given)
+
+
 def opened(path, name: str = "late"):
-    model = file_opening.opened(str(path), name, NOW, 1)
+    model = file_model.opened(str(path), name, NOW, 1, begin)
     assert model is not None
     return model
 
@@ -56,8 +60,8 @@ def close_to(outputs, expected) -> bool:
 
 
 def test_it_answers_before_the_file_is_read(path, expected, late, monkeypatch) -> None:
-    is_read, reading = threading.Event(), file_opening._read
-    monkeypatch.setattr(file_opening, "_read", lambda *args: is_read.set() or reading(*args))
+    is_read, reading = threading.Event(), file_model._read
+    monkeypatch.setattr(file_model, "_read", lambda *args: is_read.set() or reading(*args))
     model = opened(path)
     assert not is_read.wait(0.05)
     assert close_to(model(X), expected) and close_to(model({"x": X}), expected) and close_to(model(x=X), expected)
@@ -67,9 +71,9 @@ def test_it_answers_before_the_file_is_read(path, expected, late, monkeypatch) -
 
 
 def test_a_graph_of_a_file_answers_before_it_is_compiled(path, expected, late, monkeypatch) -> None:
-    is_begun, compiled = threading.Event(), file_opening._begun
-    monkeypatch.setattr(file_opening, "_begun", lambda *args: is_begun.set() or compiled(*args))
-    model = file_opening.opened_graph(pt.load(path), "late", NOW, 1)
+    is_begun, compiled = threading.Event(), api.begin
+    monkeypatch.setattr(api, "begin", lambda *args: is_begun.set() or compiled(*args))
+    model = file_model.opened_graph(pt.load(path), "late", NOW, 1, begin)
     assert not is_begun.wait(0.05)
     assert close_to(model(X), expected)
     assert model.wait(300).properties.devices == ("late",) and close_to(model(X), expected)
@@ -88,20 +92,20 @@ def _placed(graph):
     copy.deepcopy,
 ], ids=["an affinity", "a name", "an attribute", "a pass", "a copy"])
 def test_a_graph_that_is_not_just_what_its_file_holds(path, other) -> None:
-    assert file_opening.opened_graph(other(pt.load(path)), "cpu", NOW, 1) is None
+    assert file_model.opened_graph(other(pt.load(path)), "cpu", NOW, 1, begin) is None
 
 
 def test_a_graph_that_is_changed_once_its_model_answers(path, expected, late) -> None:
     graph = pt.load(path)
-    model = file_opening.opened_graph(graph, "late", NOW, 1)
+    model = file_model.opened_graph(graph, "late", NOW, 1, begin)
     graph.attrs["mine"], graph.nodes[-1].affinity = 1, "reference"
     assert model.wait(300).properties.devices == ("late",) and close_to(model(X), expected)
 
 
 def test_a_configuration_that_is_changed_once_the_model_answers(path, late) -> None:
     config = copy.deepcopy(NOW)
-    of_file = file_opening.opened(str(path), "late", config, 1)
-    of_graph = file_opening.opened_graph(pt.load(path), "late", config, 1)
+    of_file = file_model.opened(str(path), "late", config, 1, begin)
+    of_graph = file_model.opened_graph(pt.load(path), "late", config, 1, begin)
     config["HETERO"]["START"] = "never"
     assert of_file.wait(300).properties.devices == of_graph.wait(300).properties.devices == ("late",)
 
@@ -119,14 +123,14 @@ def test_a_graph_whose_file_was_changed(path) -> None:
     graph = pt.load(path)
     assert graph.file is not None and graph.file.path == str(path)
     path.write_bytes(path.read_bytes() + b"\x1a\x00")
-    assert file_opening.opened_graph(graph, "cpu", NOW, 1) is None
+    assert file_model.opened_graph(graph, "cpu", NOW, 1, begin) is None
     path.unlink()
-    assert file_opening.opened_graph(graph, "cpu", NOW, 1) is None
+    assert file_model.opened_graph(graph, "cpu", NOW, 1, begin) is None
 
 
 def test_the_first_answer_lets_the_model_be_made(path, late, monkeypatch) -> None:
-    is_made, compiled = threading.Event(), file_opening._begun
-    monkeypatch.setattr(file_opening, "_begun", lambda *args: is_made.set() or compiled(*args))
+    is_made, compiled = threading.Event(), api.begin
+    monkeypatch.setattr(api, "begin", lambda *args: is_made.set() or compiled(*args))
     model = opened(path)
     assert not is_made.wait(0.05)
     model(X)
@@ -135,8 +139,8 @@ def test_the_first_answer_lets_the_model_be_made(path, late, monkeypatch) -> Non
 
 
 def test_whoever_asks_for_the_future_waits_for_nothing(path, late, expected, monkeypatch) -> None:
-    gate, compiled = threading.Event(), file_opening._begun
-    monkeypatch.setattr(file_opening, "_begun", lambda *args: gate.wait(300) and compiled(*args))
+    gate, compiled = threading.Event(), api.begin
+    monkeypatch.setattr(api, "begin", lambda *args: gate.wait(300) and compiled(*args))
     model = opened(path)
     ready = model.ready
     assert not ready.done() and not ready.cancel() and close_to(model(X), expected)
@@ -154,7 +158,7 @@ def test_the_future_of_a_model_that_is_none(path, late) -> None:
 @pytest.mark.parametrize("end", [file_model.FileModel.close, lambda model: None], ids=["closed", "gone"])
 def test_the_future_of_a_model_that_ends(path, late, end) -> None:
     model = opened(path)
-    ready = model._ready
+    ready = model._work.ready
     end(model)
     del model
     gc.collect()
@@ -183,7 +187,7 @@ def test_what_fits_otherwise_is_the_models_own_answer(path, late, expected) -> N
 
 def test_what_is_interrupted_while_it_compiles_goes_on_from_there(path, expected, late, monkeypatch) -> None:
     """By Ctrl-C, say; as a forked process does whose parent was compiling."""
-    compiled, begun = file_opening._begun, []
+    compiled, begun = api.begin, []
 
     def interrupted_once(*args):
         begun.append(1)
@@ -191,7 +195,7 @@ def test_what_is_interrupted_while_it_compiles_goes_on_from_there(path, expected
             raise KeyboardInterrupt
         return compiled(*args)
 
-    monkeypatch.setattr(file_opening, "_begun", interrupted_once)
+    monkeypatch.setattr(api, "begin", interrupted_once)
     model = opened(path)
     with pytest.raises(KeyboardInterrupt):
         model.report
@@ -224,8 +228,8 @@ def test_a_file_that_claims_wrong_sizes(tmp_path, late) -> None:
 
 
 def test_waiting_for_no_longer_than_that(path, late, monkeypatch) -> None:
-    gate, compiled = threading.Event(), file_opening._begun
-    monkeypatch.setattr(file_opening, "_begun", lambda *args: gate.wait(300) and compiled(*args))
+    gate, compiled = threading.Event(), api.begin
+    monkeypatch.setattr(api, "begin", lambda *args: gate.wait(300) and compiled(*args))
     model = opened(path)
     with pytest.raises(TimeoutError):
         model.wait(0.01)
@@ -300,7 +304,7 @@ def test_what_may_be_asked_for_without_a_look(device, config, threads) -> None:
 def test_a_name_that_is_no_text_is_left_to_the_reader(tmp_path, capfd) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(convolution().SerializeToString().replace(b"\n\x01w", b"\n\x01\xc8"))
-    assert file_opening.opened(str(path), "cpu", NOW, 1) is None
+    assert file_model.opened(str(path), "cpu", NOW, 1, begin) is None
     assert capfd.readouterr() == ("", "")
     with pytest.raises(pt.ReadError, match="which nothing defines"):
         pt.compile(path, "reference", NOW)
@@ -309,8 +313,8 @@ def test_a_name_that_is_no_text_is_left_to_the_reader(tmp_path, capfd) -> None:
 ANSWERS = """
 import sys
 import numpy as np, partita as pt
-from partita.accelerators.at_once import file_model
-file_model.HELD_BACK = 1e6
+from partita.accelerators.starting import file_model, work
+work.HELD_BACK = 1e6
 model = pt.compile(sys.argv[1], "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
 assert type(model) is file_model.FileModel, type(model)
 ours = {"partita.graph.graph", "partita.passes", "partita.partition", "partita.accelerators.compiling"}
@@ -322,8 +326,8 @@ first = model(np.ones((1, 3, 6, 6), np.float32))["y"]
 LOADS = """
 import sys
 import numpy as np, partita as pt
-from partita.accelerators.at_once import file_model
-file_model.HELD_BACK = 1e6
+from partita.accelerators.starting import file_model, work
+work.HELD_BACK = 1e6
 model = pt.compile(pt.load(sys.argv[1]), "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
 assert type(model) is file_model.FileModel, type(model)
 assert not {"partita.passes", "partita.partition", "partita.accelerators.compiling"} & set(sys.modules)

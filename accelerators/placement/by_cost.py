@@ -1,0 +1,428 @@
+"""`place`: the cheapest placement within limits on memory, with a certificate of how far from the best it may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from partita.accelerators.errors import AcceleratorError, NotSupported
+from partita.accelerators.interface.device_list import find_device
+from partita.accelerators.placement.assignment import AssignmentProblem
+from partita.accelerators.placement.costs import HOST, Costs, GivenCosts, costs_of, finite, tensor_bytes
+from partita.accelerators.placement.device_bytes import DeviceBytes, Limits, ReadWeights, ValueSpans, limits_of, projected
+from partita.accelerators.placement.fitting import CLOSE, Fitted, Fitting
+from partita.accelerators.placement.placement import Placement
+from partita.accelerators.placement.placing import query
+from partita.accelerators.placement.rules import Forbid, Pin
+from partita.accelerators.process.exit_barrier import at_a_device
+from partita.graph.errors import check_flag
+from partita.graph.formatting import counted, listed
+from partita.graph.graph import Graph
+from partita.graph.node import NodeEntry
+from partita.graph.summary import size_text
+from partita.graph.types import Array
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SHOWN = 8
+"""The number of tensors and of wishes that a text lists."""
+
+HALVINGS = 8
+"""Number of steps of the search for the least bytes per device that suffice."""
+
+
+@attrs.frozen(slots=True)
+class CutTensor:
+    """A tensor that is handed over from one device to another."""
+
+    name: str
+    """The value's name."""
+    source: str
+    """The device that makes it, or "host"."""
+    destination: str
+    """A device that reads it, or "host"."""
+    bytes: int | None
+    """Its bytes; None if they are not known. Dynamic sizes count as 1."""
+    us: float
+    """The predicted microseconds."""
+
+
+@attrs.frozen(slots=True)
+class Certificate:
+    """The predicted cost of a placement, and a proof of how much less any other one could cost."""
+
+    predicted_us: float
+    """The sum of times and hand-overs."""
+    bound_us: float
+    """A proven lower bound of that sum for every placement that the rules and limits permit."""
+    priority_us: float
+    """The sum for the placement by priority; infinite if it lacks a cost."""
+    cut: tuple[CutTensor, ...]
+    """The tensors that are handed over, the most expensive ones first."""
+    source: str
+    """The origin of the costs."""
+
+    @property
+    def gap(self) -> float:
+        """The share of the predicted cost that the best placement could save at most."""
+        return (self.predicted_us - self.bound_us) / self.predicted_us if self.predicted_us > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {**attrs.asdict(self), "gap": self.gap}
+
+    def __str__(self) -> str:
+        best = "which is proven to be the least" if self.gap <= 1e-6 else f"at most {self.gap:.2%} above the least"
+        lines = [f"predicted {self.predicted_us:,.1f} µs, {best}; by priority {self.priority_us:,.1f} µs; costs {self.source}"]
+        for one in self.cut[:SHOWN]:
+            size = "" if one.bytes is None else f", {size_text(one.bytes)}"
+            lines.append(f"  {one.name!r} from {one.source} to {one.destination}: {one.us:,.1f} µs{size}")
+        if len(self.cut) > SHOWN:
+            lines.append(f"  and {counted(len(self.cut) - SHOWN, 'tensor')} more")
+        return "\n".join(lines)
+
+
+@attrs.frozen(slots=True)
+class Wish:
+    """The gain of the placement if a device ran one more kind of op."""
+
+    op: str
+    """The op."""
+    device: str
+    """The device that does not run some of these ops."""
+    nodes: int
+    """The number of such ops that it would run then."""
+    predicted_us: float
+    """The predicted cost of the new placement."""
+    gain_us: float
+    """The predicted microseconds less than now."""
+
+    def __str__(self) -> str:
+        return f"{self.op} on {self.device} ({counted(self.nodes, 'op')}): {self.gain_us:,.1f} µs less"
+
+
+@at_a_device()
+def place(
+    graph: Graph,
+    devices: str | Sequence[str] | None = None,
+    *,
+    costs: GivenCosts | None = None,
+    limit: Limits | None = None,
+    even: bool = False,
+    config: Mapping[str, Any] | None = None,
+    pin: Pin | None = None,
+    forbid: Forbid | None = None,
+) -> CostedPlacement:
+    """The placement with the least sum of times and hand-overs, whose projected bytes keep within the limits. Affinities of the
+    graph are ignored, as by `query`.
+
+    `costs` are `Costs`, a table of microseconds by device and op name, or a function of a node and a device.
+    Without them, times are estimated as if each device were slower than the one named before it. `limit` are the most bytes by
+    device, such as {"cuda": "22GiB"}, or "free": what is free now, less a tenth. With `even`, the bytes are spread over the
+    devices as evenly as possible. `config`, `pin` and `forbid` are as for `query`. Two devices are placed exactly, and more if
+    the graph is narrow."""
+    check_flag(even, "option even", AcceleratorError)
+    base = query(graph, devices, config=config, pin=pin, forbid=forbid)
+    able = {name: base.able(name) for name in base if name not in base.computed}
+    limits = limits_of(limit, base.requested)
+    return Setting(base, costs_of(costs, base.graph, base.devices), able, limits, bool(even)).placed()
+
+
+@attrs.frozen(slots=False, eq=False)
+class Setting:
+    """Everything that a placement by cost depends on."""
+
+    base: Placement
+    """The placement by priority."""
+    costs: Costs
+    """The costs."""
+    able: Mapping[str, tuple[str, ...]]
+    """The devices that may run each op, the preferred one first."""
+    limits: Mapping[str, float]
+    """The most bytes by device."""
+    even: bool
+    """True to spread the bytes evenly."""
+
+    def placed(self) -> CostedPlacement:
+        """The cheapest placement; an error if none that fits is found."""
+        search = _Search(self)
+        found = search.even() if self.even else search.fitted(search.limits)
+        if found.chosen is None:
+            raise self._does_not_fit(search, found)
+        where = search.where(found.chosen)
+        taken = projected(self.base.graph, where, self.base.devices, self.base.computed)
+        return CostedPlacement(self, where, search.certificate(found), taken)
+
+    def _does_not_fit(self, search: _Search, found: Fitted) -> AcceleratorError:
+        nearest = projected(self.base.graph, search.where(found.nearest), self.base.devices, self.base.computed)
+        over = {label: held for label, held in nearest.items() if held.total > self.limits[label]}
+        lacks = {label: size_text(math.ceil(held.total - self.limits[label])) for label, held in over.items()}
+        missing = [f"{label} lacks {lacks[label]} of {held}" for label, held in over.items()]
+        fits = ", ".join(f"{label!r}: {held.total}" for label, held in over.items())
+        return AcceleratorError(
+            f"no placement within the limits is found; in the nearest one, {'; '.join(missing)}",
+            where=f"graph {self.base.graph.name!r}, option limit",
+            remedy=f"It would fit with limit={{{fits}}}; or add a device without a limit",
+        )
+
+
+class _Search:
+    """The placement as a problem of numbers."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.graph, self.costs = setting.base.graph, setting.costs
+        self.labels = setting.base.devices
+        self.names = list(setting.able)
+        self.numbers = {name: i for i, name in enumerate(self.names)}
+        self.entries: list[NodeEntry] = []
+        """The handed-over tensors, in the order of the problem."""
+        self.problem = self._problem()
+        self.weights = ReadWeights(self.graph, self.names, setting.base.computed)
+        self.shares = np.zeros(len(self.names))
+        for nbytes, readers in zip(self.weights.sizes, self.weights.readers):
+            self.shares[list(readers)] += nbytes / len(readers)
+        self.spans = ValueSpans(self.graph, self.numbers)
+        self.limits = np.array([setting.limits[label] for label in self.labels])
+
+    def where(self, chosen: Array) -> dict[str, str]:
+        """The device of each op by name, those included that are computed while compiling."""
+        mine = {name: self.labels[device] for name, device in zip(self.names, chosen.tolist())}
+        return {name: mine.get(name, label) for name, label in self.setting.base.items()}
+
+    def fitted(self, limits: Array) -> Fitted:
+        """The cheapest assignment whose projected bytes fit, values included."""
+        loads = self.shares + self.spans.made
+        return Fitting(self.problem, self.shares, limits, self._used, self._projected, loads).search()
+
+    def _projected(self, chosen: Array) -> Array:
+        """The bytes on each device, as partitioned."""
+        taken = projected(self.graph, self.where(chosen), self.labels, self.setting.base.computed)
+        return np.array([float(taken[label].total) for label in self.labels])
+
+    def even(self) -> Fitted:
+        """The cheapest assignment with nearly the least bytes on the fullest device."""
+        total = float(sum(self.weights.sizes))
+        low, high = total / len(self.labels), float(self._used(self.problem.times.argmin(axis=1)).max())
+        best: Fitted | None = None
+        for _ in range(HALVINGS):
+            if high - low <= high / 100:
+                break
+            middle = (low + high) / 2
+            found = self.fitted(np.minimum(self.limits, middle))
+            if found.chosen is None:
+                low = middle
+            else:
+                best, high = found, middle
+        return best or self.fitted(self.limits)
+
+    def _used(self, chosen: Array) -> Array:
+        """The estimated bytes on each device: weights, and values if ops run in the graph's order."""
+        return self._weights_of(chosen) + self.spans.peaks(chosen, len(self.labels))
+
+    def _weights_of(self, chosen: Array) -> Array:
+        """The bytes of weights on each device."""
+        held = np.zeros(len(self.labels))
+        for nbytes, readers in zip(self.weights.sizes, self.weights.readers):
+            held[list({int(chosen[reader]) for reader in readers})] += nbytes
+        return held
+
+    def certificate(self, found: Fitted) -> Certificate:
+        """The certificate of an assignment."""
+        assert found.chosen is not None
+        crossings = self.problem.crossings(found.chosen)
+        cut = [one for i in np.flatnonzero(crossings).tolist() for one in self._cut(i, found.chosen)]
+        cut += self._outputs(found.chosen)
+        numbers = {label: i for i, label in enumerate(self.labels)}
+        priority = self.problem.cost(np.array([numbers[self.setting.base[name]] for name in self.names], np.intp))
+        bound = found.cost if found.cost - found.bound <= CLOSE * abs(found.cost) else found.bound
+        cut.sort(key=lambda one: -one.us)
+        return Certificate(found.cost, bound, priority, tuple(cut), self.costs.source)
+
+    def _cut(self, tensor: int, chosen: Array) -> list[CutTensor]:
+        entry, producer = self.entries[tensor], int(self.problem.producers[tensor])
+        source = -1 if producer < 0 else int(chosen[producer])
+        table = self.problem.hand_overs[tensor][max(source, 0)]
+        reached = sorted({int(chosen[reader]) for reader in self.problem.readers[tensor]} - {source})
+        title = HOST if producer < 0 else self.labels[source]
+        size = tensor_bytes(entry.type)
+        return [CutTensor(entry.name, title, self.labels[one], size, float(table[one])) for one in reached if table[one]]
+
+    def _outputs(self, chosen: Array) -> list[CutTensor]:
+        """The outputs that are handed over to the host at a cost."""
+        cut = []
+        for entry in dict.fromkeys(self.graph.outputs):
+            number = self.numbers.get(entry.node.name)
+            over = None if number is None else self.costs.hand_over(self.labels[int(chosen[number])], HOST)
+            if over is not None and number is not None:
+                size = tensor_bytes(entry.type)
+                cut.append(CutTensor(entry.name, self.labels[int(chosen[number])], HOST, size, over.us(size or 0)))
+        return cut
+
+    def _problem(self) -> AssignmentProblem:
+        times = np.full((len(self.names), len(self.labels)), math.inf)
+        columns = {label: i for i, label in enumerate(self.labels)}
+        for row, (name, able) in enumerate(self.setting.able.items()):
+            for label in able:
+                times[row, columns[label]] = self._time(name, label, able)
+            if not np.isfinite(times[row]).any():
+                raise AcceleratorError(
+                    f"the costs have no time of {name!r} ({self.graph[name].op}) on {listed(able, SHOWN)}",
+                    where="place, option costs", remedy="Give its microseconds there",
+                )
+        reading: dict[NodeEntry, list[int]] = {}
+        for row, name in enumerate(self.names):
+            for entry in dict.fromkeys(self.graph[name].reads):
+                if entry.node.name in self.numbers or entry.node in self.graph.inputs:
+                    reading.setdefault(entry, []).append(row)
+        producers, readers, tables = [], [], []
+        for entry, rows in reading.items():
+            table = self._table(entry)
+            if table.any():
+                self.entries.append(entry)
+                producers.append(self.numbers.get(entry.node.name, -1))
+                readers.append(tuple(rows))
+                tables.append(table)
+        for entry in dict.fromkeys(self.graph.outputs):
+            row_or_none = self.numbers.get(entry.node.name)
+            if row_or_none is not None:
+                for column, label in enumerate(self.labels):
+                    over = self.costs.hand_over(label, HOST)
+                    times[row_or_none, column] += 0.0 if over is None else over.us(tensor_bytes(entry.type) or 0)
+        count = len(self.labels)
+        return AssignmentProblem(times, np.array(producers, np.intp), readers, np.array(tables).reshape(-1, count, count))
+
+    def _time(self, name: str, label: str, able: Sequence[str]) -> float:
+        """The time of an op; zero if it has a single device and no time there, since there is no choice."""
+        us = self.costs.times.get(label, {}).get(name)
+        return 0.0 if us is None and len(able) == 1 else finite(us)
+
+    def _table(self, entry: NodeEntry) -> Array:
+        """The cost of handing over a tensor, by source and destination."""
+        size = tensor_bytes(entry.type) or 0
+        sources = self.labels if entry.node.name in self.numbers else (HOST,) * len(self.labels)
+        over = [[self.costs.hand_over(source, destination) for destination in self.labels] for source in sources]
+        return np.array([[0.0 if one is None else one.us(size) for one in row] for row in over])
+
+
+class CostedPlacement(Placement):
+    """A placement by cost, with its certificate. A device assigned by hand changes neither certificate nor bytes."""
+
+    def __init__(
+        self, setting: Setting, where: Mapping[str, str], certificate: Certificate, taken: Mapping[str, DeviceBytes]
+    ) -> None:
+        base = setting.base
+        moved = {name: "the whole costs less so" for name, label in where.items() if label != base[name]}
+        super().__init__(
+            base._table, base._devices, base._rules, dict(where), {**base._by_hand, **moved}, base.rounds, base.notes,
+            base._homeless, base.computed,
+        )
+        self._setting = setting
+        self.certificate = certificate
+        """The predicted cost, its proven lower bound, and the tensors handed over."""
+        self.bytes = dict(taken)
+        """The projected bytes of each device."""
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The most bytes by device; infinite without a limit."""
+        return dict(self._setting.limits)
+
+    @property
+    def costs(self) -> Costs:
+        """The costs that were minimised."""
+        return self._setting.costs
+
+    def what_if(
+        self,
+        *,
+        support: Mapping[str, str | Sequence[str]] | None = None,
+        speed: Mapping[str, float] | None = None,
+        without: str | Sequence[str] = (),
+        limit: Limits | None = None,
+    ) -> CostedPlacement:
+        """The placement if something were different: devices ran further ops (`support={"Softmax": "npu"}`; an op without a time
+        there is as fast as on its fastest device), ran faster by some factor (`speed`), were missing (`without`), or had other
+        limits. Only limits change what can be compiled."""
+        setting = self._setting
+        able = {name: list(labels) for name, labels in setting.able.items()}
+        times = {label: dict(setting.costs.times.get(label, {})) for label in self.devices}
+        for op, named in (support or {}).items():
+            for label in [named] if isinstance(named, str) else named:
+                find_device(label, self._devices, f"what_if, option support[{op!r}]")
+                for name in self._gained(op, label):
+                    able[name].append(label)
+                    fastest = min(finite(times[other].get(name)) for other in able[name])
+                    times[label].setdefault(name, fastest)
+        for label, factor in (speed or {}).items():
+            find_device(label, self._devices, "what_if, option speed")
+            if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
+                remedy = "Give a factor above 0; 2.0 is twice as fast"
+                raise AcceleratorError(f"the speed of {label!r} is {factor!r}", where="what_if, option speed", remedy=remedy)
+            times[label] = {name: us / factor for name, us in times[label].items()}
+        for label in [without] if isinstance(without, str) else without:
+            find_device(label, self._devices, "what_if, option without")
+            able = {name: [one for one in labels if one != label] for name, labels in able.items()}
+        homeless = [name for name, labels in able.items() if not labels]
+        if homeless:
+            cause = f"no other device runs {listed(homeless, SHOWN)}"
+            raise NotSupported(cause, where=f"what_if, option without={without!r}", remedy="Keep a device that does")
+        limits = setting.limits if limit is None else {**setting.limits, **limits_of(limit, self._devices)}
+        order = {label: i for i, label in enumerate(self.devices)}
+        changed = attrs.evolve(
+            setting, able={name: tuple(sorted(labels, key=order.__getitem__)) for name, labels in able.items()}, limits=limits,
+            costs=attrs.evolve(setting.costs, times=times),
+        )
+        return changed.placed()
+
+    def _gained(self, op: str, label: str) -> list[str]:
+        """The nodes of an op that the device does not run, and may."""
+        return [
+            name for name, labels in self._setting.able.items()
+            if self.graph[name].op == op and label not in labels and name not in self._rules.pinned
+            and self._rules.against(name, label) is None
+        ]
+
+    def wishes(self) -> list[Wish]:
+        """The ops that some device does not run and that would help most if it did, the greatest gain first: each is that of
+        `what_if(support={op: device})`."""
+        kinds = dict.fromkeys(
+            (str(self.graph[name].op), label)
+            for name, labels in self._setting.able.items() for label in self.devices
+            if label not in labels and name in self._table.refusals(label)
+        )
+        wishes = []
+        for op, label in kinds:
+            nodes = len(self._gained(op, label))
+            if nodes:
+                predicted = self.what_if(support={op: label}).certificate.predicted_us
+                wishes.append(Wish(op, label, nodes, predicted, self.certificate.predicted_us - predicted))
+        return sorted((wish for wish in wishes if wish.gain_us > 0), key=lambda wish: (-wish.gain_us, wish.op, wish.device))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        taken = {label: {"weights": one.weights, "values": one.values} for label, one in self.bytes.items()}
+        return {**super().to_dict(), "certificate": self.certificate.to_dict(), "bytes": taken}
+
+    def to_table(self, most: int = 12) -> Table:
+        """The table of a placement, with the projected bytes and the certificate as its caption."""
+        table = super().to_table(most)
+        table.caption = "\n".join([*self._bytes_lines(), str(self.certificate)])
+        table.caption_justify = "left"
+        return table
+
+    def __str__(self) -> str:
+        lines = [*self._bytes_lines(), *str(self.certificate).split("\n")]
+        return "\n".join([super().__str__(), *(f"  {line}" for line in lines)])
+
+    def _bytes_lines(self) -> list[str]:
+        limits = self._setting.limits
+        return [
+            f"{label}: {held}" + (f" of {size_text(int(limits[label]))}" if math.isfinite(limits[label]) else "")
+            for label, held in self.bytes.items()
+        ]

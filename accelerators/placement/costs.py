@@ -1,0 +1,215 @@
+"""The costs that `place` minimises: times of ops on devices, and of hand-overs between devices, given or estimated."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.process.atomic import write_text
+from partita.accelerators.process.json_form import form_error
+from partita.graph.errors import ReadError
+from partita.graph.flops import count_flops
+from partita.graph.formatting import counted
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import TensorType
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+CROSSING_US = 20.0
+"""Estimated cost of switching from one device to another."""
+
+BYTES_PER_US = 8000.0
+"""Estimated number of bytes that pass between devices per microsecond."""
+
+FLOPS_PER_US = 50_000.0
+"""Estimated number of operations of the first device per microsecond."""
+
+SLOWER = 4.0
+"""Estimated ratio of the times of a device and of the one that is preferred to it."""
+
+HOST = "host"
+"""The source of a model's inputs, and the destination of its outputs, in hand-overs."""
+
+VERSION = 1
+"""The version of the JSON form."""
+
+_FORM = {
+    "partita_costs": int, "source": str, "times": {str: {str: float}},
+    "hand_overs": [{"from": str, "to": str, "launch_us": float, "bytes_per_us": float}],
+}
+
+
+@attrs.frozen(slots=True)
+class HandOver:
+    """The cost of handing tensors over from one device to another."""
+
+    launch_us: float = CROSSING_US
+    """Microseconds of a hand-over, however small."""
+    bytes_per_us: float = BYTES_PER_US
+    """Bytes per further microsecond."""
+
+    def us(self, nbytes: float) -> float:
+        """The microseconds of handing over one tensor."""
+        return self.launch_us + nbytes / self.bytes_per_us
+
+
+@attrs.frozen(slots=True)
+class Costs:
+    """Microseconds of each op on each device, and of hand-overs between devices."""
+
+    times: Mapping[str, Mapping[str, float]]
+    """By device, the microseconds of each op by name; an op without a time is not placed there."""
+    hand_overs: Mapping[tuple[str, str], HandOver] = attrs.field(factory=dict)
+    """By source and destination. Pairs of devices that are absent have the default; pairs with "host" cost nothing."""
+    source: str = "given"
+    """The origin of the numbers."""
+
+    def hand_over(self, source: str, destination: str) -> HandOver | None:
+        """The hand-over between two devices, or a device and the host; None if it costs nothing."""
+        found = self.hand_overs.get((source, destination))
+        if found is not None or source == destination or HOST in (source, destination):
+            return found
+        return HandOver()
+
+    def to_json(self) -> str:
+        """The costs as text, equal for equal costs."""
+        content = {
+            "partita_costs": VERSION,
+            "source": self.source,
+            "times": {device: dict(times) for device, times in self.times.items()},
+            "hand_overs": [{"from": a, "to": b, **attrs.asdict(one)} for (a, b), one in sorted(self.hand_overs.items())],
+        }
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Costs:
+        """The costs in the output of `to_json`."""
+        remedy = "Give the text that costs.to_json() returned"
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise AcceleratorError(f"this is no JSON: {error}", where="Costs.from_json", remedy=remedy) from error
+        wrong = form_error(content, _FORM)
+        if wrong is None and content["partita_costs"] != VERSION:
+            wrong = "this is no version of costs that is known"
+        if wrong is not None:
+            raise AcceleratorError(wrong, where="Costs.from_json", remedy=remedy)
+        pairs = {(row["from"], row["to"]): HandOver(row["launch_us"], row["bytes_per_us"]) for row in content["hand_overs"]}
+        return cls(content["times"], pairs, content["source"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the costs into a file."""
+        write_text(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Costs:
+        """The costs that `save` wrote."""
+        try:
+            text = Path(path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ReadError(f"no costs can be read from it: {error}", where=str(path)) from error
+        return cls.from_json(text)
+
+    def to_table(self) -> Table:
+        """The sums by device and the hand-overs, as a rich table for a terminal."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("cost", "ops", "µs", title=Text(f"costs ({self.source})"))
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for device, times in self.times.items():
+            table.add_row(Text(f"all on {device}"), str(len(times)), f"{sum(times.values()):,.1f}")
+        for (source, destination), one in self.hand_overs.items():
+            table.add_row(Text(f"{source} to {destination}"), "", f"{one.launch_us:,.1f} + bytes / {one.bytes_per_us:,.0f}")
+        return table
+
+    def __rich__(self) -> Table:
+        return self.to_table()
+
+    def __str__(self) -> str:
+        lines = [f"costs ({self.source})"]
+        for device, times in self.times.items():
+            lines.append(f"  {device}: {counted(len(times), 'op')}, {sum(times.values()):,.1f} µs in all")
+        for (source, destination), one in self.hand_overs.items():
+            lines.append(f"  {source} to {destination}: {one.launch_us:,.1f} µs, and 1 µs for {one.bytes_per_us:,.0f} bytes")
+        return "\n".join(lines)
+
+
+GivenCosts = Costs | Mapping[str, Mapping[str, float]] | Callable[[Node, str], "float | None"]
+"""Costs; the times of a table, by device and name; or a function from a node and a device to its time, None if it has none."""
+
+
+def costs_of(given: GivenCosts | None, graph: Graph, labels: Sequence[str]) -> Costs:
+    """The costs that the user gave, or estimates."""
+    if given is None:
+        return estimated(graph, labels)
+    if isinstance(given, Costs):
+        costs = given
+    elif isinstance(given, Mapping):
+        costs = Costs(given)
+    elif callable(given):
+        times: dict[str, dict[str, float]] = {label: {} for label in labels}
+        for node in graph.nodes:
+            if node.is_op:
+                for label in labels:
+                    us = given(node, label)
+                    if us is not None:
+                        times[label][node.name] = us
+        costs = Costs(times)
+    else:
+        remedy = 'Give {"cpu": {"conv1": 12.5}}, a function of a node and a device, or Costs'
+        raise AcceleratorError(f"they are no costs: {given!r:.80}", where="place, option costs", remedy=remedy)
+    _check(costs)
+    return costs
+
+
+def _check(costs: Costs) -> None:
+    """Raises an error that names the place of a time that is no number from zero on."""
+    for device, times in costs.times.items():
+        for name, us in times.items():
+            if isinstance(us, bool) or not isinstance(us, (int, float)) or not us >= 0:
+                cause = f"the time of {name!r} on {device!r} is {us!r}"
+                raise AcceleratorError(cause, where="place, option costs", remedy="Give microseconds, from 0 on")
+    for (source, destination), one in costs.hand_overs.items():
+        if not (one.launch_us >= 0 and one.bytes_per_us > 0):
+            cause = f"the hand-over from {source!r} to {destination!r} is {one}"
+            raise AcceleratorError(cause, where="place, option costs", remedy="Give microseconds from 0 on, and a rate above 0")
+
+
+def estimated(graph: Graph, labels: Sequence[str]) -> Costs:
+    """Times by operations and bytes, as if each device were slower than the one named before it: without measurements, the order
+    of the devices is all that is known of their speed."""
+    flops = count_flops(graph).by_node
+    first = {
+        node.name: 1.0 + flops.get(node.name, 0) / FLOPS_PER_US + sum(map(_bytes, node.outputs)) / BYTES_PER_US
+        for node in graph.nodes if node.is_op
+    }
+    times = {label: {name: us * SLOWER**rank for name, us in first.items()} for rank, label in enumerate(labels)}
+    return Costs(times, source="estimated by operations, bytes and the order of the devices")
+
+
+def _bytes(entry: Any) -> int:
+    return tensor_bytes(entry.type) or 0
+
+
+def tensor_bytes(kind: Any) -> int | None:
+    """The bytes of a tensor, dynamic sizes counted as 1; None for other types and unknown ranks."""
+    if not isinstance(kind, TensorType) or kind.shape is None or kind.dtype == "string":
+        return None
+    sizes = tuple(size if isinstance(size, int) else 1 for size in kind.shape)
+    return attrs.evolve(kind, shape=sizes).nbytes if not kind.is_static else kind.nbytes
+
+
+def finite(us: float | None) -> float:
+    """The time, or infinity if there is none."""
+    return math.inf if us is None else float(us)

@@ -1,0 +1,227 @@
+"""The bytes that a placed graph takes on each device: weights, and planned values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.device_list import Device, find_device
+from partita.accelerators.process.compile_slots import free_memory
+from partita.graph.graph import Graph
+from partita.graph.nested import bodies_of, graphs_in
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import with_affinities
+from partita.graph.summary import size_text
+from partita.graph.types import Array
+from partita.partition import AffinityProperty
+from partita.passes import apply_pass
+from partita.passes.plan_memory import Arena, MemoryPlan, aligned_bytes
+from partita.passes.plan_memory import plan as plan_values
+
+ALIGNMENT = 64
+"""The alignment of values, in bytes."""
+
+MARGIN = 0.1
+"""The share of a device's free memory that limit="free" leaves to others."""
+
+Limits = Mapping[str, "int | str | None"] | str
+"""The most bytes by device, as numbers or texts such as "22GiB"; None: any. Or "free": what is free now, less a margin."""
+
+
+@attrs.frozen(slots=True)
+class DeviceBytes:
+    """The projected bytes of one device."""
+
+    weights: int
+    """The constants that its ops read, each counted once."""
+    values: int
+    """The most bytes of values that are alive at the same time, as planned."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.weights + self.values
+
+    def __str__(self) -> str:
+        return f"{size_text(self.total)} ({size_text(self.weights)} of weights, {size_text(self.values)} of values)"
+
+
+class ReadWeights:
+    """The constants of a graph, and the ops that read them; outputs of ops that are computed while compiling are constants."""
+
+    def __init__(self, graph: Graph, names: Sequence[str], computed: Collection[str] = ()) -> None:
+        readers: dict[int, set[int]] = {}
+        sizes: dict[int, int] = {}
+        for number, name in enumerate(names):
+            for key, nbytes in self._read_by(graph[name], computed):
+                readers.setdefault(key, set()).add(number)
+                sizes[key] = nbytes
+        self.sizes = [sizes[key] for key in readers]
+        """The bytes of each constant."""
+        self.readers = [tuple(sorted(nodes)) for nodes in readers.values()]
+        """The ops that read each, as numbers in `names`."""
+
+    @staticmethod
+    def _read_by(node: Node, computed: Collection[str]) -> list[tuple[int, int]]:
+        """The identity and the bytes of each constant that the op reads, those in its bodies included."""
+        found = []
+        for entry in node.reads:
+            if entry.node.value is not None:
+                found.append((id(entry.node.value), entry.node.value.nbytes))
+            elif entry.node.name in computed:
+                found.append((id(entry.node), aligned_bytes(entry.type, 1) or 0))
+        for body in bodies_of(node):
+            for inner in graphs_in(body):
+                found += [(id(one.value), one.value.nbytes) for one in inner.nodes if one.value is not None]
+        return found
+
+
+class ValueSpans:
+    """The values of a graph, and the ops between which each is alive, if ops run in the graph's order."""
+
+    def __init__(self, graph: Graph, numbers: Mapping[str, int]) -> None:
+        readers: dict[NodeEntry, list[int]] = {}
+        for name, number in numbers.items():
+            for entry in graph[name].outputs:
+                readers[entry] = []
+            for entry in dict.fromkeys(graph[name].reads):
+                if entry.node.name in numbers or entry.node in graph.inputs:
+                    readers.setdefault(entry, []).append(number)
+        for entry in graph.outputs:
+            if entry in readers:
+                readers[entry].append(len(numbers))
+        self.count = len(numbers)
+        self._rows = [
+            (numbers.get(entry.node.name, -1), size, reading)
+            for entry, reading in readers.items() if (size := aligned_bytes(entry.type, ALIGNMENT)) and reading
+        ]
+        self.made = np.zeros(self.count)
+        """The bytes that each op makes or copies at most."""
+        for producer, size, reading in self._rows:
+            self.made[producer if producer >= 0 else reading[0]] += size
+
+    def peaks(self, chosen: Array, devices: int) -> Array:
+        """An estimate of the most bytes of values alive on each device, copies from others included. Linear."""
+        changes = np.zeros((devices, self.count + 2))
+        where = [*chosen.tolist(), -1]
+        for producer, size, reading in self._rows:
+            own = where[producer] if producer >= 0 else -1
+            if own >= 0:
+                changes[own, producer] += size
+                changes[own, max(reading) + 1] -= size
+            ends: dict[int, tuple[int, int]] = {}
+            for reader in reading:
+                at = where[reader]
+                if at not in (own, -1):
+                    ends[at] = (ends.get(at, (reader, reader))[0], reader)
+            for at, (first, last) in ends.items():
+                changes[at, first] += size
+                changes[at, last + 1] -= size
+        return changes.cumsum(axis=1).max(axis=1)
+
+
+def projected(
+    graph: Graph, where: Mapping[str, str], labels: Sequence[str], computed: Collection[str] = ()
+) -> dict[str, DeviceBytes]:
+    """The bytes of each device for a placement, partitioned as `compile` does. Near-linear."""
+    names = [name for name in where if name not in computed]
+    weights = ReadWeights(graph, names, computed)
+    held = dict.fromkeys(labels, 0)
+    for nbytes, readers in zip(weights.sizes, weights.readers):
+        for label in {where[names[number]] for number in readers}:
+            held[label] += nbytes
+    values = _values(_partitioned(graph, where), labels)
+    return {label: DeviceBytes(held[label], values[label]) for label in labels}
+
+
+def _partitioned(graph: Graph, where: Mapping[str, str]) -> Graph:
+    placed = with_affinities(graph.evolve(attrs={}), where)
+    options: dict[str, Any] = {"infer_types": False, "verify": False}
+    return apply_pass(placed, "PartitionGraph", subgraph_property=AffinityProperty(), **options)
+
+
+def _values(graph: Graph, labels: Sequence[str]) -> dict[str, int]:
+    """The most bytes of values alive on each device, for a graph of calls: those between calls, the copies of those that other
+    devices make, and those inside the running call."""
+    last: dict[tuple[NodeEntry, str], int] = {}
+    for i, node in enumerate(graph.nodes):
+        if node.is_op:
+            last.update({(entry, str(node.affinity)): i for entry in node.reads})
+    ends: dict[NodeEntry, int] = {}
+    for (entry, _), i in last.items():
+        ends[entry] = max(i, ends.get(entry, 0))
+    ends.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
+    arenas = {label: Arena() for label in labels}
+    known: dict[int, MemoryPlan] = {}
+    resident: set[tuple[NodeEntry, str]] = set()
+    ending: dict[int, list[tuple[str, int, int]]] = {}
+
+    def take(entry: NodeEntry, label: str, until: int) -> None:
+        size = aligned_bytes(entry.type, ALIGNMENT) or 0
+        resident.add((entry, label))
+        ending.setdefault(until, []).append((label, arenas[label].take(size), size))
+
+    for i, node in enumerate(graph.nodes):
+        label = node.affinity
+        if not node.is_op or label is None:
+            continue
+        for entry in node.reads:
+            if entry.node.value is None and (entry, label) not in resident:
+                take(entry, label, last[entry, label])
+        inner = max((plan_values(body, ALIGNMENT, known).peak for body in bodies_of(node)), default=0)
+        offset = arenas[label].take(inner)
+        arenas[label].give(offset, inner)
+        for entry in node.outputs:
+            take(entry, label, ends.get(entry, i))
+        for where, offset, size in ending.pop(i, ()):
+            arenas[where].give(offset, size)
+    return {label: arena.size for label, arena in arenas.items()}
+
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+"""The bytes of each unit, in capitals."""
+
+
+def limits_of(given: Limits | None, devices: Sequence[Device]) -> dict[str, float]:
+    """The most bytes of each device; infinite without a limit."""
+    if isinstance(given, str):
+        if given != "free":
+            remedy = 'Write "free", or {"cuda": "8GiB"}'
+            raise AcceleratorError(f"there is no limit {given!r}", where="option limit", remedy=remedy)
+        return {device.label: _free(device) for device in devices}
+    if given is not None and not isinstance(given, Mapping):
+        cause = f"it is a dictionary by device, not {given!r:.80}"
+        raise AcceleratorError(cause, where="option limit", remedy='Write {"cuda": "8GiB"}')
+    limits = {device.label: math.inf for device in devices}
+    for label, most in (given or {}).items():
+        limits[find_device(label, devices, f"limit[{label!r}]").label] = math.inf if most is None else bytes_of(most, label)
+    return limits
+
+
+def bytes_of(most: int | str, label: str) -> float:
+    """A number of bytes, or a text such as "22GiB"."""
+    where = f"limit[{label!r}]"
+    if isinstance(most, str):
+        digits = most.strip().upper().rstrip("BKMGI").strip()
+        unit = most.strip().upper()[len(digits) :].strip()
+        try:
+            number = float(digits) * _UNITS[unit]
+        except (ValueError, KeyError):
+            raise AcceleratorError(f"{most!r} is no amount of memory", where=where, remedy='Write "22GiB"') from None
+    else:
+        number = most
+    if isinstance(most, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
+        raise AcceleratorError(f"{most!r} is no amount of memory", where=where, remedy='Write "22GiB", or None for any')
+    return number
+
+
+def _free(device: Device) -> float:
+    """The free bytes of the device, less the margin."""
+    own = device.accelerator.free_bytes(device.device_id)
+    free = free_memory() if own is None else own
+    return math.inf if free is None else free * (1 - MARGIN)

@@ -1,0 +1,143 @@
+"""A locked plan: the device of each op as a small file of text, to keep beside a model and to compile by."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.inlining import without_calls
+from partita.accelerators.placement.placement import Placement
+from partita.accelerators.placement.placing import live_part, query
+from partita.accelerators.process.atomic import write_text
+from partita.accelerators.process.json_form import form_error
+from partita.graph.errors import ReadError
+from partita.graph.formatting import listed
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import with_affinities
+
+VERSION = 1
+"""The version of the JSON form."""
+
+SHOWN = 3
+"""The number of names that an error lists."""
+
+_FORM = {
+    "partita_lock": int, "graph": str, "devices": [str], "inlined": [[str]], "computed": [str],
+    "nodes": {str: {"op": str, "device": str, "types": [str]}},
+}
+
+CHECK = "`partita plan --check` lists the differences; `partita place --lock` makes a new plan"
+"""The remedy for a plan of another graph."""
+
+
+@attrs.frozen(slots=True)
+class LockedNode:
+    """One op of a locked plan."""
+
+    op: str
+    """Its op."""
+    device: str
+    """Its device."""
+    types: tuple[str, ...]
+    """The types of its outputs."""
+
+
+@attrs.frozen(slots=True)
+class LockedPlan:
+    """The devices of a graph's ops, and what identifies these ops."""
+
+    graph_name: str
+    """The graph's name."""
+    devices: tuple[str, ...]
+    """The devices of the placement, the preferred one first."""
+    inlined: tuple[tuple[str, ...], ...]
+    """The calls that were inlined, outer ones before those that came out of them."""
+    computed: frozenset[str]
+    """The ops that are computed while compiling."""
+    nodes: Mapping[str, LockedNode]
+    """The ops by name, in the graph's order."""
+
+    @classmethod
+    def of(cls, placement: Placement) -> LockedPlan:
+        """The plan of a placement."""
+        nodes = {name: _locked(placement.graph[name], label) for name, label in placement.items()}
+        return cls(placement.graph.name, placement.devices, placement.rounds, frozenset(placement.computed), nodes)
+
+    def to_json(self) -> str:
+        """The plan as text, identical for equal placements."""
+        content = {
+            "partita_lock": VERSION, "graph": self.graph_name, "devices": self.devices, "inlined": self.inlined,
+            "computed": sorted(self.computed), "nodes": {name: attrs.asdict(node) for name, node in self.nodes.items()},
+        }
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan into a file."""
+        write_text(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LockedPlan:
+        """The plan in a file that `save` wrote."""
+        remedy = "Give a file that `partita place --lock` or placement.lock wrote"
+        try:
+            content = json.loads(Path(path).read_text("utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ReadError(f"no plan can be read from it: {error}", where=str(path), remedy=remedy) from error
+        wrong = form_error(content, _FORM)
+        if wrong is None and content["partita_lock"] != VERSION:
+            wrong = "this is no version of a locked plan that is known"
+        if wrong is not None:
+            raise ReadError(f"it is no locked plan: {wrong}", where=str(path), remedy=remedy)
+        nodes = {name: LockedNode(row["op"], row["device"], tuple(row["types"])) for name, row in content["nodes"].items()}
+        rounds = tuple(tuple(names) for names in content["inlined"])
+        return cls(content["graph"], tuple(content["devices"]), rounds, frozenset(content["computed"]), nodes)
+
+    def apply(self, graph: Graph) -> Graph:
+        """The graph with the devices of the plan as affinities; an error if its ops have other names or kinds."""
+        graph = without_calls(graph, self.inlined)
+        ops = {node.name: node for node in live_part(graph).nodes if node.is_op}
+        lost = [name for name in self.nodes if name not in ops and name not in self.computed]
+        new = [name for name in ops if name not in self.nodes]
+        other = [name for name, node in self.nodes.items() if name in ops and _title(ops[name]) != node.op]
+        for names, what in ((lost, "it lacks"), (new, "it also has"), (other, "it has other ops for")):
+            if names:
+                raise self._other(graph, f"{what} {listed(names, SHOWN)}")
+        return with_affinities(graph, {name: node.device for name, node in self.nodes.items() if name in graph})
+
+    def _other(self, graph: Graph, cause: str) -> AcceleratorError:
+        cause = f"the plan was made for another graph (its name was {self.graph_name!r}): {cause}"
+        return AcceleratorError(cause, where=f"graph {graph.name!r}, option plan", remedy=CHECK)
+
+    def differences(self, graph: Graph, config: Mapping[str, Any] | None = None) -> list[str]:
+        """The differences of the graph from the plan, and of the devices' answers, one a line; empty if the plan still holds."""
+        now = query(graph, list(self.devices), config=config, partial=True)
+        ops = {node.name: node for node in now.graph.nodes if node.is_op}
+        lost = [(name, node) for name, node in self.nodes.items() if name not in ops]
+        lines = [f"- {name} ({node.op} on {node.device}): the graph lacks it" for name, node in lost]
+        lines += [f"+ {name} ({_title(node)}): the plan lacks it" for name, node in ops.items() if name not in self.nodes]
+        for name, before in self.nodes.items():
+            if name not in ops:
+                continue
+            node = _locked(ops[name], before.device)
+            if node.op != before.op:
+                lines.append(f"! {name}: it was {before.op}, and is {node.op}")
+            elif node.types != before.types:
+                lines.append(f"! {name} ({node.op}): it made {', '.join(before.types)}, and makes {', '.join(node.types)}")
+            elif name not in self.computed and before.device not in now.able(name):
+                lines.append(f"! {name} ({node.op}): {before.device} does not run it: {now.reason(name, before.device)}")
+        return lines
+
+
+def _title(node: Node) -> str:
+    return f"{node.domain}::{node.op}" if node.domain else str(node.op)
+
+
+def _locked(node: Node, label: str) -> LockedNode:
+    return LockedNode(_title(node), label, tuple(str(entry.type) for entry in node.outputs))

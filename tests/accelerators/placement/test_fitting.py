@@ -1,0 +1,50 @@
+"""Limits on bytes: never broken, and close to the best."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from partita.accelerators.placement.fitting import Fitted, Fitting
+from tests.accelerators.placement.problems import assignments, problem
+
+
+def fitted(seed: int, most: int) -> tuple[Fitted, float, bool]:
+    """The result for a random problem with limits, the least cost within them (NaN if that is too slow to find), and whether
+    the limits hold."""
+    rng = np.random.default_rng(seed)
+    nodes, devices = int(rng.integers(2, most)), int(rng.integers(2, 5))
+    one, shares = problem(rng, nodes, devices), rng.integers(0, 100, nodes).astype(float)
+    limits = np.where(rng.random(devices) < 0.7, rng.integers(20, max(25, 120 * nodes // devices), devices), np.inf)
+    found = Fitting(one, shares, limits, lambda chosen: np.bincount(chosen, shares, devices)).search()
+    least = np.nan
+    if devices**nodes <= 4096:
+        costs = [one.cost(c) for c in assignments(nodes, devices) if (np.bincount(c, shares, devices) <= limits).all()]
+        least = min(costs, default=np.inf)
+    holds = found.chosen is None or bool((np.bincount(found.chosen, shares, devices) <= limits).all())
+    assert found.chosen is None or one.cost(found.chosen) == pytest.approx(found.cost)
+    return found, least, holds
+
+
+@pytest.mark.parametrize("start", range(0, 300, 50))
+def test_small_problems_are_solved_exactly_within_limits(start: int) -> None:
+    for seed in range(start, start + 50):
+        found, least, holds = fitted(seed, 7)
+        assert holds
+        assert found.cost == pytest.approx(least), seed
+        assert found.bound <= least * (1 + 1e-9), seed
+
+
+@pytest.mark.slow
+def test_limits_of_thousands_of_problems_are_kept() -> None:
+    for seed in range(5000):
+        found, _, holds = fitted(seed, 20)
+        assert holds
+        assert found.chosen is None or found.cost - found.bound <= 0.03 * found.cost, seed
+
+
+def test_hundreds_of_nodes_are_within_three_percent_of_the_bound() -> None:
+    results = [fitted(seed, 300) for seed in range(4)]
+    found = [one for one, _, holds in results if one.chosen is not None and holds]
+    assert len(found) >= 3
+    assert all(one.cost - one.bound <= 0.03 * one.cost for one in found)

@@ -1,0 +1,311 @@
+"""Placements by cost: planted devices whose best placement is known, limits, rules, what-ifs, and locked plans."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.accelerators.placement.device_bytes import bytes_of
+from partita.passes.plan_memory import plan as plan_values
+
+SIZE = 64
+
+SLEEPS = {
+    "left": {"Relu": 0.001, "Tanh": 0.012, "Exp": 0.012, "Neg": 0.001},
+    "right": {"Relu": 0.004, "Tanh": 0.004, "Neg": 0.004},
+}
+"""The seconds that each planted device sleeps in an op; it runs no others."""
+
+
+class Sleeping(pt.CompiledSubgraph):
+    def __init__(self, graph: pt.Graph, device: str) -> None:
+        self._model = pt.accelerator("reference").compile(graph, {})
+        self._seconds = sum(SLEEPS[device][str(node.op)] for node in graph.nodes if node.is_op)
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        time.sleep(self._seconds)
+        return self._model.run(inputs, out)
+
+
+class Planted(pt.Accelerator):
+    def supports(self, node: Any, graph: pt.Graph) -> bool | str:
+        return node.op in SLEEPS[self.name] or f"{self.name} has no {node.op}"
+
+    def compile(self, graph: pt.Graph, config: Mapping[str, Any]) -> pt.CompiledSubgraph:
+        return Sleeping(graph, self.name)
+
+
+class Left(Planted):
+    name = "left"
+
+
+class Right(Planted):
+    name = "right"
+
+
+@pytest.fixture(autouse=True)
+def planted() -> Iterator[None]:
+    for device in (Left, Right):
+        pt.register_accelerator(device)
+    yield
+    for device in (Left, Right):
+        pt.unregister_accelerator(device.name)
+
+
+def law(node: Any, device: str) -> float | None:
+    seconds = SLEEPS[device].get(node.op)
+    return None if seconds is None else 1e6 * seconds
+
+
+def chain(*ops: str) -> pt.Graph:
+    value: Any = pt.variable("x", "float32", (SIZE,))
+    for i, op in enumerate(ops):
+        value = pt.op(op, value, name=f"{op.lower()}{i}")
+    return pt.Graph([value], name="chain", output_names=["y"])
+
+
+def costed(graph: pt.Graph, launch: float = 1000.0) -> pt.Costs:
+    times = {d: {n.name: us for n in graph.nodes if n.is_op and (us := law(n, d)) is not None} for d in SLEEPS}
+    over = pt.HandOver(launch, 1e9)
+    return pt.Costs(times, {("left", "right"): over, ("right", "left"): over})
+
+
+def test_best_placement_of_a_known_law_is_found_and_its_time_is_as_predicted() -> None:
+    graph = chain("Relu", "Tanh", "Tanh", "Relu", "Relu")
+    placement = pt.place(graph, "HETERO:left,right", costs=costed(graph))
+    assert list(placement.values()) == ["left", "right", "right", "left", "left"]
+    assert placement.certificate.predicted_us == placement.certificate.bound_us == pytest.approx(13_000, abs=1)
+    assert placement.certificate.priority_us == 27_000
+    assert [(one.name, one.source, one.destination) for one in placement.certificate.cut] == [
+        ("relu0", "left", "right"), ("tanh2", "right", "left"),
+    ]
+    model, x = pt.compile(graph, plan=placement), np.linspace(-1, 1, SIZE, dtype=np.float32)
+    np.testing.assert_allclose(model(x)[0], np.maximum(np.tanh(np.tanh(np.maximum(x, 0))), 0), rtol=1e-6)
+    slept = 1e6 * sum(unit.compiled._seconds for unit in model.units)
+    assert slept + 2 * 1000 == pytest.approx(placement.certificate.predicted_us, abs=1)
+
+
+def test_dear_hand_overs_keep_all_on_one_device() -> None:
+    graph = chain("Relu", "Tanh", "Tanh", "Relu", "Relu")
+    assert set(pt.place(graph, "HETERO:left,right", costs=costed(graph, 1e6)).values()) == {"right"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_other_placement_costs_less(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = chain(*rng.choice(["Relu", "Tanh", "Neg", "Exp"], 7).tolist())
+    costs = costed(graph, float(rng.integers(0, 6000)))
+    placement = pt.place(graph, "HETERO:left,right", costs=costs)
+
+    def cost(labels: Sequence[str]) -> float:
+        pairs = list(zip(placement, labels))
+        if any(name not in costs.times[label] for name, label in pairs):
+            return float("inf")
+        own = sum(costs.times[label][name] for name, label in pairs)
+        over = costs.hand_over("left", "right")
+        assert over is not None
+        return own + sum(over.us(4 * SIZE) for a, b in itertools.pairwise(labels) if a != b)
+
+    least = min(map(cost, itertools.product(("left", "right"), repeat=7)))
+    assert placement.certificate.predicted_us == pytest.approx(least)
+    assert cost(list(placement.values())) == pytest.approx(least)
+    assert placement.certificate.gap == 0
+
+
+def test_rules_are_obeyed() -> None:
+    graph = chain("Relu", "Tanh", "Neg")
+    placement = pt.place(
+        graph, "HETERO:left,right", costs=costed(graph, 0), pin={"tanh1": "left"}, forbid={"Neg": "left"}
+    )
+    assert dict(placement) == {"relu0": "left", "tanh1": "left", "neg2": "right"}
+    assert "pin 'tanh1'" in placement.why("tanh1")
+
+
+def test_placement_says_why_an_op_left_the_preferred_device() -> None:
+    graph = chain("Relu", "Tanh", "Tanh")
+    placement = pt.place(graph, "HETERO:left,right", costs=costed(graph))
+    assert "the whole costs less so" in placement.why("tanh1")
+    assert "which is proven to be the least; by priority 25,000.0 µs" in str(placement)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_ifs_equal_placements_that_know(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    graph = chain(*rng.choice(["Relu", "Tanh", "Neg", "Exp"], 8).tolist(), "Exp")
+    costs = costed(graph, float(rng.integers(0, 3000)))
+    placement = pt.place(graph, "HETERO:left,right", costs=costs)
+    faster = placement.what_if(speed={"right": 3.0})
+    times = {**costs.times, "right": {name: us / 3 for name, us in costs.times["right"].items()}}
+    again = pt.place(graph, "HETERO:left,right", costs=pt.Costs(times, costs.hand_overs))
+    assert (dict(faster), faster.certificate) == (dict(again), again.certificate)
+    alone = placement.what_if(without="right")
+    assert (set(alone.values()), alone.certificate.predicted_us) == ({"left"}, placement.certificate.priority_us)
+    wishes = placement.wishes()
+    monkeypatch.setitem(SLEEPS["right"], "Exp", 0.012)
+    knowing = pt.place(graph, "HETERO:left,right", costs=costed(graph, costs.hand_overs["left", "right"].launch_us))
+    gain = placement.certificate.predicted_us - knowing.certificate.predicted_us
+    assert [wish.gain_us for wish in wishes] == ([pytest.approx(gain)] if gain > 0 else [])
+    assert all((wish.op, wish.device) == ("Exp", "right") for wish in wishes)
+
+
+def test_what_if_without_the_only_device_is_refused() -> None:
+    graph = chain("Exp")
+    with pytest.raises(pt.NotSupported, match="no other device runs exp0"):
+        pt.place(graph, "HETERO:left,right", costs=law).what_if(without="left")
+
+
+def test_missing_time_is_an_error_that_names_it() -> None:
+    graph = chain("Relu", "Tanh")
+    with pytest.raises(pt.AcceleratorError, match=r"no time of 'tanh1' \(Tanh\) on left, right"):
+        pt.place(graph, "HETERO:left,right", costs={"left": {"relu0": 1.0}})
+    with pytest.raises(pt.AcceleratorError, match="the time of 'relu0' on 'left' is -1"):
+        pt.place(graph, "HETERO:left,right", costs={"left": {"relu0": -1}})
+
+
+def test_costs_are_saved_and_loaded(tmp_path: Path) -> None:
+    costs = costed(chain("Relu", "Exp"))
+    costs.save(tmp_path / "costs.json")
+    assert pt.Costs.load(tmp_path / "costs.json") == costs
+    assert "left to right: 1,000.0 µs" in str(costs)
+    with pytest.raises(pt.AcceleratorError, match="it has no 'partita_costs'"):
+        pt.Costs.from_json("{}")
+
+
+# -- limits -----------------------------------------------------------------------------------------------
+
+
+class Small(pt.Accelerator):
+    """Runs everything, and counts the bytes that it holds: weights, and values as planned."""
+
+    name = "small"
+    held: dict[int, int] = {}
+    values = 0
+
+    def supports(self, node: Any, graph: pt.Graph) -> bool | str:
+        return True
+
+    def compile(self, graph: pt.Graph, config: Mapping[str, Any]) -> pt.CompiledSubgraph:
+        Small.held.update({id(node.value): node.value.nbytes for node in graph.nodes if node.value is not None})
+        inputs = sum(node[0].type.nbytes or 0 for node in graph.inputs)
+        Small.values = max(Small.values, plan_values(graph).peak + inputs)
+        return pt.accelerator("reference").compile(graph, {})
+
+
+@pytest.fixture
+def small() -> Iterator[type[Small]]:
+    pt.register_accelerator(Small)
+    Small.held, Small.values = {}, 0
+    yield Small
+    pt.unregister_accelerator("small")
+
+
+def layers(count: int, width: int) -> pt.Graph:
+    value: Any = pt.variable("x", "float32", (1, width))
+    for i in range(count):
+        weight = pt.constant(np.full((width, width), 1 / width, np.float32), name=f"w{i}")
+        value = pt.op("Relu", pt.op("MatMul", value, weight, name=f"product{i}"), name=f"relu{i}")
+    return pt.Graph([value], name="layers", output_names=["y"])
+
+
+def test_weights_of_a_large_model_fit_a_small_device_as_projected(small: type[Small]) -> None:
+    graph = layers(30, 1024)  # 120 MiB
+    limit = 100 * 10**6
+    placement = pt.place(graph, "HETERO:small,reference", limit={"small": "100MB"})
+    projected = placement.bytes["small"]
+    assert 0.9 * limit < projected.total <= limit
+    model = pt.compile(graph, plan=placement)
+    assert sum(small.held.values()) == projected.weights
+    assert sum(small.held.values()) + small.values == pytest.approx(projected.total, rel=0.05)
+    np.testing.assert_allclose(model(np.ones((1, 1024), np.float32))[0], 1.0, rtol=1e-5)
+    assert len(model.units) == 2
+    assert placement.certificate.gap < 0.06  # whole layers of 4 MiB
+
+
+def test_a_weight_that_two_ops_read_counts_once(small: type[Small]) -> None:
+    x, weight = pt.variable("x", "float32", (1, 256)), pt.constant(np.ones((256, 256), np.float32), name="w")
+    first = pt.op("MatMul", x, weight, name="first")
+    graph = pt.Graph([pt.op("MatMul", first, weight, name="second")], output_names=["y"])
+    placement = pt.place(graph, "HETERO:small,reference", limit={"small": "300KB"})
+    assert placement.bytes["small"].weights == 256 * 256 * 4
+    assert set(placement.values()) == {"small"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_limits_are_kept_on_three_devices(seed: int, small: type[Small]) -> None:
+    rng = np.random.default_rng(seed)
+    graph = layers(int(rng.integers(2, 12)), 64)
+    limits = {"small": int(rng.integers(10_000, 150_000)), "left": int(rng.integers(5_000, 100_000))}
+    placement = pt.place(graph, "HETERO:left,small,reference", limit=limits)
+    assert all(held.total <= placement.limits[label] for label, held in placement.bytes.items())
+
+
+def test_error_says_what_lacks_where_and_what_would_fit(small: type[Small]) -> None:
+    graph = layers(4, 256)
+    with pytest.raises(pt.AcceleratorError, match=r"small lacks [\d.]+ KiB of 1.0 MiB.*\n.*limit=\{'small': (\d+)\}") as caught:
+        pt.place(graph, "small", limit={"small": "500KiB"})
+    needed = int(str(caught.value).partition("'small': ")[2].partition("}")[0])
+    assert pt.place(graph, "small", limit={"small": needed}).bytes["small"].total == needed
+
+
+def test_even_spreads_the_weights(small: type[Small]) -> None:
+    placement = pt.place(layers(8, 256), "HETERO:small,reference", even=True)
+    assert [held.weights for held in placement.bytes.values()] == [4 * 256 * 256 * 4] * 2
+
+
+def test_free_memory_is_a_limit() -> None:
+    placement = pt.place(layers(2, 16), "reference", limit="free")
+    assert 0 < placement.limits["reference"] < float("inf")
+
+
+@pytest.mark.parametrize("text, size", [("22GiB", 22 << 30), ("1.5 kb", 1500), ("7", 7), (12, 12)])
+def test_amounts_of_memory(text: str | int, size: int) -> None:
+    assert bytes_of(text, "cpu") == size
+
+
+@pytest.mark.parametrize("text", ["much", "-1MB", "", True, "nan"])
+def test_other_amounts_are_refused(text: Any) -> None:
+    with pytest.raises(pt.AcceleratorError, match=r"limit\['cpu'\].*is no amount of memory"):
+        bytes_of(text, "cpu")
+
+
+# -- locked plans ------------------------------------------------------------------------------------------
+
+
+def test_locked_plan_compiles_the_same(tmp_path: Path) -> None:
+    graph = chain("Relu", "Tanh", "Tanh", "Relu")
+    placement = pt.place(graph, "HETERO:left,right", costs=costed(graph))
+    path, again = tmp_path / "plan.json", tmp_path / "again.json"
+    placement.lock(path)
+    pt.place(graph, "HETERO:left,right", costs=costed(graph)).lock(again)
+    assert path.read_bytes() == again.read_bytes()
+    model = pt.compile(graph, plan=path)
+    assert {name: unit.device.label for unit in model.units for name in unit.ops} == dict(placement)
+
+
+def test_locked_plan_of_a_graph_with_calls_that_were_inlined(tmp_path: Path) -> None:
+    graph = chain("Relu", "Exp", "Tanh")
+    called = pt.apply_pass(graph, "PartitionGraph", subgraph_property=pt.PatternProperty(pt.Pattern("Exp", "Tanh"), name="mine"))
+    placement = pt.query(called, "HETERO:right,left", forbid={"Exp": "right", "Tanh": "left"})
+    assert placement.inlined
+    placement.lock(tmp_path / "plan.json")
+    model = pt.compile(called, plan=tmp_path / "plan.json")
+    assert {name: unit.device.label for unit in model.units for name in unit.ops} == dict(placement)
+
+
+def test_locked_plan_of_another_graph_is_refused(tmp_path: Path) -> None:
+    pt.place(chain("Relu", "Tanh"), "HETERO:left,right").lock(tmp_path / "plan.json")
+    with pytest.raises(pt.AcceleratorError, match="it lacks tanh1"):
+        pt.compile(chain("Relu"), plan=tmp_path / "plan.json")
+    with pytest.raises(pt.AcceleratorError, match="it also has neg2"):
+        pt.compile(chain("Relu", "Tanh", "Neg"), plan=tmp_path / "plan.json")
+    with pytest.raises(pt.AcceleratorError, match="pin, forbid and optimize have no meaning"):
+        pt.compile(chain("Relu", "Tanh"), plan=tmp_path / "plan.json", pin={"relu0": "left"})
+    with pytest.raises(pt.ReadError, match="no plan can be read"):
+        pt.compile(chain("Relu"), plan=tmp_path / "none.json")

@@ -1,0 +1,206 @@
+"""Types that no shape rule gives: element types that attributes decide, sequences, optional values, and results of bodies."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from partita.graph import Graph, PassError, call, op, variable
+from partita.passes import apply_pass
+
+from .before_after import text
+
+OPSETS = "21, ai.onnx.ml 3"
+
+NETS = {
+    "Cast(f) {to=6}": "int32[N, 4]",
+    "CastLike(f, i)": "int64[N, 4]",
+    "EyeLike(f)": "float32[N, 4]",
+    "EyeLike(f) {dtype=7}": "int64[N, 4]",
+    "RandomNormal() {shape=[2, 3]}": "float32[2, 3]",
+    "RandomUniform() {shape=[2], dtype=11}": "float64[2]",
+    "RandomNormalLike(h)": "float16[5]",
+    "RandomUniformLike(h) {dtype=1}": "float32[5]",
+    "Multinomial(f) {sample_size=3}": "int32[N, 3]",
+    "Bernoulli(f) {dtype=9}": "bool[N, 4]",
+    "HannWindow(eight)": "float32[8]",
+    "HammingWindow(eight) {output_datatype=11}": "float64[8]",
+    "MelWeightMatrix(eight, eight, eight, half, half)": "float32[5, 8]",
+    "ConstantOfShape(shape)": "float32[3, 2]",
+    "QuantizeLinear(f, half)": "uint8[N, 4]",
+    "QuantizeLinear(f, half) {output_dtype=3}": "int8[N, 4]",
+    "DequantizeLinear(b, half)": "float32[6]",
+    "NonZero(f)": "int64[2, unk__0]",
+    "Unique(h) {axis=0}": "float16[unk__0]",
+    "Range(half, eight_and_a_half, half)": "float32[16]",
+    "Split(f) {num_outputs=1, axis=1}": "float32[N, 4]",
+    "StringNormalizer(s)": "string[3]",
+    "TfIdfVectorizer(i) {max_gram_length=1, max_skip_count=0, min_gram_length=1, mode=\"TF\", ngram_counts=[0], "
+    "ngram_indexes=[0, 6], pool_int64s=[1, 2]}": "float32[N, 7]",
+    "SequenceLength(q)": "int64[]",
+    "SequenceAt(q, eight)": "float32[4, M]",
+    "SequenceErase(q)": "sequence(float32[4, M])",
+    "SequenceInsert(q, f)": "sequence(float32[?, ?])",
+    "SequenceConstruct(f, f)": "sequence(float32[N, 4])",
+    "SequenceEmpty() {dtype=7}": "sequence(int64)",
+    "ConcatFromSequence(q) {axis=1}": "float32[4, unk__0]",
+    "ConcatFromSequence(q) {axis=-1, new_axis=1}": "float32[4, M, unk__0]",
+    "SplitToSequence(f) {axis=1, keepdims=0}": "sequence(float32[N])",
+    "SplitToSequence(f, two) {axis=1}": "sequence(float32[N, 2])",
+    "SplitToSequence(f, two)": "sequence(float32[?, 4])",
+    "Optional(f)": "optional(float32[N, 4])",
+    "OptionalGetElement(o)": "float32[2]",
+    "OptionalHasElement(o)": "bool[]",
+    "ai.onnx.ml::LabelEncoder(i) {keys_int64s=[1], values_strings=[\"a\"]}": "string[N, 3]",
+    "ai.onnx.ml::CategoryMapper(s) {cats_int64s=[1], cats_strings=[\"a\"]}": "int64[3]",
+    "ai.onnx.ml::ArrayFeatureExtractor(f, two_indices)": "float32[N, 2]",
+    "ai.onnx.ml::OneHotEncoder(i) {cats_int64s=[1, 2, 5]}": "float32[N, 3, 3]",
+    "ai.onnx.ml::ZipMap(f) {classlabels_strings=[\"a\"]}": "sequence(map(string, float32))",
+}
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_types(net: str) -> None:
+    graph = text(
+        "graph g(f: float32[N, 4], i: int64[N, 3], h: float16[5], b: int8[6], s: string[3], q: sequence(float32[4, M]),"
+        f" o: optional(float32[2])) -> (y) {{\n"
+        "eight = const int64[] 8\n two = const int64[] 2\n shape = const int64[2] [3, 2]\n two_indices = const int64[2] [0, 1]\n"
+        f"half = const float32[] 0.5\n eight_and_a_half = const float32[] 8.5\n y = {net} }}",
+        OPSETS,
+    )
+    assert str(apply_pass(graph, "InferShape").outputs[0].type) == NETS[net]
+
+
+def type_of(net: str, **options: bool) -> str:
+    return str(apply_pass(text(net), "InferShape", **options).outputs[0].type)
+
+
+def test_branches_agree_on_what_both_return() -> None:
+    branches = "then_branch=graph t(a) -> (u) {{ u = {} }}, else_branch=graph e(a) -> (v) {{ v = {} }}"
+    net = "graph g(x: float32[N, 4], c: bool[]) -> (y) {{ y = If(c) {{ {} }} captures(x) }}"
+    assert type_of(net.format(branches.format("Relu(a)", "Transpose(a)"))) == "float32[unk__0, unk__1]"
+    assert type_of(net.format(branches.format("Relu(a)", "Flatten(a)"))) == "float32[N, 4]"
+    assert type_of(net.format(branches.format("Relu(a)", "Shape(a)")), strict=False) == "None"
+    with pytest.raises(PassError, match=r"node 'y' \(If\): types contradict each other: its branches return .* and .*"):
+        type_of(net.format(branches.format("Relu(a)", "Shape(a)")))
+
+
+def test_a_branch_that_never_runs_is_no_contradiction() -> None:
+    """Bodies of ONNX's functions have a branch for each rank."""
+    net = """graph g(x: float32[4, 4], c: bool[]) -> (y) {
+      y = If(c) {
+        then_branch=graph t(a) -> (u) { u = Relu(a) },
+        else_branch=graph e(a) -> (v) { k = const float32[3] [1, 2, 3]
+          v = Add(a, k) },
+      } captures(x)
+    }"""
+    assert type_of(net) == "float32"
+
+
+LOOP = """graph g(x: float32[2, N], n: int64[], c: bool[]) -> (y) {{
+  y = Loop(n, c, x) {{
+    body=graph l(i: int64[], go: bool[], v{}) -> (go, w) {{ w = {} }},
+  }}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        ("Relu(v)", "float32[2, N]"),
+        ("Concat(v, v) {axis=1}", "float32[2, ?]"),
+        ("Concat(v, v) {axis=0}", "float32[?, N]"),
+        ("Transpose(v)", "float32[?, ?]"),
+        ("Unsqueeze(v, i)", "float32"),
+    ],
+)
+def test_a_loop_keeps_the_sizes_that_no_step_changes(step: str, kind: str) -> None:
+    assert re.sub(r"unk__\d+", "?", type_of(LOOP.format("", step))) == kind
+
+
+def test_contradictions_in_a_loop() -> None:
+    with pytest.raises(PassError, match=r"node 'y' \(Loop\): types contradict each other: a step is given .* and returns int64"):
+        type_of(LOOP.format("", "Shape(v)"))
+    with pytest.raises(PassError, match=r"the body's input 'v' is declared float32\[3, 4\] and gets float32\[2, N\]"):
+        type_of(LOOP.format(": float32[3, 4]", "Relu(v)"))
+    assert type_of(LOOP.format(": float32[3, 4]", "Relu(v)"), strict=False) == "float32[2, N]"
+
+
+SCAN = """graph g(s: float32[2], x: float32[5, T], z: float32[{}, T]) -> ({}) {{
+  a, b = Scan(s, x, z) {{ num_scan_inputs=2, scan_input_axes=[0, 0], scan_output_axes=[1],
+    body=graph l(s, x, z) -> (n, r) {{ n = Relu(s)
+      r = Add(x, z) }},
+  }}
+}}"""
+
+
+def test_a_scan_goes_along_its_axes() -> None:
+    assert type_of(SCAN.format(5, "a")) == "float32[2]" and type_of(SCAN.format(5, "b")) == "float32[T, 5]"
+    with pytest.raises(PassError, match="the steps of the sequences do not go together: 6 and 5"):
+        type_of(SCAN.format(6, "b"))
+
+
+def test_a_scan_of_batches_below_opset_9() -> None:
+    net = """graph g(s: float32[B, 2], x: float32[B, 5, 2]) -> (a, b) {
+      a, b = Scan(_, s, x) { num_scan_inputs=1,
+        body=graph l(s: float32[2], x: float32[2]) -> (n, r) { n = Add(s, x)
+          r = Relu(n) },
+      }
+    }"""
+    typed = apply_pass(text(net, 8), "InferShape")
+    assert [str(entry.type) for entry in typed.outputs] == ["float32[B, 2]", "float32[B, 5, 2]"]
+
+
+def test_the_elements_of_a_mapped_sequence() -> None:
+    net = """graph g(q: sequence(float32[2, M])) -> (y) {
+      y = SequenceMap(q) { body=graph m(e) -> (t) { t = Transpose(e) } }
+    }"""
+    assert type_of(net) == "sequence(float32[M, 2])"
+
+
+def nested(depth: int) -> str:
+    if not depth:
+        return "w0 = Concat(v1, v1) {axis=0}" if depth else "w0 = Concat(v0, v0) {axis=0}"
+    inner = nested(depth - 1)
+    return (
+        f"w{depth} = Loop(n{depth}, g{depth}, v{depth}) {{ body=graph l{depth}(i{depth}, h{depth}, v{depth - 1},"
+        f" n{depth - 1}, g{depth - 1}) -> (h{depth}, w{depth - 1}) {{ {inner} }} }} captures(n{depth}, g{depth})"
+    )
+
+
+def test_rounds_do_not_multiply_in_loops_inside_of_loops() -> None:
+    depth = 20
+    net = f"graph g(v{depth}: float32[2], n{depth}: int64[], g{depth}: bool[]) -> (w{depth}) {{ {nested(depth)} }}"
+    begin = time.process_time()
+    assert type_of(net) in ("float32", "float32[unk__0]")
+    assert time.process_time() - begin < 5
+
+
+def test_calls_of_calls_are_read_once() -> None:
+    """Read once for each call, the innermost of 60 bodies would be read 2 ** 60 times."""
+    body = Graph([op("Relu", variable("x", shape=None))], name="f0")
+    for i in range(1, 60):
+        x = variable("x", shape=None)
+        body = Graph([call(body, call(body, x))], name=f"f{i}")
+    result = apply_pass(Graph([call(body, variable("x", "float32", ("N", 2)), name="y")]), "InferShape", verify=False)
+    assert str(result.outputs[0].type) == "float32[N, 2]"
+
+
+def test_sizes_that_values_decide_differ_between_calls() -> None:
+    body = Graph([op("NonZero", variable("x", shape=None))], name="f")
+    a, b = (call(body, variable(name, "float32", (4,))) for name in "ab")
+    first, second = (entry.type for entry in apply_pass(Graph([a, b]), "InferShape").outputs)
+    assert str(first) == "int64[1, unk__0]" and str(second) == "int64[1, unk__1]"
+
+
+def test_inference_of_types_that_are_there_changes_nothing() -> None:
+    net = """graph g(x: float32[N, 4], y: float32[M, 4]) -> (w) {
+      z = Concat(x, y) {axis=0}
+      w = Relu(z)
+    }"""
+    once = apply_pass(text(net), "InferShape")
+    again = apply_pass(once, "InferShape")
+    assert str(once.outputs[0].type) == "float32[unk__0, 4]"
+    assert all(a is b for a, b in zip(once.nodes, again.nodes, strict=True))
