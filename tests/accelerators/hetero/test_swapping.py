@@ -267,13 +267,13 @@ class Item(NamedTuple):
 
 
 def aligned(*shape: int) -> np.ndarray:
-    room = np.zeros(math.prod(shape) * 4 + ort_session.ALIGNMENT, np.uint8)
-    first = -room.ctypes.data % ort_session.ALIGNMENT
+    room = np.zeros(math.prod(shape) * 4 + whole_session.ALIGNMENT, np.uint8)
+    first = -room.ctypes.data % whole_session.ALIGNMENT
     return room[first : first + math.prod(shape) * 4].view(np.float32).reshape(shape)
 
 
 def test_a_session_answers_calls_of_all_forms_that_fit() -> None:
-    session = ort_session.WholeSession(Doubling())
+    session = whole_session.WholeSession(Doubling())
     a, b = aligned(3, 2), aligned(3, 2)
     a[:], b[:] = 1, 5
     for args, named in (((a, b), {}), ((), {"b": b, "a": a}), (({"a": a, "b": b},), {}), (({"b": b},), {"a": a})):
