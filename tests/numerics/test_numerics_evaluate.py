@@ -58,8 +58,11 @@ def test_overlapping_meanings_are_refused() -> None:
         ("RandomNormal", {"shape": [3, 4]}),
         ("RandomUniform", {"shape": [3, 4], "low": 2.0, "high": 3.0}),
         ("RandomNormalLike", {}),
+        ("RandomNormalLike", {"dtype": 11}),
+        ("RandomUniformLike", {}),
         ("RandomUniformLike", {"dtype": 11}),
         ("Bernoulli", {}),
+        ("Bernoulli", {"dtype": 11}),
         ("Multinomial", {"sample_size": 40}),
     ],
 )
@@ -70,6 +73,7 @@ def test_seeds(op: str, attrs: dict[str, Any]) -> None:
         return evaluate(op, inputs, attrs | more, version=22, n_outputs=1)[0]
 
     np.testing.assert_array_equal(draw(seed=1.5), draw(seed=1.5), strict=True)
+    assert draw().dtype == (np.float64 if "dtype" in attrs else np.int32 if op == "Multinomial" else np.float32)
     assert any((draw() != draw(seed=2.0)).any() for _ in range(9))
 
 

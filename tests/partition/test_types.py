@@ -19,6 +19,7 @@ from partita.partition import (
     plan,
     watch,
 )
+from partita.partition.with_types import looks_at_types
 from partita.passes import apply_pass, infer
 from tests.graphs.drawn import graphs
 from tests.graphs.topologies import SHAPE, chain
@@ -220,3 +221,13 @@ def test_random_graphs_come_back_as_they_were(g: Graph) -> None:
     result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing(seen)))
     check_partition_of(g, result)
     assert all(known is not None for row in seen for known in row[1:])
+
+
+def test_patterns_without_predicates_look_at_no_types() -> None:
+    plain, asking = Pattern("Conv", "Relu"), Pattern("Conv", lambda node: True)
+    assert not looks_at_types(PatternProperty(plain)) and looks_at_types(PatternProperty(asking))
+    reviewing = PatternProperty(plain)
+    reviewing.review_subgraph = lambda subgraph, index: True  # type: ignore[method-assign]
+    assert looks_at_types(reviewing)
+    assert not looks_at_types(SubgraphProperty()) and looks_at_types(type("Mine", (SubgraphProperty,), {})())
+
