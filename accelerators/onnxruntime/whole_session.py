@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from partita.accelerators.arrays.outputs import Outputs
 from partita.accelerators.onnxruntime.session_options import CPU, WRONG, quiet_options, set_running
-from partita.accelerators.running.outputs import Outputs
 
 SAME = "float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
 """Element types with the same name in numpy and onnxruntime."""

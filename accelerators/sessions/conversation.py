@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
+from partita.accelerators.arrays.outputs import Outputs
 from partita.accelerators.errors import InputError
 from partita.accelerators.process.forking import Guard
 from partita.accelerators.running.compiled_model import CompiledModel, Origin
-from partita.accelerators.running.outputs import Outputs
 from partita.accelerators.sessions.decoder import Decoder
 from partita.accelerators.sessions.input_roles import Count
 from partita.accelerators.sessions.kv_pairs import State, read_state, write_state

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from partita.accelerators.arrays.outputs import Outputs
 from partita.accelerators.onnxruntime.plain_files import is_plain
 from partita.accelerators.onnxruntime.whole_session import WholeSession, whole_session
 from partita.accelerators.process.exit_barrier import at_a_device, door
 from partita.accelerators.process.forking import Guard, renewed_in_children
 from partita.accelerators.process.working_folder import working_folder
-from partita.accelerators.running.outputs import Outputs
 from partita.accelerators.starting.work import Starting, Work
 from partita.graph.file_state import FileState, file_state, open_state
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 
+from partita.accelerators.arrays.outputs import Outputs
 from partita.accelerators.building.report import CompileReport
 from partita.accelerators.running.compiled_model import CompiledModel
-from partita.accelerators.running.outputs import Outputs
 from partita.accelerators.starting.work import Starting, Work
 from partita.graph.errors import PartitaError
 from partita.graph.formatting import error_in_words

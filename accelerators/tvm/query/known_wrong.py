@@ -86,6 +86,7 @@ RULES = (
          "TVM's importer computes training-mode batch norm as if it were inference"),
     Rule("BitShift", lambda n: _dtype(n).startswith("int"), "TVM shifts by negative or too large counts as the processor does"),
     Rule("Gemm", _has_fractions, "TVM's importer makes the factors of Gemm whole where numbers are"),
+    Rule("GroupNormalization", lambda n: True, "TVM's importer scales by channel in every opset, and its kernel takes no chain"),
     Rule("MeanVarianceNormalization", lambda n: True, "TVM divides by the deviation alone, which is zero for equal numbers"),
     *[Rule(op, _is_float, f"TVM's {op} passes over NaN") for op in ("GlobalMaxPool", "Hardmax")],
     Rule("TopK", lambda n: _dtype(n) not in SORTED, "TVM's TopK has no order for NaN, and does not take every element type"),
