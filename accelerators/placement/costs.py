@@ -155,7 +155,7 @@ def costs_of(given: GivenCosts | None, graph: Graph, labels: Sequence[str]) -> C
         return estimated(graph, labels)
     if isinstance(given, Costs):
         costs = given
-    elif isinstance(given, Mapping):
+    elif isinstance(given, Mapping) and all(isinstance(times, Mapping) for times in given.values()):
         costs = Costs(given)
     elif callable(given):
         times: dict[str, dict[str, float]] = {label: {} for label in labels}

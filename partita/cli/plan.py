@@ -12,8 +12,8 @@ from partita.cli.screen import Screen
 from partita.graph.formatting import counted
 
 EXAMPLE = """\
-  partita place model.onnx --devices HETERO:cpu,reference --lock plan.json
   partita plan --check plan.json model.onnx
+  partita plan --check plan.json model.onnx --json
 """
 
 
