@@ -24,7 +24,7 @@ from partita.passes.infer.dim_symbols import merged, symbols_in
 from partita.passes.infer.element_types import KINDS, Kind, by_schema
 from partita.passes.infer.inference_errors import DECLARED, REMEDY, DeclaredMismatch
 from partita.passes.infer.reading import FAILURES, Context, Reading, rule_of
-from partita.passes.infer.rules import Unknown
+from partita.passes.infer.rules import IndexOutside, Unknown
 from partita.passes.infer.values import VALUES, Elements
 
 SHOWN = 1024
@@ -106,7 +106,7 @@ class Inference(Reading):
                 cause = f"its inputs and attributes do not go together ({type(error).__name__}: {error})"
                 raise self._contradiction(cause, node) from error
         except TypeMismatch as error:
-            if self._is_checked(node):
+            if self._is_checked(node) and (self.strict or not isinstance(error, IndexOutside)):
                 raise self._contradiction(error.cause, node, error) from error
         for entry, sizes in zip(node.outputs, shapes, strict=False):
             self._known[entry] = sizes

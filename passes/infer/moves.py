@@ -7,8 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from partita.graph.errors import TypeMismatch
 from partita.graph.symbols import AnySize, Size, Sizes, divided, is_at_least, scaled
 from partita.passes.infer.rules import (
+    IndexOutside,
     Unknown,
     alike,
     axes_of,
@@ -267,7 +269,10 @@ def check_indices(c: Context) -> None:
         columns = [(indices.reshape(-1), data[axis_of(c, len(data), 0)])]
     for numbers, size in columns:
         if numbers.size:
-            c.at_least(size, max(int(numbers.max()) + 1, -int(numbers.min())), _INDICES)
+            try:
+                c.at_least(size, max(int(numbers.max()) + 1, -int(numbers.min())), _INDICES)
+            except TypeMismatch as error:
+                raise IndexOutside(error.cause, where=error.where, remedy=error.remedy) from error
 
 
 def _check_symbolic(c: Context, data: Sizes) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from partita.graph.errors import TypeMismatch
 from partita.graph.ops.traits import ops
 from partita.graph.symbols import AnySize, Size, Sizes, larger
 
@@ -29,6 +30,10 @@ class Unknown(Exception):
         super().__init__(what)
         self.shapes = shapes
         """The known part of the results: the number of dimensions, or some of their sizes."""
+
+
+class IndexOutside(TypeMismatch):
+    """A constant index is outside of the dimension: an error of a call, which never reads or writes there."""
 
 
 def rule(*ops: str) -> Callable[[Rule], Rule]:
