@@ -106,7 +106,7 @@ class Inference(Reading):
                 cause = f"its inputs and attributes do not go together ({type(error).__name__}: {error})"
                 raise self._contradiction(cause, node) from error
         except TypeMismatch as error:
-            if self._is_checked(node) and (self.strict or not isinstance(error, IndexOutside)):
+            if self._is_checked(node) and not isinstance(error, IndexOutside):
                 raise self._contradiction(error.cause, node, error) from error
         for entry, sizes in zip(node.outputs, shapes, strict=False):
             self._known[entry] = sizes
