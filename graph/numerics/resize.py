@@ -140,16 +140,20 @@ def _sized(
     for size, axis in zip(sizes, axes, strict=True):
         if size and not x.shape[axis]:
             raise ValueError(f"Resize: dimension {axis} has no elements, of which {size} are to be made")
-    ratios = [1.0 if size == x.shape[axis] else int(size) / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
-    wanted = [int(size) for size in sizes]
-    if policy != "stretch":
-        ratio = min(ratios) if policy == "not_larger" else max(ratios)
-        ratios = [ratio] * len(axes)
-        wanted = [int(ratio * x.shape[axis] + 0.5) for axis in axes]
+    wanted, ratios = sizes_and_ratios([x.shape[axis] for axis in axes], [int(size) for size in sizes], policy)
     return [
         _ResizedAxis(axis, size, np.float32(ratio), ratio * x.shape[axis], _region(roi, i, len(axes)))
         for i, (axis, size, ratio) in enumerate(zip(axes, wanted, ratios, strict=True))
     ]
+
+
+def sizes_and_ratios(old: Sequence[int], new: Sequence[int], policy: str) -> tuple[list[int], list[float]]:
+    """The sizes that Resize makes where these are asked for, and their ratios to the old ones."""
+    ratios = [1.0 if wanted == size else wanted / size for size, wanted in zip(old, new, strict=True)]
+    if policy == "stretch":
+        return list(new), ratios
+    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    return [int(ratio * size + 0.5) for size in old], [ratio] * len(old)
 
 
 def _region(roi: np.ndarray | None, i: int, n: int) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.graph.errors import TypeMismatch
+from partita.graph.numerics.resize import sizes_and_ratios
 from partita.graph.symbols import AnySize, Size, Sizes, divided, is_at_least, scaled
 from partita.passes.infer.rules import (
     IndexOutside,
@@ -316,11 +317,17 @@ def resize(c: Context) -> Sequence[Sizes]:
     axes = [int(axis) % len(data) for axis in c.attribute("axes") or range(len(data))]
     policy, mode = c.attribute("keep_aspect_ratio_policy", "stretch"), c.attribute("coordinate_transformation_mode", "")
     resized = [tuple([c.unknown(f"size {d}") if d in axes else size for d, size in enumerate(data)])]
-    if (policy != "stretch" and c.has(3)) or "crop" in mode:
-        raise Unknown("sizes that keep the proportions, or of a region", resized)
+    if "crop" in mode:
+        raise Unknown("the sizes of a region", resized)
     if c.has(3):
         with counted(c, lambda: resized):
             wanted = list(known_sizes(c, 3))
+        if policy != "stretch":
+            old = [size for d in axes if isinstance(size := data[d], int) and size > 0]
+            new = [size for size in wanted if isinstance(size, int)]
+            if not len(old) == len(new) == len(axes):
+                raise Unknown("sizes that keep the proportions", resized)
+            wanted = [*sizes_and_ratios(old, new, policy)[0]]
         for d, size in zip(axes, wanted, strict=False):
             if is_at_least(size, 1):
                 c.at_least(data[d], 1, _PIXELS)

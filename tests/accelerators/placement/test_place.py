@@ -194,7 +194,7 @@ class Small(pt.Accelerator):
     def compile(self, graph: pt.Graph, config: Mapping[str, Any]) -> pt.CompiledSubgraph:
         Small.held.update({id(node.value): node.value.nbytes for node in graph.nodes if node.value is not None})
         inputs = sum(node[0].type.nbytes or 0 for node in graph.inputs)
-        Small.values = max(Small.values, plan_values(graph).peak + inputs)
+        Small.values = max(Small.values, plan_values(graph, 64).peak + inputs)
         return pt.accelerator("reference").compile(graph, {})
 
 
