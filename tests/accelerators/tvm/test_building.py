@@ -84,7 +84,7 @@ def test_a_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_linker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "can_link", lambda: False)
+    monkeypatch.setattr(building, "can_link", lambda triple: False)
     assert check(layers(), values()).library is None
 
 
