@@ -71,7 +71,7 @@ def test_keys(graph: pt.Graph, device: str, key: str, meant: str | None) -> None
     [
         ("run", "Call the model: outputs = m({name: array, ...})"),
         ("create_infer_request", "m.start(inputs) starts a call"),
-        ("get_inputs", "m.graph.inputs"),
+        ("get_inputs", "m.properties.inputs"),
         ("nonesuch", "has no attribute 'nonesuch'"),
     ],
 )

@@ -29,9 +29,9 @@ _START = "m.start(inputs) starts a call, and .result() waits for its outputs"
 METHODS: dict[str, str] = {
     **dict.fromkeys(("run", "infer", "predict", "forward", "infer_new_request"), _CALL),
     **dict.fromkeys(("run_async", "start_async", "create_infer_request"), _START),
-    "get_inputs": "m.graph.inputs are its inputs, each with .name and .type",
-    "get_outputs": "m.graph.outputs are its outputs, each with .name and .type",
-    "get_property": "m.properties is a dictionary",
+    "get_inputs": "m.properties.inputs are its inputs: pairs of a name and a type",
+    "get_outputs": "m.properties.outputs are its outputs: pairs of a name and a type",
+    "get_property": "m.properties has them as attributes, like m.properties.optimal_requests",
     "export_model": "m.export(path) writes it, and pt.import_model(path) reads it",
 }
 """Remedies by the names of methods that compiled models of other programs have."""

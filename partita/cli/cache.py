@@ -1,4 +1,4 @@
-"""The cache of compiled subgraphs: what is in it, why each entry was compiled, and how to empty it."""
+"""List, explain or clear the cache of compiled subgraphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One subgraph in a folder, with what it takes to run it again elsewhere, and nothing else of the model.
+"""Write one subgraph into a folder, with what it takes to run it again elsewhere, and nothing else of the model.
 
 The folder holds the subgraph as ONNX, its inputs, the outputs expected, its plan, versions, and run.py, which runs it again."""
 

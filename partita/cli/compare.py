@@ -1,4 +1,4 @@
-"""Two models, exports or devices on the same inputs, layer by layer: how far each value is from the other side's.
+"""Compare two models, exports or devices on the same inputs, layer by layer: how far each value is from the other side's.
 
 A is compared with B, or with itself on other devices (--other-devices). Values match by their names. The outputs come last, and
 decide the exit status: 1 where one is too far off, or only one side has it; those of other names match by position. Of compiled

@@ -1,4 +1,4 @@
-"""A model compiled once, in one file that `run` and `bench` take, here or on another machine.
+"""Compile a model into one file that `run` and `bench` take, here or on another machine.
 
 The file holds machine code: whoever runs it trusts whoever made it. --key signs it."""
 

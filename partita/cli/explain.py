@@ -1,4 +1,4 @@
-"""Why a node is where it is: its subgraph, its device, what refused it, and each border at it.
+"""Explain why a node is where it is: its subgraph, its device, what refused it, and each border at it.
 
 NODE is a node's name, or that of a value that it makes. Of a compiled model: where the node runs, and why not elsewhere."""
 

@@ -1,4 +1,4 @@
-"""A model over all files of a folder, by several processes, each result in a file of its own.
+"""Run a model over all files of a folder, by several processes, each result in a file of its own.
 
 Each .npy, .npz or image file of the folder is one call, in the order of their names; NAME.npz in the output folder holds what
 comes of it, the same bytes with any number of workers. The rows of a .parquet file may stand for the files of a folder:

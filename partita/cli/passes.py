@@ -1,4 +1,4 @@
-"""The passes that a device applies to a model, what each changed and how long it took.
+"""List the passes that a device applies to a model, what each changed and how long it took.
 
 Without --device: the passes of --optimize. --dump writes the graph as text before the first pass and after each; --without leaves
 one out, to find the one at fault. A device applies them to each of its subgraphs; here the whole model is one, and no kernel is

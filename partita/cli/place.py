@@ -1,4 +1,4 @@
-"""The cheapest placement of a model on several devices, within limits on memory, and how far it may be from the best.
+"""Find the cheapest placement of a model on several devices, within limits on memory, and how far it may be from the best.
 
 Without --costs the times are estimates, which take each device for slower than the one named before it."""
 

@@ -1,4 +1,4 @@
-"""Checks a locked plan: the status is 1 if the model or the answers of its devices are no longer those that it was made for."""
+"""Check a locked plan: the status is 1 if the model or the answers of its devices are no longer those that it was made for."""
 
 from __future__ import annotations
 

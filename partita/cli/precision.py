@@ -1,4 +1,4 @@
-"""The precision of each op, chosen by measuring: as many in a lower one as a tolerance allows.
+"""Choose the precision of each op by measuring: as many in a lower one as a tolerance allows.
 
 The inputs are those given, or made up: several calls with random numbers (--calls). Ones that are typical for the model choose
 better. -o writes the model in the chosen precisions, as standard ONNX; --plan writes the plan, which --lock-plan takes again."""

@@ -1,4 +1,4 @@
-"""The smallest part of a model that still fails, with the values that its inputs have in a run of the whole.
+"""Find the smallest part of a model that still fails, with the values that its inputs have in a run of the whole.
 
 COMMAND gets two more words: the ONNX file of a candidate, and an .npz file of its inputs ({model} and {inputs} say where). A
 candidate fails if the command ends as for the whole model, not with 0. FILE.py:NAME is a function of a graph and its arrays."""

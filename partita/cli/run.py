@@ -1,4 +1,4 @@
-"""A model compiled, run once, checked if wanted, and its profile.
+"""Compile a model, run it once, check it if asked, and profile it.
 
 Without --input the inputs are made up (random numbers from --seed; ones for integers). An image is scaled to the input's
 size as a whole and normalised: --normalize imagenet is (v/255 - mean) / deviation by channel, unit is v/255, none is v.

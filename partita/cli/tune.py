@@ -1,4 +1,4 @@
-"""A model's kernels measured in several ways; the fastest are used by every later compilation on this machine.
+"""Measure a model's kernels in several ways; every later compilation on this machine uses the fastest.
 
 What is found is kept beside the cache. Let nothing else run meanwhile. Ctrl-C ends it, and what was found until then is kept."""
 

@@ -319,9 +319,12 @@ def test_sessions_release_all_that_they_hold() -> None:
     weights = np.ones((64, 64), np.float32)
     content = model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ["n", 64]}, ["y"], {"w": weights})
     with provider() as name:
-        before = len(provider_module._objects)
+        gc.collect()  # sessions of other tests
+        others, before = [*provider_module._objects.values()], len(provider_module._objects)
         running = session(content, name)
-        (compute,) = [one for one in provider_module._objects.values() if isinstance(one, provider_module.Compute)]
+        made = [one for one in provider_module._objects.values() if all(one is not other for other in others)]
+        (compute,) = [one for one in made if isinstance(one, provider_module.Compute)]
+        del others, made
         model_of_it = weakref.ref(compute.model)
         assert len(provider_module._objects) == before + 2
         del running, compute
