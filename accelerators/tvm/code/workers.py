@@ -35,6 +35,7 @@ class Workers:
         """Candidates that tuning chose for a body, by the names of the choices."""
         self.check = check
         """Called with each body before TVM itself schedules its kernels; an error that it raises is the body's."""
+        self._shares = makes_objects(machine) or machine.is_gpu
         self._threads = max(1, usable_cores())
         self._pool = Pool(self._threads, "partita-codegen")
         self._running: dict[str, Future[Built]] = {}
@@ -93,8 +94,7 @@ class Workers:
         """A share of the waiting bodies, smaller towards the end so that all threads finish together. Kernels that TVM scheduled
         need other passes than ours and are taken alone; so are large ones, for which LLVM uses another level."""
         with self._lock:
-            shares = makes_objects(self.machine) or self.machine.is_gpu
-            most = min(TOGETHER, -(-len(self._waiting) // (2 * self._threads))) if shares else 1
+            most = min(TOGETHER, -(-len(self._waiting) // (2 * self._threads))) if self._shares else 1
             batch: list[_Job] = []
             while self._waiting and len(batch) < max(1, most):
                 if batch and not (_goes_with_others(batch[0]) and _goes_with_others(self._waiting[0])):
