@@ -221,10 +221,11 @@ class SpecializedSubgraph(CompiledSubgraph):
             kept = self._kept.setdefault(shapes, _Kept(shapes))
 
         def work() -> None:
-            with at_a_device(), contextlib.suppress(Exception):  # the error is kept for the next call of this size
-                kept.ready(self.graph, self._compile)
-            self._at_work = False
-            self._trim()
+            with at_a_device():
+                with contextlib.suppress(Exception):  # the error is kept for the next call of this size
+                    kept.ready(self.graph, self._compile)
+                self._at_work = False
+                self._trim()
 
         try:
             threading.Thread(target=work, name="partita-size", daemon=True).start()

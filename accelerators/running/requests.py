@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakSet
 
 from partita.accelerators.errors import QueueFull, RequestTimeout, RunError
-from partita.accelerators.process.exit_barrier import before_the_door_closes
+from partita.accelerators.process.exit_barrier import at_a_device, before_the_door_closes
 from partita.accelerators.process.forking import renewed_in_children
 
 LINGER = 1.0
@@ -128,11 +128,12 @@ class RequestQueue:
     def _work(self) -> None:
         """The worker thread: runs calls until none has come for a while."""
         while (request := self._next()) is not None:
-            request.run()
-            with self._changed:
-                self._running.discard(request)
-                self._changed.notify_all()
-            del request
+            with at_a_device():  # a call may hold the last reference to its model
+                request.run()
+                with self._changed:
+                    self._running.discard(request)
+                    self._changed.notify_all()
+                del request
 
     def _next(self) -> QueuedRequest | None:
         with self._changed:

@@ -99,7 +99,7 @@ def _condition(text: str, conditions: Mapping[str, str]) -> tuple[str, float]:
     takes_number = {name.partition("=")[0]: "=" in name for name in conditions}
     if word not in takes_number:
         near = did_you_mean(word, takes_number) or f"there are {', '.join(takes_number)}"
-        raise argparse.ArgumentTypeError(f"{word!r} is nothing to fail on: {near}")
+        raise argparse.ArgumentTypeError(f"{word!r} is no condition for --fail-on: {near}")
     if equals and not takes_number[word]:
         raise argparse.ArgumentTypeError(f"{word!r} takes no number")
     try:

@@ -10,7 +10,7 @@ import attrs
 from partita.graph.formatting import counted, listed
 from partita.page.scene import NOWHERE, Change, Scene
 
-MOVED, CUT, NEW, GONE, TIME = "moved", "cut otherwise", "new", "gone", "time"
+MOVED, CUT, NEW, GONE, TIME = "moved", "regrouped", "new", "gone", "time"
 """Kinds of changes, in display order."""
 
 LEAST_SHARE, LEAST_OF_RUN = 0.1, 0.01

@@ -9,6 +9,7 @@ import pytest
 
 from partita.accelerators.process import exit_barrier
 from partita.accelerators.process.exit_barrier import Door
+from partita.accelerators.running.requests import RequestQueue
 
 
 @pytest.fixture
@@ -51,3 +52,20 @@ def test_others_inside_are_waited_for_as_long_as_patience_lasts(
     end.set()
     thread.join()
     assert events == (["left", "closed"] if leaves else ["closed", "left"])
+
+
+def test_what_a_request_held_goes_before_its_thread_leaves_the_device() -> None:
+    """A call may hold the last reference to its model, whose end is inside an engine's library."""
+    ended: list[int] = []
+    over = threading.Event()
+
+    class Model:
+        def __call__(self) -> None:
+            pass
+
+        def __del__(self) -> None:
+            ended.append(exit_barrier.door.inside.count(threading.get_ident()))
+            over.set()
+
+    RequestQueue(1, 1).submit(Model()).result()
+    assert over.wait(60) and ended == [1]

@@ -1,4 +1,4 @@
-"""Two reports compared: what moved, what was cut otherwise, what took longer; and pages read back, whoever wrote them."""
+"""Two reports compared: what moved, what was regrouped, what took longer; and pages read back, whoever wrote them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_was_cut_otherwise() -> None:
     scene = compared(collect(cut("Conv", "Relu")), collect(cut("Conv", "Relu", "MaxPool")))
     assert lines(scene) == [
         "moved: pool: no device or subgraph → cut",
-        "cut otherwise: cut_0: 5 ops: 2 of cut_0, 2 of cut_1, 1 of no subgraph",
+        "regrouped: cut_0: 5 ops: 2 of cut_0, 2 of cut_1, 1 of no subgraph",
     ]
     assert scene.before == "small, a partitioned graph"
     assert [row for row in scene.compared if row[1] != row[2]] == [
@@ -57,7 +57,7 @@ def test_what_was_cut_otherwise() -> None:
 def test_what_moved_to_another_device() -> None:
     scene = compared(collect(placed("reference")), collect(placed("onnxruntime")))
     assert lines(scene)[0] == "moved: pool: reference → onnxruntime"
-    assert lines(scene)[1].startswith("cut otherwise: onnxruntime_0: 5 ops: ")
+    assert lines(scene)[1].startswith("regrouped: onnxruntime_0: 5 ops: ")
     assert scene.items[scene.changes[0].item].name == "pool"
 
 

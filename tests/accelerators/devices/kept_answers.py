@@ -1,8 +1,8 @@
-"""What is said of small variations of single ops before they run: which engine computes them otherwise, how much there is to
-compute, the least sizes of their results, and a sum over the text of what simpler ops they are made of.
+"""Answers about small variations of single ops before they run: the engines' reasons against them, their FLOPs, the least sizes
+of their results, and a checksum of the ops that they are taken apart into.
 
-`python -m tests.accelerators.devices.kept_answers` writes the file that `test_kept_answers.py` compares with anew. Of variations
-of an op of which the same is said, the first is kept."""
+`python -m tests.accelerators.devices.kept_answers` writes the file that `test_kept_answers.py` compares with. Of variations of
+an op with equal answers the first is kept."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def graph_of(case: Case, inputs: Sequence[Any], attrs: Mapping[str, Any], versio
 
 
 def answers(graph: pt.Graph) -> Iterator[str]:
-    """What is said of the node."""
+    """The answers about the node."""
     node = graph["node"]
     yield str(of_onnxruntime.refused(node, graph) or loses_nan(node, graph, of_onnxruntime.LOSES_NAN, "onnxruntime"))
     given = frozenset(graph.inputs)

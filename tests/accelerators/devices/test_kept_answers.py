@@ -1,4 +1,4 @@
-"""What is said of small variations of single ops before they run is what is kept."""
+"""Answers about small variations of single ops before they run are those that are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recognized of decoders of which one node is another is what is kept."""
+"""Sessions recognize decoders with one changed node as is kept."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ def _bfloat16_of_arm(name: str, called: str, takes: str) -> Intrinsic:
 bfdot = _bfloat16_of_arm("bfdot", "bfdot.v4f32.v8bf16", "4 sums of float32, and twice 4 pairs of bfloat16 as int32")
 """Adds both products of each pair, and that sum to the sums; both additions are rounded to odd."""
 bfmmla = _bfloat16_of_arm("bfmmla", "bfmmla", "sums of two rows and columns, and four bfloat16 of each as int32")
-"""Does so for the first pairs of two rows and two columns, then for their second ones; the four sums are stored row by row."""
+"""Adds, like bfdot, the first pairs of two rows and two columns, then the second ones; four sums, stored row by row."""
 
 
 def _two_vectors(types: Sequence[Type]) -> Type | None:

@@ -33,7 +33,7 @@ EMULATED = Machine("cpu", "generic", 2, 16, 32, instructions=(Used("vdpbf16ps", 
 
 
 def sums(add: Any, machine: Machine, total: Any, left: Any, right: Any) -> Any:
-    """What an instruction adds to a vector of sums, of pairs of bfloat16 as int32."""
+    """A vector of sums after an instruction, whose pairs of bfloat16 are int32."""
     kernel, lanes = Kernel("k"), total.shape[-1]
     a, b = kernel.input("a", int32, left.shape), kernel.input("b", int32, right.shape)
     start = kernel.input("start", float32, total.shape)
