@@ -354,7 +354,8 @@ class Accelerator:
         return None
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """Restores a subgraph from the bytes that `CompiledSubgraph.export` returned; `graph` is its body, for its types.
+        """Restores a subgraph from the bytes that `CompiledSubgraph.export` returned; `graph` is its body, for the types of its
+        inputs and outputs: its nodes may be those before `transform`.
 
         Arrays of `export_weights` are passed as a fourth argument. If the body was left out, `graph` is a single node between
         its inputs and outputs."""

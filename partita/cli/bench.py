@@ -19,6 +19,7 @@ from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.interface.settings import with_key
 from partita.cli import exits
 from partita.cli.arguments import (
+    Usage,
     add_count,
     add_devices,
     add_fail_on,
@@ -76,6 +77,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Compile the model for all contenders and measure them in turns."""
     _check_precision(arguments)
+    if not arguments.vs and any(name == "slower" for name, _ in arguments.fail_on):
+        raise Usage("--fail-on slower compares with others, and there are none", remedy="Name them: --vs onnxruntime")
     start = time.perf_counter()
     graph, model = load_model(arguments, screen, _config(arguments.devices, arguments))
     first = contender(None if graph is None else arguments.devices or DEFAULT, model, {})

@@ -86,6 +86,7 @@ def test_the_examples_are_well_formed(verb: str) -> None:
         ("bench m --fail-on slower=abc", "argument --fail-on: 'abc' is no number: write slower=1.1"),
         ("bench m --fail-on refused=2", "argument --fail-on: 'refused' takes no number"),
         ("bench m --fail-on slower=-1", "argument --fail-on: -1 is no positive number"),
+        ("bench m --fail-on slower", "--fail-on slower compares with others, and there are none"),
         ("bench m --seconds -1", "-1 is no positive number"),
         ("partition m --select A --backend b", "not allowed with argument"),
     ],
