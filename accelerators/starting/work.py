@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -169,7 +170,7 @@ def _end_of_interpreter() -> None:
 before_the_door_closes(_end_of_interpreter)
 
 
-class Starting:
+class Starting(ABC):
     """A model that answers at once, until its own devices are ready."""
 
     _work: Work
@@ -179,13 +180,13 @@ class Starting:
         weakref.finalize(self, work.give_up).atexit = False
         work.start(self)
 
+    @abstractmethod
     def take_over(self, final: CompiledModel, seconds: float) -> None:
         """Switches to this model from the next call on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stay(self, error: BaseException) -> None:
         """Keeps the devices that answer now, for good."""
-        raise NotImplementedError
 
     @property
     def ready(self) -> Future[Any]:
