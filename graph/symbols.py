@@ -54,7 +54,8 @@ class Term:
 
 def _scaled_size(size: int, factor: float) -> int:
     """floor(size × factor) in single precision, as in ONNX's Resize."""
-    return int(np.floor(np.float32(size) * np.float32(factor)))
+    with np.errstate(over="ignore"):
+        return int(np.floor(np.float32(size) * np.float32(factor)))
 
 
 _EVALUATED: dict[str, Callable[[Any, Any], int]] = {
@@ -127,6 +128,11 @@ class Size:
     def __mod__(self, other: Any) -> Any:
         return self - quotient(self, other) * other
 
+    @property
+    def is_unwieldy(self) -> bool:
+        """True if further arithmetic would take long: products of sums grow with each op."""
+        return len(self.terms) > MOST_TERMS or any(len(monomial) > HIGHEST for monomial in self.terms)
+
     def at(self, values: Mapping[Symbol, int]) -> int:
         """The size, given each symbol's value."""
         total = 0
@@ -139,6 +145,12 @@ class Size:
 
 AnySize = int | Size
 Sizes = tuple[AnySize, ...]
+
+LARGEST = (1 << 63) - 1
+"""The largest size that a model can state."""
+
+MOST_TERMS, HIGHEST = 64, 16
+"""Limits of polynomials: number of terms, and of factors of a term."""
 
 MOST_SPLITS, MOST_FACTORS = 4, 8
 """Limits for expressions whose bounds are computed, since that takes exponential time: number of case splits, of factors."""

@@ -49,6 +49,8 @@ def _dim(value: Any) -> Dim:
             raise TypeMismatch(
                 f"a dimension cannot be {value}", remedy="Use a string for a symbolic dimension, None for an unknown one"
             )
+        if value >= 1 << 63:
+            raise TypeMismatch(f"a dimension cannot be {float(value):.3g}", remedy="The largest is 2**63 - 1")
         return int(value)
     raise TypeMismatch(f"a dimension is an integer, a string or None, not {value!r}")
 

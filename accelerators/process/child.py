@@ -29,8 +29,9 @@ QUIET = subprocess.DEVNULL
 class Ended(Exception):
     """The child ended before it answered; the message says in which way."""
 
-    def __init__(self, code: int) -> None:
-        super().__init__(f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit status {code}")
+    def __init__(self, code: int, why: str = "") -> None:
+        name = f", {signal.Signals(-code).name}" if -code in {*signal.Signals} else ""
+        super().__init__(why or (f"signal {-code}{name}" if code < 0 else f"exit status {code}"))
         self.code = code
         """The exit status, or the negative number of a signal."""
 
@@ -70,6 +71,7 @@ class Child:
         """A file that becomes readable when the process has ended; None if the system has no such files."""
         with suppress(OSError, AttributeError):
             self._ended = above_streams(os.pidfd_open(self._process.pid))
+        renewed_in_children(self)
 
     @property
     def is_alive(self) -> bool:
@@ -84,13 +86,14 @@ class Child:
     def ask(self, request: Mapping[str, Any], packing: Packing | None = None, seconds: float | None = None) -> Any:
         """The answer to a request whose arrays are in the packing; an error of the child's is raised. The child is ended if it is
         late, which raises TimeoutError, and by any other exception, since its answer would be taken for that of another
-        request; `Ended` if it ended by itself."""
+        request; `Ended` if it ended by itself, or what it said is no answer."""
         try:
             if packing is not None:
                 packing.write(self.requests)
-            self._socket.settimeout(seconds)
+            self._socket.settimeout(None if seconds is None else min(max(seconds, 0.001), messages.LONGEST))
             messages.send(self._socket, request)
             answer = messages.receive(self._socket, seconds, self._ended)
+            error = messages.error_in(answer, self.name)
         except TimeoutError:
             self.end()
             raise
@@ -99,12 +102,15 @@ class Child:
                 self._process.wait(1.0)
             self.end()
             raise Ended(self._process.returncode) from None
+        except messages.Garbled as reason:
+            self.end()
+            raise Ended(self._process.returncode, str(reason)) from reason
         except BaseException:
             self.end()
             raise
         self.requests.shrink()
-        if "error" in answer:
-            raise messages.error_of(answer["error"], self.name)
+        if error is not None:
+            raise error
         return answer["answer"]
 
     def kill(self) -> None:
@@ -126,6 +132,10 @@ class Child:
             self._close()
             if self._ended is not None:
                 os.close(self._ended)
+
+    def renew(self) -> None:
+        """Forgets the child in a forked process, which would else keep it alive beyond the parent."""
+        self.forget()
 
     def _close(self) -> None:
         """Closes what both processes share."""

@@ -21,8 +21,15 @@ from partita.graph.formatting import error_in_words, in_words
 
 _LENGTH = struct.Struct("<Q")
 
-_LONGEST = 86_400.0
+LONGEST = 86_400.0
 """Maximum seconds of a single wait."""
+
+_LARGEST = 1 << 30
+"""Maximum bytes of a message; arrays lie beside it."""
+
+
+class Garbled(Exception):
+    """The other process wrote something that is no message."""
 
 
 def send(stream: socket.socket, message: Any) -> None:
@@ -39,13 +46,18 @@ def _number(value: Any) -> Any:
 
 
 def receive(stream: socket.socket, seconds: float | None = None, ended: int | None = None) -> Any:
-    """Reads one message; TimeoutError if it is late, EOFError if the other process is gone.
+    """Reads one message; TimeoutError if it is late, EOFError if the other process is gone, Garbled if it is none.
 
     `ended` is a file that becomes readable when the other process has ended, though a child of it may still hold its
     end of the stream."""
     until = None if seconds is None else time.monotonic() + seconds
     (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, until, ended))
-    return json.loads(_exactly(stream, length, until, ended))
+    if length > _LARGEST:
+        raise Garbled(f"it announced {length} bytes")
+    try:
+        return json.loads(_exactly(stream, length, until, ended))
+    except (ValueError, RecursionError) as error:
+        raise Garbled(f"it wrote what is no JSON: {error_in_words(error):.200}") from error
 
 
 def _exactly(stream: socket.socket, size: int, until: float | None, ended: int | None) -> bytes:
@@ -70,7 +82,7 @@ def _wait(stream: socket.socket, until: float | None, ended: int | None) -> None
         left = None if until is None else until - time.monotonic()
         if left is not None and left < 0:
             raise TimeoutError
-        ready = poll.poll(None if left is None else min(left, _LONGEST) * 1000)
+        ready = poll.poll(None if left is None else min(left, LONGEST) * 1000)
     if stream.fileno() not in dict(ready):
         raise EOFError
 
@@ -82,6 +94,16 @@ def error_told(error: BaseException) -> dict[str, Any]:
         words = [None if part is None else in_words(part) for part in (error.cause, error.where, error.remedy)]
         return {"kind": kind, **dict(zip(("cause", "where", "remedy"), words, strict=True))}
     return {"kind": "AcceleratorError", "cause": error_in_words(error), "where": None, "remedy": None}
+
+
+def error_in(answer: Any, where: str) -> PartitaError | None:
+    """The error that a process answers with, if it does; Garbled if it is neither an error nor an answer."""
+    if isinstance(answer, dict) and "answer" in answer:
+        return None
+    try:
+        return error_of(answer["error"], where)
+    except (KeyError, TypeError, AttributeError):
+        raise Garbled("it wrote neither an answer nor an error") from None
 
 
 def error_of(described: Mapping[str, Any], where: str) -> PartitaError:

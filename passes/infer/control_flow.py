@@ -10,7 +10,7 @@ import attrs
 from partita.graph.errors import TypeMismatch
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.graph.types import Dim, SequenceType, TensorType, Type
+from partita.graph.types import Dim, OptionalType, SequenceType, TensorType, Type
 from partita.passes.infer.dim_symbols import is_generated, merged
 from partita.passes.infer.rules import inside
 from partita.passes.infer.sequences import common
@@ -40,7 +40,9 @@ def branching(c: Context, body: Body) -> Sequence[Type | None]:
 def looping(c: Context, body: Body) -> Sequence[Type | None]:
     """A Loop: a carried value keeps the sizes that no step changes; the rows of each other result are stacked."""
     first = [_as_declared(c, slot) for slot in range(2, len(c.node.inputs))]
-    count, carried, results = len(first), *_settled(c, first, lambda given: body("body", (_COUNT, _GOES_ON, *given))[1:])
+    single = [_as_one(c, slot, kind) for slot, kind in enumerate((_COUNT, _GOES_ON))]
+    count, kept, results = len(first), *_settled(c, first, lambda given: body("body", (*single, *given))[1:])
+    carried = [after if isinstance(before, OptionalType) else before for before, after in zip(kept, results, strict=False)]
     return [*carried, *[_stacked(kind, None, 0) for kind in results[count:]]]
 
 
@@ -95,6 +97,13 @@ def captured(node: Node, body: Graph) -> Sequence[Node]:
     return body.inputs[len(body.inputs) - len(node.captures) :]
 
 
+def _as_one(c: Context, slot: int, scalar: TensorType) -> Type:
+    """The type of the counter or the condition: a scalar, or a vector of one if the body declares that, as some exporters do."""
+    declared = c.node.attrs["body"].inputs[slot][0].type
+    is_vector = isinstance(declared, TensorType) and declared.shape is not None and len(declared.shape) == 1
+    return TensorType(scalar.dtype, (1,)) if is_vector else scalar
+
+
 def _as_declared(c: Context, slot: int) -> Type | None:
     """The type of a carried value; the elements of a sequence, which may be empty at first, are those that the body declares."""
     given, declared = c.type(slot), c.node.attrs["body"].inputs[slot][0].type
@@ -111,7 +120,7 @@ def _settled(
             carried = [_unshaped(kind) for kind in carried]
         results = step(carried)
         kept = [_kept(c, before, after) for before, after in zip(carried, results, strict=False)]
-        if kept == list(carried) or not left:
+        if kept == list(carried) or not left or c.depth > DEEPEST:
             break
         carried = kept
     return kept, results
@@ -120,10 +129,14 @@ def _settled(
 def _kept(c: Context, before: Type | None, after: Type | None) -> Type | None:
     if isinstance(before, TensorType) and isinstance(after, TensorType) and before.dtype != after.dtype:
         raise TypeMismatch(f"a step is given {before} and returns {after}", where=c.where)
+    if isinstance(before, OptionalType):
+        return before  # a step may return its element
     return before if after is None else after if before is None else common((before, after))
 
 
 def _unshaped(kind: Type | None) -> Type | None:
+    if isinstance(kind, (SequenceType, OptionalType)):
+        return attrs.evolve(kind, element=_unshaped(kind.element))
     return TensorType(kind.dtype, None) if isinstance(kind, TensorType) else kind
 
 

@@ -96,7 +96,7 @@ class Inference(Reading):
         try:
             kinds = self._kinds(node, context)
             rule = rule_of(node)
-            shapes = () if rule is None else rule(context)
+            shapes = () if rule is None else context.bounded(rule(context))
         except Unknown as error:
             shapes = error.shapes
         except (Contradiction, DeclaredMismatch, RuleFailed):

@@ -317,7 +317,7 @@ def resize(c: Context) -> Sequence[Sizes]:
     axes = [int(axis) % len(data) for axis in c.attribute("axes") or range(len(data))]
     policy, mode = c.attribute("keep_aspect_ratio_policy", "stretch"), c.attribute("coordinate_transformation_mode", "")
     resized = [tuple([c.unknown(f"size {d}") if d in axes else size for d, size in enumerate(data)])]
-    if "crop" in mode:
+    if "crop" in mode and not c.has(3):
         raise Unknown("the sizes of a region", resized)
     if c.has(3):
         with counted(c, lambda: resized):

@@ -167,6 +167,7 @@ def whole_pool(c: Context) -> Sequence[Sizes]:
 def transposed_convolution(c: Context) -> Sequence[Sizes]:
     data, weights, groups, count = c.shape(0), c.shape(1), int(c.attribute("group", 1)), len(c.shape(0)) - 2
     _filters(c, data, weights, 2, weights[0], weights[1] * groups)
+    taps = c.attribute("kernel_shape") or weights[2:]
     c.equal(weights[0] // groups * groups, weights[0], "the channels and the groups that they are divided into")
     more, wanted = c.attribute("output_padding") or [0] * count, list(c.attribute("output_shape") or [])
     c.equal(len(more), count, "the number of output paddings and of dimensions")
@@ -174,7 +175,7 @@ def transposed_convolution(c: Context) -> Sequence[Sizes]:
         c.equal(len(wanted), count, "the numbers of output_shape and the dimensions")
     sides: list[AnySize] = list(wanted[-count:])
     for d, (step, apart, before, after) in enumerate([] if wanted else _geometry(c, count)):
-        whole = (data[2 + d] - 1) * step + (weights[2 + d] - 1) * apart + 1 + more[d]
+        whole = (data[2 + d] - 1) * step + (taps[d] - 1) * apart + 1 + more[d]
         if str(c.attribute("auto_pad", "NOTSET")).startswith("SAME"):
             sides.append(larger(smaller(data[2 + d] * step, whole), 0))
         else:
@@ -241,8 +242,8 @@ def affine_grid(c: Context) -> Sequence[Sizes]:
 
 @rule("LSTM", "GRU", "RNN")
 def recurrent(c: Context) -> Sequence[Sizes]:
-    data, recurrence, first = c.shape(0), c.shape(2), bool(c.attribute("layout", 0))
-    width = c.attribute("hidden_size", recurrence[2])
+    data, first, width = c.shape(0), bool(c.attribute("layout", 0)), c.attribute("hidden_size")
+    width = c.shape(2)[2] if width is None else width
     ways = 2 if c.attribute("direction", "forward") == "bidirectional" else 1
     steps, batch = (data[1], data[0]) if first else (data[0], data[1])
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[c.op]

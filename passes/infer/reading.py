@@ -18,6 +18,7 @@ from partita.graph.interpret import evaluate_node
 from partita.graph.microsoft import NoBody, body_of, is_known
 from partita.graph.node import Node, NodeEntry
 from partita.graph.symbols import (
+    LARGEST,
     AnySize,
     Size,
     Sizes,
@@ -219,7 +220,7 @@ class Reading:
         rule = rule_of(node)
         if rule is not None:
             try:
-                return rule(context)
+                return context.bounded(rule(context))
             except FAILURES as error:
                 raise Unknown(f"{type(error).__name__}: {error}") from error  # inference reports the error
         if not is_known(node):
@@ -360,6 +361,10 @@ def _stated(entry: NodeEntry) -> Sizes | None:
     return None if shape is None else tuple([s if isinstance(s, int) else _computed_size(entry, d) for d, s in enumerate(shape)])
 
 
+def _is_beyond(size: AnySize) -> bool:
+    return size > LARGEST if isinstance(size, int) else size.is_unwieldy
+
+
 class Context:
     """The interface of one node to its rule."""
 
@@ -423,6 +428,19 @@ class Context:
     def unknown(self, what: str) -> AnySize:
         """A symbol for a data-dependent size."""
         return symbol(f"{self.node.name}: {what}", is_computed=True)
+
+    def bounded(self, shapes: Sequence[Sizes | None]) -> Sequence[Sizes | None]:
+        """The shapes of the results, with symbols for polynomials that grew too long; TypeMismatch for a size that no model can
+        state."""
+        if not any(shape and any(map(_is_beyond, shape)) for shape in shapes):
+            return shapes
+        sizes = [size for shape in shapes for size in shape or () if isinstance(size, int) and size > LARGEST]
+        if sizes:
+            raise TypeMismatch("a result would be larger than any size that can be stated", where=self.where)
+        return [shape and self._without_unwieldy(i, shape) for i, shape in enumerate(shapes)]
+
+    def _without_unwieldy(self, number: int, shape: Sizes) -> Sizes:
+        return tuple([self.unknown(f"size {d} of result {number}") if _is_beyond(size) else size for d, size in enumerate(shape)])
 
     def equal(self, a: AnySize, b: AnySize, what: str) -> AnySize:
         """Requires that both sizes are equal."""

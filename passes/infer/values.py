@@ -81,7 +81,8 @@ def _each(join: Callable[..., Any]) -> Rule:
         if len(given) < len(c.node.inputs) or not _small(shape):
             return ()
         rows = zip(*[np.broadcast_to(array, shape).reshape(-1) for array in given], strict=True)  # type: ignore[arg-type]
-        return [objects([None if None in row else join(*row) for row in rows], shape)]
+        items = [None if None in row else join(*row) for row in rows]
+        return [objects([None if isinstance(item, Size) and item.is_unwieldy else item for item in items], shape)]
 
     return values
 

@@ -128,6 +128,25 @@ def test_contradictions_in_a_loop() -> None:
     assert type_of(LOOP.format(": float32[3, 4]", "Relu(v)"), strict=False) == "float32[2, N]"
 
 
+def test_a_counter_and_a_condition_may_be_vectors_of_one() -> None:
+    net = """graph g(x: float32[2, 3], n: int64[1], c: bool[1]) -> (y) {
+      y = Loop(n, c, x) {
+        body=graph l(i: int64[1], go: bool[1], v: float32[2, 3]) -> (on, w) { on = Identity(go)
+          w = Neg(v) },
+      }
+    }"""
+    assert type_of(net) == "float32[2, 3]"
+
+
+def test_a_step_may_return_the_element_of_an_optional_value() -> None:
+    net = """graph g(q: optional(sequence(float32[2])), n: int64[], c: bool[]) -> (y) {
+      y = Loop(n, c, q) {
+        body=graph l(i: int64[], go: bool[], v: optional(sequence(float32[2]))) -> (go, w) { w = OptionalGetElement(v) },
+      }
+    }"""
+    assert type_of(net) == "sequence(float32[2])"
+
+
 SCAN = """graph g(s: float32[2], x: float32[5, T], z: float32[{}, T]) -> ({}) {{
   a, b = Scan(s, x, z) {{ num_scan_inputs=2, scan_input_axes=[0, 0], scan_output_axes=[1],
     body=graph l(s, x, z) -> (n, r) {{ n = Relu(s)
@@ -176,6 +195,58 @@ def test_rounds_do_not_multiply_in_loops_inside_of_loops() -> None:
     begin = time.process_time()
     assert type_of(net) in ("float32", "float32[unk__0]")
     assert time.process_time() - begin < 5
+
+
+def nested_sequences(depth: int) -> str:
+    if not depth:
+        return "w0 = SequenceInsert(v1, x0)"
+    return (
+        f"s{depth} = SequenceConstruct(x{depth})\n w{depth} = Loop(n{depth}, g{depth}, s{depth}) {{ body=graph l{depth}(i{depth},"
+        f" h{depth}, v{depth}, x{depth - 1}, n{depth - 1}, g{depth - 1}) -> (h{depth}, w{depth - 1}) {{"
+        f" {nested_sequences(depth - 1)} }} }} captures(x{depth}, n{depth}, g{depth})"
+    )
+
+
+def test_rounds_do_not_multiply_in_loops_of_sequences() -> None:
+    net = f"graph g(x24: float32[2], n24: int64[], g24: bool[]) -> (w24) {{ {nested_sequences(24)} }}"
+    begin = time.process_time()
+    assert type_of(net).startswith("sequence(float32")
+    assert time.process_time() - begin < 5
+
+
+def test_polynomials_do_not_grow_without_limit() -> None:
+    size = more = op("Shape", variable("x", "float32", ("n",)))
+    for i in range(30):
+        more = op("Add", more, size) if i % 2 else op("Shape", variable(f"x{i}", "float32", (f"n{i}",)))
+        size = op("Mul", op("Add", size, more), size)
+    begin = time.process_time()
+    assert str(apply_pass(Graph([op("ConstantOfShape", size)]), "InferShape").outputs[0].type) == "float32[unk__0]"
+    assert time.process_time() - begin < 5
+
+
+def test_no_size_is_larger_than_one_that_can_be_stated() -> None:
+    net = """graph g(x: float32[4]) -> (y) { r = const int64[1] [4611686018427387904]
+      y = Tile(x, r) }"""
+    with pytest.raises(PassError, match=r"node 'y' \(Tile\): .* a result would be larger than any size that can be stated"):
+        type_of(net)
+    assert type_of(net, strict=False) == "float32"
+    with pytest.raises(PassError, match="a dimension cannot be 1.18e"):
+        apply_pass(text("graph g(x: float32[N]) -> (y) { y = Relu(x) }"), "InferShape", shapes={"x": (1 << 70,)})
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("node", "kind"),
+    [
+        ("ConvTranspose(x, w) {kernel_shape=[3, 4]}", "float32[1, 2, 6, 8]"),
+        ("Resize(x, roi, _, sizes) {coordinate_transformation_mode=\"tf_crop_and_resize\"}", "float32[1, 3, 9, 7]"),
+    ],
+)
+def test_sizes_by_attributes_and_of_regions(node: str, kind: str) -> None:
+    net = f"""graph g(x: float32[1, 3, 4, 5], w: float32[3, 2, ?, ?], roi: float32[8]) -> (y) {{
+      sizes = const int64[4] [1, 3, 9, 7]
+      y = {node} }}"""
+    assert type_of(net) == kind
 
 
 def test_calls_of_calls_are_read_once() -> None:

@@ -1,0 +1,90 @@
+"""Children that answer with something else, end oddly, or are forked with their parent."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from partita.accelerators.process.child import Child, Ended
+
+READ = """
+import os, socket, struct, sys, time
+stream = socket.socket(fileno=int(sys.argv[-4]))
+stream.recv(struct.unpack("<Q", stream.recv(8))[0])
+def say(text, size=None):
+    stream.sendall(struct.pack("<Q", len(text) if size is None else size) + text)
+    time.sleep(60)
+"""
+
+SAID = {
+    "say(b'[]')": "neither an answer nor an error",
+    "say(b'5')": "neither an answer nor an error",
+    "say(b'{}')": "neither an answer nor an error",
+    "say(b'{\"error\": 3}')": "neither an answer nor an error",
+    "say(b'hello')": "no JSON",
+    "say(b'\\xff' * 5)": "no JSON",
+    "say(b'[' * 200_000)": "no JSON",
+    "say(b'{\"answer\":' + b'9' * 5000 + b'}')": "no JSON",
+    "say(b'', 1 << 63)": "announced",
+    "os.kill(os.getpid(), 40)": "signal 40",
+    "sys.exit(4)": "exit status 4",
+}
+
+
+def child(code: str) -> Child:
+    return Child([sys.executable, "-c", READ + code])
+
+
+@pytest.mark.parametrize("code", SAID)
+def test_what_is_no_answer_ends_the_child(code: str) -> None:
+    one = child(code)
+    with pytest.raises(Ended, match=SAID[code]):
+        one.ask({"a": 1}, seconds=120)
+    assert not one.is_alive
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, 1e-9])
+def test_no_time_at_all_is_too_little(seconds: float) -> None:
+    one = child("time.sleep(60)")
+    with pytest.raises(TimeoutError):
+        one.ask({"a": 1}, seconds=seconds)
+    assert not one.is_alive
+
+
+def test_all_the_time_there_is() -> None:
+    one = child("say(b'{\"answer\": 7}')")
+    assert one.ask({"a": 1}, seconds=float("inf")) == 7
+    one.end()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_child_ends_with_its_parent_though_that_has_forked() -> None:
+    code = """
+        import os, signal, time
+        from partita.accelerators.process.child import Child
+        from partita.passes.python_child import module_command
+        worker = Child(module_command("partita.mapping.worker"))
+        if os.fork() == 0:
+            os.close(1)
+            time.sleep(120)
+            os._exit(0)
+        print(worker.number, flush=True)
+        time.sleep(120)
+    """
+    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, process_group=0)
+    assert parent.stdout is not None
+    with parent.stdout:
+        worker = os.pidfd_open(int(parent.stdout.readline()))
+    try:
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait()
+        assert select.select([worker], [], [], 60)[0], "it outlives its parent"
+    finally:
+        os.close(worker)
+        os.killpg(parent.pid, signal.SIGKILL)
