@@ -36,7 +36,7 @@ typedef struct {
   void (*release_status)(void *status);
   int (*call)(void *function, TVMFFIAny *arguments, int32_t count, TVMFFIAny *result);
   int (*release)(void *object);
-  void (*use_threads)(int32_t count);
+  void (*use_threads)(int32_t count); /* NULL if no library with kernels is loaded: then there are none */
 } Functions;
 
 /* Arguments for one combination of sizes. */
@@ -47,18 +47,14 @@ typedef struct {
 } Combination;
 
 typedef struct {
-  int64_t number;      /* of a result, or of an input i as ~i */
-  DLTensor *constant;  /* or this */
-} Origin;
-
-typedef struct {
   const Functions *functions;
   Compute slow;
   int64_t inputs, arguments, outputs, flags, machines;
   int64_t threads, cores;     /* for a run; cores are at most those that there are */
   const int64_t *numbers;     /* of the node's inputs */
   const int64_t *alignments;  /* of their memory */
-  const Origin *origins;      /* of the node's outputs, then of flags: one that is not 0 is an error */
+  const int64_t *origins;     /* of the node's outputs, then of flags, of which one that is not 0 is an error: the number of a
+                                 result, or of an input i as ~i */
   void *mains[MACHINES];      /* of the virtual machines */
   int64_t busy[MACHINES];
   int64_t known;
@@ -220,13 +216,12 @@ static int64_t bytes_of(const DLTensor *tensor) {
 
 /* The tensor of an output, whose memory is stored in `data`. */
 static const DLTensor *output_of(
-    const Origin *origin, const TVMFFIAny *arguments, void *const *inputs, const TVMFFISeqCell *results, char **data) {
-  if (origin->constant == NULL && origin->number < 0) {
-    *data = inputs[~origin->number];
-    return tensor_in(&arguments[~origin->number]);
+    int64_t origin, const TVMFFIAny *arguments, void *const *inputs, const TVMFFISeqCell *results, char **data) {
+  if (origin < 0) {
+    *data = inputs[~origin];
+    return tensor_in(&arguments[~origin]);
   }
-  const DLTensor *tensor = origin->constant;
-  if (tensor == NULL) tensor = tensor_in(&((const TVMFFIAny *)results->data)[origin->number]);
+  const DLTensor *tensor = tensor_in(&((const TVMFFIAny *)results->data)[origin]);
   *data = (char *)tensor->data + tensor->byte_offset;
   return tensor;
 }
@@ -264,18 +259,20 @@ void *partita_compute(void *info, void *state, void *context) {
   int machine = begin(subgraph);
   TVMFFIAny *arguments = combination->arguments[machine];
   for (int64_t i = 0; i < subgraph->inputs; i++) tensor_in(&arguments[i])->data = data[i];
-  functions->use_threads(subgraph->threads);
+  if (functions->use_threads != NULL) functions->use_threads(subgraph->threads);
   int failed = functions->call(subgraph->mains[machine], arguments, subgraph->arguments, &result) != 0;
-  finish(subgraph, machine);
-  if (failed) return subgraph->slow(info, state, context);
-
+  if (failed) {
+    finish(subgraph, machine);
+    return subgraph->slow(info, state, context);
+  }
   const TVMFFISeqCell *results = (const TVMFFISeqCell *)((char *)result.v_obj + sizeof(TVMFFIObject));
   for (int64_t i = subgraph->outputs + subgraph->flags - 1; i >= 0 && status == NULL && !failed; i--) {
     char *from;
-    const DLTensor *tensor = output_of(&subgraph->origins[i], arguments, data, results, &from);
+    const DLTensor *tensor = output_of(subgraph->origins[i], arguments, data, results, &from);
     if (i < subgraph->outputs) status = write_output(functions, context, i, tensor, from);
     else failed = is_flagged(tensor, from);
   }
   functions->release(result.v_obj);
+  finish(subgraph, machine); /* not before: a fork waits until nobody holds a lock of TVM's */
   return failed ? subgraph->slow(info, state, context) : status;
 }

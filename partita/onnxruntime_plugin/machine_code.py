@@ -30,6 +30,9 @@ SOURCE = Path(__file__).with_name("compute.c")
 _INFO, _MACHINES, _COMBINATIONS, _INPUTS = 256, 4, 16, 512
 """The constants of compute.c with these names."""
 
+_USE_THREADS = 10
+"""The number of the function `use_threads`."""
+
 _FOREVER = 1 << 31
 """Seconds."""
 
@@ -41,12 +44,6 @@ class _TvmValue(ctypes.Structure):
     """TVMFFIAny."""
 
     _fields_ = (("kind", c_int64), ("value", c_void_p))
-
-
-class _OutputOrigin(ctypes.Structure):
-    """Origin in compute.c."""
-
-    _fields_ = (("number", c_int64), ("constant", c_void_p))
 
 
 class _Combination(ctypes.Structure):
@@ -61,7 +58,7 @@ class _NativeSubgraph(ctypes.Structure):
     _fields_ = (
         ("functions", POINTER(c_void_p)), ("slow", c_void_p),
         *((name, c_int64) for name in ("inputs", "arguments", "outputs", "flags", "machines", "threads", "cores")),
-        ("numbers", POINTER(c_int64)), ("alignments", POINTER(c_int64)), ("origins", POINTER(_OutputOrigin)),
+        ("numbers", POINTER(c_int64)), ("alignments", POINTER(c_int64)), ("origins", POINTER(c_int64)),
         ("mains", c_void_p * _MACHINES), ("busy", c_int64 * _MACHINES), ("known", c_int64),
         ("combinations", c_void_p * _COMBINATIONS),
     )
@@ -79,7 +76,7 @@ class MachineCode:
         self._outputs = [self._step.makes.index(plan.outputs[i]) for i in outputs]
         self._guard = Guard()
         self._tried: set[tuple[tuple[int, ...], ...]] = set()
-        self._functions = (c_void_p * 11)(*_addresses(api))
+        self._functions = (c_void_p * (_USE_THREADS + 1))(*_addresses(api))
         numbers = [inputs[slot] for slot in self._step.reads]
         self._subgraph = _NativeSubgraph(
             functions=self._functions, slow=memory[COMPUTE["compute"]], inputs=len(numbers), outputs=len(outputs),
@@ -124,18 +121,22 @@ class MachineCode:
 
     def _begin(self, compiled: Any, operands: Sequence[Array]) -> None:
         """Makes the virtual machines."""
-        subgraph, threads, cores = self._subgraph, compiled.runs_on.machine.threads, usable_cores()
+        from partita.accelerators.tvm.run.pool import serving
+
+        self._functions[_USE_THREADS] = serving.setter()  # of the library with the kernels, which is loaded by now
+        subgraph, threads, cores = self._subgraph, compiled.runs_on.machine.threads, self._library.cores
         subgraph.threads, subgraph.cores = threads, min(max(threads, 1), cores)
         subgraph.machines = max(1, min(_MACHINES, cores // subgraph.cores))
-        self._mains = [compiled.main() for _ in range(subgraph.machines)]
-        subgraph.mains[: subgraph.machines] = [main.__chandle__() for main, _ in self._mains]
-        subgraph.arguments = len(operands) + len(self._mains[0][1])
+        mains = [compiled.main() for _ in range(subgraph.machines)]
+        subgraph.mains[: subgraph.machines] = [main.__chandle__() for main, _ in mains]
+        subgraph.arguments = len(operands) + len(mains[0][1])
         alignments = [max(array.itemsize, compiled.alignment) for array in operands[: subgraph.inputs]]
         subgraph.alignments = (c_int64 * len(alignments))(*alignments)
         subgraph.flags = len(compiled.assembled.checks)
         origins = compiled.assembled.outputs
         ordered = [*(origins[i] for i in self._outputs), *origins[len(origins) - subgraph.flags :]]
-        subgraph.origins = (_OutputOrigin * len(ordered))(*map(_OutputOrigin, ordered))
+        subgraph.origins = (c_int64 * len(ordered))(*ordered)
+        self._mains = mains
 
 
 def machine_code(
@@ -145,7 +146,7 @@ def machine_code(
     plan, values = _plan(model), [*(node[0] for node in model.graph.inputs), *model.graph.outputs]
     plain = all(isinstance(value.type, TensorType) and value.type.dtype not in BITS for value in values)
     watched = model.measured or model.recorded is not None
-    if plan is None or not plain or watched or len(inputs) > _INPUTS:
+    if plan is None or not plain or watched or len(plan.steps[0].reads) > _INPUTS:
         return None
     functions = library()
     return None if functions is None else MachineCode(functions, api, model, plan, memory, inputs, outputs)
@@ -169,14 +170,12 @@ def _tensor(array: Array) -> Any:
 
 
 def _addresses(api: Api) -> list[int]:
-    """The functions that compute.c calls."""
-    from partita.accelerators.tvm.run.pool import serving
+    """The functions that compute.c calls, without the last, which the kernels' library brings."""
     from partita.accelerators.tvm.run.runtime import c_function
 
     ort = api.fast
     functions = [ort.input, ort.output, ort.data, ort.shape, ort.rank, ort.sizes, ort.release_shape, api.ReleaseStatus]
-    calls = [c_function("TVMFFIFunctionCall"), c_function("TVMFFIObjectDecRef"), serving.setter()]
-    return [*map(_address, functions), *calls]
+    return [*map(_address, functions), c_function("TVMFFIFunctionCall"), c_function("TVMFFIObjectDecRef")]
 
 
 def _address(function: Any) -> int:
@@ -192,7 +191,9 @@ class _NativeFunctions:
         """The address of the function that onnxruntime calls."""
         self.add = library.partita_add
         """Lets calls of a subgraph's further sizes run there."""
-        library.partita_cores(c_int64(usable_cores()))
+        self.cores = usable_cores()
+        """The number of cores for all runs together; one that wanted more would wait for ever."""
+        library.partita_cores(c_int64(self.cores))
         pause, resume, forked = library.partita_pause, library.partita_resume, library.partita_forked
         os.register_at_fork(before=lambda: pause(c_int64(_FOREVER)), after_in_parent=resume, after_in_child=forked)
         when_the_door_is_closed(lambda: library.partita_end(c_int64(int(PATIENCE))))

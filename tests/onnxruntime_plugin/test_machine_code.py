@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -191,3 +194,53 @@ def test_64_threads(threads: int) -> None:
         for one in loops:
             one.join()
         assert not wrong and len(runs) == 6
+
+
+NO_KERNELS = """
+import os
+import numpy as np
+from onnx import helper
+from tests.onnxruntime_plugin.models import model, provider, session
+
+content = model([helper.make_node({op!r}, ["x"], ["y"])], {{"x": ["n", 6]}}, ["y"])
+x = np.arange(12, dtype=np.float32).reshape(2, 6)
+with provider("cpu") as name:
+    running = session(content, name)
+    for _ in range(3):
+        print(running.run(None, {{"x": x}})[0].ravel()[:2].tolist())
+"""
+
+MORE_CORES = """
+import os
+os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
+import numpy as np
+from onnx import helper
+from tests.onnxruntime_plugin.models import model, provider, session
+
+every = {*range(os.cpu_count())}
+x = np.ones((3, 512), np.float32)
+with provider("cpu") as name:
+    first = session(model([helper.make_node("Relu", ["x"], ["y"])], {"x": ["n", 512]}, ["y"]), name)
+    first.run(None, {"x": x})
+    os.sched_setaffinity(0, every)
+    weights = {"w": np.ones((512, 512), np.float32)}
+    second = session(model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ["n", 512]}, ["y"], weights), name)
+    for _ in range(3):
+        print(second.run(None, {"x": x})[0][0, 0])
+"""
+
+
+@pytest.mark.parametrize("op", ["Identity", "Shape"])
+def test_a_subgraph_without_kernels_comes_first_in_a_process(op: str) -> None:
+    expected = [0.0, 1.0] if op == "Identity" else [2, 6]
+    assert alone(NO_KERNELS.format(op=op)).splitlines() == [str(expected)] * 3
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or os.cpu_count() == 1, reason="needs a second core to be bound to")
+def test_cores_that_come_later_are_not_waited_for() -> None:
+    assert alone(MORE_CORES).splitlines() == ["512.0"] * 3
+
+
+def alone(code: str) -> str:
+    """The output of this program."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=300).stdout

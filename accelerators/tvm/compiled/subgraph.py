@@ -22,6 +22,7 @@ from partita.accelerators.tvm.compiled.shown import Kernel, Origin
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import first_line
 from partita.accelerators.tvm.run.kept_memory import kept_memory
+from partita.accelerators.tvm.run.pool import serving
 from partita.accelerators.tvm.run.runtime import VirtualMachine, runtime, view
 from partita.accelerators.tvm.run.threads import run_on
 from partita.graph.types import Array, numpy_dtype
@@ -188,7 +189,8 @@ class CompiledTvm(CompiledSubgraph):
 
     def native(self, inputs: Sequence[Any]) -> tuple[CompiledTvm, Sequence[Any]] | None:
         """This one, if its kernels run on our own threads and nothing measures them."""
-        is_native = self.library is not None and not self.runs_on.machine.is_gpu and not self._perf_count
+        is_ours = self.library is not None and (serving.is_here or not self.launches)
+        is_native = is_ours and not self.runs_on.machine.is_gpu and not self._perf_count
         return (self, inputs) if is_native else None
 
     def main(self) -> tuple[Any, list[Any]]:
