@@ -39,7 +39,7 @@ def refused(node: Node, graph: Graph, given: frozenset[Node]) -> str | None:
     hazard, versioned = _HAZARDS.get(node.op or ""), _VERSIONED.get(node.op or "")
     known = _not_declared(node, graph) or sums_nothing(node) or may_be_empty(node, graph) or unseen(node)
     known = known or _abs(node, given) or (None if hazard is None else hazard(node))
-    return known or (None if versioned is None else versioned(node, graph.opsets.get("", 1)))
+    return known or (None if versioned is None else versioned(node, graph.opset))
 
 
 def _of_onnxruntimes_domain(node: Node) -> str | None:
@@ -51,7 +51,7 @@ def _of_onnxruntimes_domain(node: Node) -> str | None:
 
 def _not_declared(node: Node, graph: Graph) -> str | None:
     """Refuses element types that the op does not have: openvino accepts them."""
-    spec = spec_of(node.op or "", node.domain, graph.opsets.get("", 1))
+    spec = spec_of(node.op or "", node.domain, graph.opset)
     if spec is None:
         return None
     for param, entry in zip(spec.inputs, node.inputs):
