@@ -13,8 +13,8 @@ from partita.accelerators.engines.model import EngineModel, engine_model
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.onnxruntime.hazards import BRINGS_CODE, brings_code
 from partita.accelerators.onnxruntime.plugins import RECORDED, assigned
+from partita.accelerators.onnxruntime.quirks import BRINGS_CODE, brings_code
 from partita.accelerators.onnxruntime.reasons import reason
 from partita.accelerators.onnxruntime.session import session_of
 from partita.accelerators.onnxruntime.session_options import CPU, quiet_options
