@@ -111,9 +111,14 @@ class _Exporting:
 
     def code(self, unit: Unit, compiled: CompiledSubgraph) -> bytes:
         try:
-            return bytes(compiled.export())
+            code = bytes(compiled.export())
         except Exception as error:
             raise unit.failure(error) from error
+        kind = type(unit.device.accelerator)
+        if kind.import_ is Accelerator.import_:
+            remedy = "Define import_(data, graph, config), or set travels_as_body = True: an import then compiles the body"
+            raise NotSupported(f"{kind.__name__} defines no import_ to read the export", where=unit.title, remedy=remedy)
+        return code
 
     def weights(self, unit: Unit, compiled: CompiledSubgraph) -> Sequence[Array]:
         try:

@@ -67,6 +67,8 @@ class _Importing:
         self.model: str = self.report["model"]
         self.notes: list[str] = []
         self.misfits: list[str] = []
+        self.fixed = ""
+        """The advice to fix sizes, if a subgraph does not fit because they vary."""
         self.taken: set[str] = set()
         """The subgraphs that use the package's kernels for any size."""
 
@@ -76,7 +78,8 @@ class _Importing:
         values = self.configured([device for device in devices if device is not None])
         imported = [self.unit(row, device, values) for row, device in zip(self.rows, devices, strict=True)]
         if self.misfits:
-            remedy = "Import with recompile=True (the same device) or recompile='cpu' (another), or export the model here"
+            same = "recompile=True (the same device) or " if self.recompile is False and None not in devices else ""
+            remedy = f"{self.fixed}Import with {same}recompile='cpu' (another device), or export the model here"
             raise PackageError("\n    ".join(self.misfits), where=self.package.where, remedy=remedy)
         bodies = {number: unit.body for number, unit in enumerate(imported) if unit is not None}
         graph, numbers = graph_of(self.onnx("plan.onnx"), bodies)
@@ -155,7 +158,7 @@ class _Importing:
         config = values[device.label]
         try:
             device.accelerator.check_device_id(config["DEVICE_ID"])
-            differs = device.accelerator.misfit(row["identity"], config) if row["code"] is not None else None
+            differs = device.accelerator.misfit(row["identity"], config) if has_code else None
             if differs is None:
                 return self.imported(row, device, body, config)
         except PartitaError as error:
@@ -163,6 +166,9 @@ class _Importing:
                 where = f"{self.package.where}, {error.where}"
                 raise PackageError(f"it cannot be imported: {error.__cause__}", where=where) from error
             differs = f"{error.where}: {error.cause}" if error.where else error.cause
+            if row["code"] is None and not device.accelerator.travels_as_body:
+                differs = f"its sizes vary, so that it is prepared here, and {error.cause}"
+                self.fixed = "Export it with fixed sizes, as by pt.load(path, shapes={...}). "
         if self.recompile is False:
             self.misfits.append(f"subgraph {row['name']!r} does not fit device {device.label!r} here: {differs}")
             return None
@@ -187,9 +193,9 @@ class _Importing:
         return compiled
 
     def for_any_size(self, row: Row, device: Device, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph | None:
-        """The kernels for any size, for a prepared graph; None if the package has none that fit here."""
+        """The kernels for any size, for a prepared graph; None if the package has none."""
         stored = row.get("any_size")
-        if stored is None or device.accelerator.misfit(row["identity"], config) is not None:
+        if stored is None:
             return None
         try:
             kernels = self.read(stored, device, graph, config)
@@ -223,6 +229,10 @@ class _Importing:
                 device.accelerator.check_device_id(config["DEVICE_ID"])
             except BadConfig as error:
                 refused.append(f"{device.label}: {error.cause}")
+                continue
+            absent = device.accelerator.why_not_here(config) if self.recompile is True or len(devices) > 1 else None
+            if absent is not None:
+                refused.append(f"{device.label}: {absent}")
                 continue
             answers = in_its_place(device.accelerator, config).configured(config).query(body)
             reasons = [why_not for why_not in answers.values() if why_not is not True]

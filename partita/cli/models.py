@@ -152,7 +152,8 @@ def load_model(
     late = ("shape", "params", "optimize", "inline", "strict", "pin", "forbid", "batch")
     for name in late:
         if getattr(arguments, name, None):
-            raise Usage(f"the model is compiled: --{name} comes too late")
+            remedy = "Give inputs of the sizes that you want: --input NAME=FILE.npy" if name in ("shape", "batch") else None
+            raise Usage(f"the model is compiled: --{name} comes too late", remedy=remedy)
     screen.say(f"importing {arguments.model}")
     recompile = arguments.devices or False
     model = pt.import_model(arguments.model, key=key_of(arguments), config=config or None, recompile=recompile)
@@ -206,5 +207,6 @@ def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace, screen:
         if isinstance(kind, TensorType) and not kind.is_static and isinstance(array, np.ndarray)
     ]
     if open_sizes:
-        screen.warn(f"sizes that are not fixed are taken for 1, as with {' '.join(open_sizes)}")
+        other = "; --input gives others" if is_package(arguments.model) else f", as with {' '.join(open_sizes)}"
+        screen.warn(f"sizes that are not fixed are taken for 1{other}")
     return dict(zip((name for name, _ in specs), arrays))
