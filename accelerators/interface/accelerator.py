@@ -28,6 +28,10 @@ COPY = "Copy"
 """The layer type of a copy between the host and a device."""
 
 
+EXECUTED, NOT_RUN, OPTIMIZED_OUT = "EXECUTED", "NOT_RUN", "OPTIMIZED_OUT"
+"""The states of a node after a run."""
+
+
 @attrs.frozen(slots=True)
 class ProfileRow:
     """The time of one node (or of one fused kernel, or of a copy) in a run."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -20,10 +20,12 @@ from partita.accelerators.isolation import in_its_place
 from partita.accelerators.package.container import Package, PackageError, checked_key
 from partita.accelerators.package.imported_report import ImportedReport, read_report
 from partita.accelerators.package.plan import WEIGHTS, graph_of, read_array
-from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
+
+if TYPE_CHECKING:
+    from partita.accelerators.running.compiled_model import CompiledModel
 
 Row = Mapping[str, Any]
 """A subgraph's row in the manifest."""
@@ -33,12 +35,13 @@ TARGET = "ARCH"
 
 
 def import_package(
-    path: str | os.PathLike[str], key: bytes | None, config: Mapping[str, Any] | None, recompile: bool | str | Sequence[str]
+    path: str | os.PathLike[str], key: bytes | None, config: Mapping[str, Any] | None, recompile: bool | str | Sequence[str],
+    kind: type[CompiledModel],
 ) -> CompiledModel:
-    """Implements `import_model`."""
+    """Implements `import_model`. `kind` is the class of the model, which is above."""
     package = Package(path, checked_key(key, os.fsdecode(path)))
     try:
-        model = _Importing(package, config, recompile).run()
+        model = _Importing(package, config, recompile).run(kind)
         logger("package").info("%s: imported from %s", model.graph.name, package.where)
         return model
     except (PackageError, BadConfig, UnknownDevice, UnknownKey):
@@ -72,7 +75,7 @@ class _Importing:
         self.taken: set[str] = set()
         """The subgraphs that use the package's kernels for any size."""
 
-    def run(self) -> CompiledModel:
+    def run(self, kind: type[CompiledModel]) -> CompiledModel:
         """Imports all subgraphs, and the graph around them."""
         devices = self.devices()
         values = self.configured([device for device in devices if device is not None])
@@ -88,7 +91,7 @@ class _Importing:
         report = ImportedReport(self.report, tuple(self.notes))
         measured = any(unit.config["PERF_COUNT"] for unit in units.values())
         settings = settings_of_file(self.package.manifest["settings"], f"{self.package.where}, settings")
-        return CompiledModel(graph, units, report, settings, (), measured, lambda: self.measuring(units, numbers))
+        return kind(graph, units, report, settings, (), measured, lambda: self.measuring(units, numbers))
 
     def measuring(self, units: Mapping[str, Unit], numbers: Mapping[str, int]) -> dict[str, Unit]:
         """The same subgraphs for measuring; those that the device cannot measure directly are imported again."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import partita as pt
+from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.interface.device_list import DEFAULT, asked_devices
 from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.interface.settings import read_config
-from partita.accelerators.running.inputs import InputChecker
 from partita.cli.arguments import Usage, placing_of
 from partita.cli.inputs import read_inputs
 from partita.cli.screen import Screen
