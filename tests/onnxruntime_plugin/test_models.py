@@ -52,7 +52,7 @@ def feeds_for(running: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
 
 
 def planned(graph: pt.Graph, devices: str) -> set[frozenset[str]]:
-    """The nodes of each subgraph by PartitionGraph, if these devices have what they run. Bodies with outer values run in parts."""
+    """The nodes of each subgraph by PartitionGraph, if these devices have all that they run, but no bodies with outer values."""
     taken = {name for name in pt.query(graph, devices, partial=True) if not graph[name].captures}
     chooser = pt.PatternProperty(pt.ContainOpSelector(lambda node: node.name in taken), name="planned")
     return {frozenset(group.nodes) for group in pt.plan(graph, subgraph_property=chooser).groups}
