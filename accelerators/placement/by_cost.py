@@ -200,7 +200,7 @@ class _Search:
     def fitted(self, limits: Array) -> Fitted:
         """The cheapest assignment whose projected bytes fit, values included."""
         loads = self.shares + self.spans.made
-        return Fitting(self.problem, self.shares, limits, self._used, self._projected, loads).search()
+        return Fitting(self.problem, self.shares, limits, self._used, self._projected, loads, self.spans.floors).search()
 
     def _projected(self, chosen: Array) -> Array:
         """The bytes on each device, as partitioned."""

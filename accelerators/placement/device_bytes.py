@@ -104,8 +104,11 @@ class ValueSpans:
         ]
         self.made = np.zeros(self.count)
         """The bytes that each op makes or copies at most."""
+        self.floors = np.zeros(self.count)
+        """The bytes of the values that each op reads and makes, which are alive while it runs."""
         for producer, size, reading in self._rows:
             self.made[producer if producer >= 0 else reading[0]] += size
+            self.floors[[node for node in {producer, *reading} if 0 <= node < self.count]] += size
 
     def peaks(self, chosen: Array, devices: int) -> Array:
         """An estimate of the most bytes of values alive on each device, copies from others included. Linear."""
