@@ -22,8 +22,8 @@ import numpy as np
 from rich.console import Console
 
 import partita as pt
-from partita.accelerators.running import profile
-from partita.accelerators.showing.notebook import model_html, placement_html, profile_html, report_html
+from partita.accelerators.interface.notebook import model_html, placement_html, profile_html, report_html
+from partita.accelerators.runtime import profile
 from tests.accelerators.hetero.small_devices import RanOnDevice, device
 
 KEPT = Path(__file__).with_name("kept_runs.txt")
