@@ -152,9 +152,10 @@ def import_model(
     `recompile` allows compiling it again from its ONNX body: True for the same device, or devices to choose from."""
     from partita.accelerators.errors import AcceleratorError
     from partita.accelerators.package.unpacking import import_package
+    from partita.accelerators.running.compiled_model import CompiledModel
     from partita.graph.errors import check_path
 
-    return import_package(check_path("import_model", path, AcceleratorError), key, config, recompile)
+    return import_package(check_path("import_model", path, AcceleratorError), key, config, recompile, CompiledModel)
 
 
 def load(

@@ -70,7 +70,7 @@ def compile(  # noqa: A001  the contract's name
     check_flag(strict, "option strict", AcceleratorError)
     check_flag(optimize, "option optimize", AcceleratorError)
     check_count("option min_subgraph_size", min_subgraph_size, AcceleratorError)
-    locked = None if plan is None else _locked(plan, pin, forbid, optimize)
+    locked = None if plan is None else _locked(plan, pin, forbid, optimize, min_subgraph_size)
     device = list(locked.devices) if locked is not None and device is None else device
     several = parse_multi(device)
     devices = several or parse_devices(device)
@@ -82,6 +82,8 @@ def compile(  # noqa: A001  the contract's name
     asked = asked if locked is None else locked.apply(asked)
     strict = strict or settings.hetero.strict
     whole = _prepared(asked, shapes, name, optimize, strict)
+    if locked is not None:
+        locked.check_types(whole)
     reason = "the passes of optimize=True removed it, or merged it into another node"
     away = {node.name: reason for node in asked.nodes if node.name not in whole} if optimize and (pin or forbid) else {}
     task = CompileTask(whole, devices, settings, pin, forbid, strict, away, min_subgraph_size)
@@ -93,10 +95,10 @@ def compile(  # noqa: A001  the contract's name
     return started(task, _compiled)
 
 
-def _locked(plan: Any, pin: Pin | None, forbid: Forbid | None, optimize: bool) -> LockedPlan:
+def _locked(plan: Any, pin: Pin | None, forbid: Forbid | None, optimize: bool, smallest: int | None) -> LockedPlan:
     """The plan as one that is checked against a graph."""
-    if pin or forbid or optimize:
-        cause = "the plan decides, so that pin, forbid and optimize have no meaning"
+    if pin or forbid or optimize or smallest:
+        cause = "the plan decides, so that pin, forbid, optimize and min_subgraph_size have no meaning"
         raise AcceleratorError(cause, where="compile, option plan", remedy="Give them to place instead")
     if isinstance(plan, Placement):
         return LockedPlan.of(plan)

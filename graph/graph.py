@@ -163,6 +163,11 @@ class Graph(Body):
         setattr(self, name, None)
 
     @property
+    def opset(self) -> int:
+        """The version of ONNX's own ops."""
+        return self.opsets.get("", 1)
+
+    @property
     def index(self) -> GraphIndex:
         """The graph as integers, built once."""
         index = self._index

@@ -112,3 +112,18 @@ def test_objects(package: str, remedy: str) -> None:
 def test_an_op_that_nobody_declared() -> None:
     with pytest.raises(pt.UnknownOp, match=r"Did you mean 'Swish'.*Declare an op of your own with register_op"):
         pt.op("Swish2", pt.variable("x", "float32", (2, 3)))
+
+
+def test_a_backend_is_no_device(graph: pt.Graph) -> None:
+    class Both(pt.Accelerator):
+        name = "both"
+
+    pt.register_property("both", lambda: pt.PatternProperty(pt.Pattern("Relu"), "both"))
+    try:
+        with pytest.raises(pt.UnknownDevice, match="Properties have this name, and cut graphs: .*backend='both'"):
+            pt.compile(graph, "HETERO:both,reference")
+        with pytest.warns(UserWarning, match="'both' is a device, and has registered properties too"):
+            pt.register_accelerator(Both)
+    finally:
+        pt.unregister_property("both")
+        pt.unregister_accelerator("both")

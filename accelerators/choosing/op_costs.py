@@ -94,7 +94,7 @@ class Measuring:
         value = read_by(node)
         if precision == "int8" and self.ranges[moved_from(value)[-1].name] == (0.0, 0.0):
             return f"no number but zero was seen of {value.name!r}, so that its range is not known"
-        return why_not(node, precision, self.graph.opsets.get("", 1))
+        return why_not(node, precision, self.graph.opset)
 
     def _alone(self, precision: str, seen: Mapping[str, Array], ops: Sequence[Node]) -> dict[str, Any]:
         """The result of each op in a precision for its float32 inputs. Ops that the device refuses have none."""

@@ -28,6 +28,10 @@ COPY = "Copy"
 """The layer type of a copy between the host and a device."""
 
 
+EXECUTED, NOT_RUN, OPTIMIZED_OUT = "EXECUTED", "NOT_RUN", "OPTIMIZED_OUT"
+"""The states of a node after a run."""
+
+
 @attrs.frozen(slots=True)
 class ProfileRow:
     """The time of one node (or of one fused kernel, or of a copy) in a run."""
@@ -349,13 +353,12 @@ class Accelerator:
         return None
 
     def why_no_export(self) -> str | None:
-        """The reason why code compiled with this configuration cannot run on this machine; None if it can. Among several devices
-        such a one is skipped."""
+        """The reason why its compiled code can be neither exported nor cached; None if it can."""
         return None
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """Restores a subgraph from the bytes that `CompiledSubgraph.export` returned; `graph` is its body, for the types of its
-        inputs and outputs: its nodes may be those before `transform`.
+        """Restores a subgraph from the bytes that `CompiledSubgraph.export` returned. `graph` is its body before `transform`, so
+        that an import is quick: `self.configured(config).transform(graph)` returns what `compile` got.
 
         Arrays of `export_weights` are passed as a fourth argument. If the body was left out, `graph` is a single node between
         its inputs and outputs."""

@@ -23,6 +23,9 @@ KEYS: dict[str, str] = {
 }
 """The keys by other programs' names for them, in lower case."""
 
+REGISTER = "Register a device of your own first: pt.register_accelerator(ItsClass), or --plugin FILE.py on the command line"
+"""The remedy for a device that a plugin would have registered."""
+
 _CALL = "Call the model: outputs = m({name: array, ...}), then outputs[0] or outputs[name]"
 _START = "m.start(inputs) starts a call, and .result() waits for its outputs"
 
@@ -48,7 +51,7 @@ def meant_device(name: str, known: Collection[str]) -> str:
         return f"Write 'onnxruntime' with config={{'onnxruntime': {{'PROVIDER': {name!r}}}}}{ours}"
     if meant:
         return f"Did you mean {' or '.join(map(repr, meant))}?"
-    return did_you_mean(name, known) or f"There are {', '.join(known)}"
+    return did_you_mean(name, known) or f"There are {', '.join(known)}. {REGISTER}"
 
 
 def meant_devices(wanted: str) -> str:

@@ -11,14 +11,13 @@ from partita.accelerators.engines.lost_nan import EXACT, KEY, loses_nan
 from partita.accelerators.engines.lower_bounds import Sizes, least_sizes
 from partita.accelerators.engines.model import EngineModel, engine_model, model_from_bytes
 from partita.accelerators.engines.opsets import too_new
-from partita.accelerators.engines.query_by_op import judged_inside, query_by_op
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from partita.accelerators.interface.keys import Key, chosen, count, flag, mapping, one_of, optional, text
-from partita.accelerators.interface.query import Support
+from partita.accelerators.interface.query import Support, judged_inside, query_by_op
 from partita.accelerators.isolation import in_its_place
-from partita.accelerators.onnxruntime import hazards
+from partita.accelerators.onnxruntime import quirks
 from partita.accelerators.onnxruntime.guarding import guard
 from partita.accelerators.onnxruntime.plugins import (
     Provider,
@@ -149,15 +148,15 @@ class OnnxRuntimeAccelerator(Accelerator):
     def _unknowable(self, node: Node, graph: Graph) -> str | None:
         """The reason why onnxruntime must not be asked, or cannot be."""
         if node.op == "EPContext":
-            return hazards.refused(node, graph)
+            return quirks.refused(node, graph)
         return too_new(node, graph.opsets, self._newest, f"onnxruntime {self._engine.__version__}") or unknown_input(node)
 
     def _taken(self, graph: Graph, provider: Provider) -> TakenNodes:
         """The nodes that the provider takes if all others stay with onnxruntime."""
         from partita.accelerators.onnxruntime.session import session_of
 
-        if hazards.brings_code(graph):
-            return TakenNodes(frozenset(), hazards.BRINGS_CODE)
+        if quirks.brings_code(graph):
+            return TakenNodes(frozenset(), quirks.BRINGS_CODE)
         options = self._options()
         options.graph_optimization_level = self._engine.GraphOptimizationLevel.ORT_DISABLE_ALL
         provider.use(options, self._engine)
@@ -170,7 +169,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         return TakenNodes(frozenset(node.name for node, owner in owners.items() if owner == provider.name), None)
 
     def _model(self, graph: Graph) -> EngineModel:
-        model = engine_model(graph, self._newest, hazards.MEANS_OF_NOTHING)
+        model = engine_model(graph, self._newest, quirks.MEANS_OF_NOTHING)
         guard(model.proto)
         return model
 
@@ -189,8 +188,8 @@ class OnnxRuntimeAccelerator(Accelerator):
     def _compiled(self, model: EngineModel, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         from partita.accelerators.onnxruntime.session import CompiledSession
 
-        if hazards.brings_code(graph):
-            raise CompileError(hazards.BRINGS_CODE, where=f"device 'onnxruntime', subgraph {graph.name!r}")
+        if quirks.brings_code(graph):
+            raise CompileError(quirks.BRINGS_CODE, where=f"device 'onnxruntime', subgraph {graph.name!r}")
         make = self._session_maker(model, graph, config)
         try:
             return CompiledSession(model, graph, make, config["PERF_COUNT"])
@@ -263,7 +262,7 @@ class OnnxRuntimeAccelerator(Accelerator):
     def _judge(self, node: Node, graph: Graph, least: Callable[[], Mapping[NodeEntry, Sizes]]) -> bool | str:
         refused = (
             self._hazard(node, graph)
-            or hazards.dies_of_nothing(node, least)
+            or quirks.dies_of_nothing(node, least)
             or self._unknowable(node, graph)
             or judged_inside(node, self._within)
         )
@@ -271,12 +270,12 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def _within(self, node: Node, graph: Graph) -> bool | str:
         """Judges an op inside a body, as far as the trial of the whole node does not cover it."""
-        known = self._hazard(node, graph) or hazards.dies_of_nothing(node, dict)
+        known = self._hazard(node, graph) or quirks.dies_of_nothing(node, dict)
         return known or too_new(node, graph.opsets, self._newest, "onnxruntime") or True
 
     def _hazard(self, node: Node, graph: Graph) -> str | None:
-        lost = loses_nan(node, graph, hazards.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None
-        return hazards.refused(node, graph) or lost
+        lost = loses_nan(node, graph, quirks.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None
+        return quirks.refused(node, graph) or lost
 
     def _attempt(self, alone: Graph) -> bool | str:
         """True if a session of this op alone can be created, else the error."""

@@ -15,7 +15,7 @@ import numpy as np
 from partita.accelerators.engines.model import EngineModel
 from partita.accelerators.engines.probing import NOTHING, found_nothing
 from partita.accelerators.errors import RunError
-from partita.accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
+from partita.accelerators.interface.accelerator import EXECUTED, OPTIMIZED_OUT, CompiledSubgraph, ProfileRow
 from partita.accelerators.interface.empty_reductions import Empties
 from partita.accelerators.onnxruntime.reasons import reason
 from partita.accelerators.onnxruntime.session_options import WRONG
@@ -238,10 +238,10 @@ def _rows_of_last_run(text: str, model: EngineModel) -> Sequence[ProfileRow]:
             time = float(event["dur"])
             title = kernel if node is None else node.name
             provider = details.get("provider", "onnxruntime")
-            rows.append(ProfileRow(title, details.get("op_name", ""), "EXECUTED", time, time, provider))
+            rows.append(ProfileRow(title, details.get("op_name", ""), EXECUTED, time, time, provider))
             seen.add(node)
     gone = [node for node in model.nodes if node not in seen]
-    return (*rows, *(ProfileRow(node.name, node.op or "", "OPTIMIZED_OUT", 0.0, 0.0, "") for node in gone))
+    return (*rows, *(ProfileRow(node.name, node.op or "", OPTIMIZED_OUT, 0.0, 0.0, "") for node in gone))
 
 
 _NATIVE = frozenset("?bhilqBHILQefdgFDGO")

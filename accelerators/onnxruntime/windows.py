@@ -6,43 +6,40 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from partita.graph.node import Node
+from partita.accelerators.engines.quirks import Case
 from partita.graph.numerics.windows import extent
 from partita.graph.ops.traits import FILTERS, ops
-from partita.graph.types import Dim, TensorType
+from partita.graph.types import Dim
 
 
-def convolution(node: Node) -> str | None:
-    """The reason why a Conv, ConvInteger or QLinearConv should run elsewhere, or None."""
-    if _dilated_same(node):
-        return f"onnxruntime refuses, while it runs, {node.op} that is dilated and padded to the same size"
-    if any(axis.padding < -1 for axis in _same_axes(node)):
-        return f"onnxruntime pads {node.op} negatively where its automatic padding has windows further apart than they are long"
-    return None
+def is_same_dilated(c: Case) -> bool:
+    """True if it is dilated, and padded to the same size."""
+    return _is_same(c) and any(step != 1 for step in c.attr("dilations", ()))
 
 
-def pool(node: Node) -> str | None:
-    """The reason why a pool should run elsewhere, or None."""
-    if _dilated_same(node):
-        return f"onnxruntime makes other sizes of {node.op} that is dilated and padded to the same size"
-    if any(axis.padding < 0 for axis in _same_axes(node)):
-        return f"onnxruntime pads {node.op} negatively where its automatic padding has windows further apart than they are long"
-    if _auto_pad(node) == "VALID" and node.attrs.get("ceil_mode", 0) and any(axis.rest for axis in _axes(node)):
-        return f"onnxruntime rounds up the number of {node.op}'s windows in ceil_mode, though its padding is VALID"
-    return None
+def least_padding(c: Case) -> int:
+    """The least padding of an axis that is padded to the same size."""
+    return min((axis.padding for axis in _axes(c)), default=0) if _is_same(c) else 0
 
 
-def transposed(node: Node) -> str | None:
-    """The reason why a ConvTranspose should run elsewhere, or None."""
-    axes = list(_axes(node))
-    extra = node.attrs.get("output_padding") or ()
-    if any(more >= axis.stride for more, axis in zip(extra, axes)):
-        return "onnxruntime does not run ConvTranspose with an output_padding of its stride or more"
-    wanted = node.attrs.get("output_shape") or ()
-    for size, more, axis in zip(wanted[len(wanted) - len(axes) :], extra or [0] * len(axes), axes):
-        if isinstance(axis.size, int) and (axis.size - 1) * axis.stride + axis.span + more < size:
-            return "onnxruntime does not make ConvTranspose's result larger than its windows reach"
-    return None
+def leaves_a_rest(c: Case) -> bool:
+    """True for a pool with ceil_mode and the padding VALID that may leave elements after the last complete window."""
+    return c.attr("auto_pad") == "VALID" and bool(c.attr("ceil_mode", 0)) and any(axis.rest for axis in _axes(c))
+
+
+def is_padded_by_a_stride(c: Case) -> bool:
+    """True for an output_padding of a stride or more."""
+    return any(more >= axis.stride for more, axis in zip(c.attr("output_padding") or (), _axes(c)))
+
+
+def is_larger_than_windows(c: Case) -> bool:
+    """True for an output_shape that the windows do not reach."""
+    axes = list(_axes(c))
+    wanted, extra = c.attr("output_shape") or (), c.attr("output_padding") or [0] * len(axes)
+    return any(
+        isinstance(axis.size, int) and (axis.size - 1) * axis.stride + axis.span + more < size
+        for size, more, axis in zip(wanted[len(wanted) - len(axes) :], extra, axes)
+    )
 
 
 @attrs.frozen
@@ -68,35 +65,18 @@ class _Axis:
         return self.stride > 1 and (not isinstance(self.size, int) or (self.size - self.span) % self.stride != 0)
 
 
-def _axes(node: Node) -> Iterator[_Axis]:
+def _axes(c: Case) -> Iterator[_Axis]:
     """The spatial axes; empty if their number is unknown."""
-    data = _type(node, 0)
-    kernel = node.attrs.get("kernel_shape")
-    if kernel is None and node.op not in ops("pool"):
-        weights = _type(node, FILTERS[str(node.op)])
-        kernel = weights.shape[2:] if weights is not None and weights.shape is not None else ()
+    data, kernel = c.shape(), c.attr("kernel_shape")
+    if kernel is None and c.op not in ops("pool"):
+        kernel = (c.shape(FILTERS[c.op]) or ())[2:]
     spans: Sequence[Dim] = kernel or ()
     count = len(spans)
-    strides, dilations = (node.attrs.get(key) or [1] * count for key in ("strides", "dilations"))
-    sizes = data.shape[2:] if data is not None and data.shape is not None else [None] * count
-    for size, span, stride, dilation in zip(sizes, spans, strides, dilations):
+    strides, dilations = (c.attr(key) or [1] * count for key in ("strides", "dilations"))
+    for size, span, stride, dilation in zip([None] * count if data is None else data[2:], spans, strides, dilations):
         if isinstance(span, int) and stride > 0:
             yield _Axis(size, extent(span, dilation), stride)
 
 
-def _same_axes(node: Node) -> Iterator[_Axis]:
-    return _axes(node) if _auto_pad(node).startswith("SAME") else iter(())
-
-
-def _type(node: Node, slot: int) -> TensorType | None:
-    entry = node.inputs[slot] if len(node.inputs) > slot else None
-    return entry.type if entry is not None and isinstance(entry.type, TensorType) else None
-
-
-def _dilated_same(node: Node) -> bool:
-    return _auto_pad(node).startswith("SAME") and any(step != 1 for step in node.attrs.get("dilations", ()))
-
-
-def _auto_pad(node: Node) -> str:
-    value = node.attrs.get("auto_pad", "")
-    return value.decode() if isinstance(value, bytes) else str(value)
+def _is_same(c: Case) -> bool:
+    return str(c.attr("auto_pad", "")).startswith("SAME")

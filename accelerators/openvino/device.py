@@ -16,15 +16,14 @@ from partita.accelerators.engines.lost_nan import EXACT, KEY, loses_nan
 from partita.accelerators.engines.model import EngineModel, engine_model
 from partita.accelerators.engines.opsets import too_new
 from partita.accelerators.engines.probing import PROBED
-from partita.accelerators.engines.query_by_op import judged_inside, query_by_op
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from partita.accelerators.interface.accelerator import PRECISIONS, Accelerator, CompiledSubgraph
 from partita.accelerators.interface.cache_words import OFF
 from partita.accelerators.interface.keys import Key, count, mapping, one_of, text
-from partita.accelerators.interface.query import Support
+from partita.accelerators.interface.query import Support, judged_inside, query_by_op
 from partita.accelerators.interface.stub_body import is_skeleton
-from partita.accelerators.openvino import hazards
+from partita.accelerators.openvino import quirks
 from partita.accelerators.openvino.reasons import reason
 from partita.accelerators.openvino.small_integers import SmallIntegers
 from partita.accelerators.process.forking import Guard
@@ -185,10 +184,10 @@ class OpenVinoAccelerator(Accelerator):
 
     def _within(self, node: Node, graph: Graph, small: SmallIntegers, given: frozenset[Node]) -> str | None:
         return (
-            hazards.refused(node, graph, given)
+            quirks.refused(node, graph, given)
             or too_new(node, graph.opsets, NEWEST, "openvino's ONNX reader")
             or small.refused(node)
-            or (loses_nan(node, graph, hazards.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None)
+            or (loses_nan(node, graph, quirks.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None)
         )
 
     def _attempt(self, alone: Graph) -> bool | str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partita.accelerators.engines.model import EngineModel
-from partita.accelerators.interface.accelerator import ProfileRow
+from partita.accelerators.interface.accelerator import OPTIMIZED_OUT, ProfileRow
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 
@@ -89,4 +89,4 @@ def rows_of(infos: Sequence[Any], times: Times, owners: Owners, model: EngineMod
         rows.append(ProfileRow(title, info.node_type, status, *times.of(info), info.exec_type))
         seen.add(node)
     gone = [node for node in model.nodes if node not in seen]
-    return (*rows, *(ProfileRow(node.name, node.op or "", "OPTIMIZED_OUT", 0.0, 0.0, "") for node in gone))
+    return (*rows, *(ProfileRow(node.name, node.op or "", OPTIMIZED_OUT, 0.0, 0.0, "") for node in gone))

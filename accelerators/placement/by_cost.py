@@ -12,7 +12,7 @@ import numpy as np
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.device_list import find_device
 from partita.accelerators.placement.assignment import AssignmentProblem
-from partita.accelerators.placement.costs import HOST, Costs, GivenCosts, costs_of, finite, tensor_bytes
+from partita.accelerators.placement.costs import HOST, Costs, GivenCosts, as_number, costs_of, finite, tensor_bytes
 from partita.accelerators.placement.device_bytes import DeviceBytes, Limits, ReadWeights, ValueSpans, limits_of, projected
 from partita.accelerators.placement.fitting import CLOSE, Fitted, Fitting
 from partita.accelerators.placement.placement import Placement
@@ -73,12 +73,14 @@ class Certificate:
         return (self.predicted_us - self.bound_us) / self.predicted_us if self.predicted_us > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
-        return {**attrs.asdict(self), "gap": self.gap}
+        """Everything as plain data; `priority_us` is None if it is infinite."""
+        priority = self.priority_us if math.isfinite(self.priority_us) else None
+        return {**attrs.asdict(self), "priority_us": priority, "gap": self.gap}
 
     def __str__(self) -> str:
         best = "which is proven to be the least" if self.gap <= 1e-6 else f"at most {self.gap:.2%} above the least"
-        lines = [f"predicted {self.predicted_us:,.1f} µs, {best}; by priority {self.priority_us:,.1f} µs; costs {self.source}"]
+        priority = f"; by priority {self.priority_us:,.1f} µs" if math.isfinite(self.priority_us) else ""
+        lines = [f"predicted {self.predicted_us:,.1f} µs, {best}{priority}; costs {self.source}"]
         for one in self.cut[:SHOWN]:
             size = "" if one.bytes is None else f", {size_text(one.bytes)}"
             lines.append(f"  {one.name!r} from {one.source} to {one.destination}: {one.us:,.1f} µs{size}")
@@ -129,7 +131,7 @@ def place(
     check_flag(even, "option even", AcceleratorError)
     base = query(graph, devices, config=config, pin=pin, forbid=forbid)
     able = {name: base.able(name) for name in base if name not in base.computed}
-    limits = limits_of(limit, base.requested)
+    limits = {**dict.fromkeys(base.devices, math.inf), **limits_of(limit, base.requested)}
     return Setting(base, costs_of(costs, base.graph, base.devices), able, limits, bool(even)).placed()
 
 
@@ -198,7 +200,7 @@ class _Search:
     def fitted(self, limits: Array) -> Fitted:
         """The cheapest assignment whose projected bytes fit, values included."""
         loads = self.shares + self.spans.made
-        return Fitting(self.problem, self.shares, limits, self._used, self._projected, loads).search()
+        return Fitting(self.problem, self.shares, limits, self._used, self._projected, loads, self.spans.floors).search()
 
     def _projected(self, chosen: Array) -> Array:
         """The bytes on each device, as partitioned."""
@@ -352,33 +354,40 @@ class CostedPlacement(Placement):
         setting = self._setting
         able = {name: list(labels) for name, labels in setting.able.items()}
         times = {label: dict(setting.costs.times.get(label, {})) for label in self.devices}
-        for op, named in (support or {}).items():
-            for label in [named] if isinstance(named, str) else named:
-                find_device(label, self._devices, f"what_if, option support[{op!r}]")
+        for op, named in _table_of(support, "support", '{"Softmax": "npu"}').items():
+            for label in self._named(named, f"support[{op!r}]"):
                 for name in self._gained(op, label):
                     able[name].append(label)
                     fastest = min(finite(times[other].get(name)) for other in able[name])
-                    times[label].setdefault(name, fastest)
-        for label, factor in (speed or {}).items():
+                    if math.isfinite(fastest):
+                        times[label].setdefault(name, fastest)
+        for label, factor in _table_of(speed, "speed", '{"npu": 2.0}').items():
             find_device(label, self._devices, "what_if, option speed")
-            if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
+            if not as_number(factor) > 0:
                 remedy = "Give a factor above 0; 2.0 is twice as fast"
-                raise AcceleratorError(f"the speed of {label!r} is {factor!r}", where="what_if, option speed", remedy=remedy)
-            times[label] = {name: us / factor for name, us in times[label].items()}
-        for label in [without] if isinstance(without, str) else without:
-            find_device(label, self._devices, "what_if, option without")
+                raise AcceleratorError(f"the speed of {label!r} is {factor!r:.80}", where="what_if, option speed", remedy=remedy)
+            times[label] = {name: us / as_number(factor) for name, us in times[label].items()}
+        for label in self._named(without, "without"):
             able = {name: [one for one in labels if one != label] for name, labels in able.items()}
         homeless = [name for name, labels in able.items() if not labels]
         if homeless:
             cause = f"no other device runs {listed(homeless, SHOWN)}"
             raise NotSupported(cause, where=f"what_if, option without={without!r}", remedy="Keep a device that does")
-        limits = setting.limits if limit is None else {**setting.limits, **limits_of(limit, self._devices)}
+        limits = {**setting.limits, **limits_of(limit, self._devices)}
         order = {label: i for i, label in enumerate(self.devices)}
         changed = attrs.evolve(
             setting, able={name: tuple(sorted(labels, key=order.__getitem__)) for name, labels in able.items()}, limits=limits,
             costs=attrs.evolve(setting.costs, times=times),
         )
         return changed.placed()
+
+    def _named(self, given: object, option: str) -> list[str]:
+        """The labels of one or several devices."""
+        labels = [given] if isinstance(given, str) else given
+        where = f"what_if, option {option}"
+        if not isinstance(labels, (list, tuple, set, frozenset)):
+            raise AcceleratorError(f"{labels!r:.80} names no devices", where=where, remedy="Give a name, or a list of names")
+        return [find_device(label, self._devices, where).label for label in labels]
 
     def _gained(self, op: str, label: str) -> list[str]:
         """The nodes of an op that the device does not run, and may."""
@@ -426,3 +435,12 @@ class CostedPlacement(Placement):
             f"{label}: {held}" + (f" of {size_text(int(limits[label]))}" if math.isfinite(limits[label]) else "")
             for label, held in self.bytes.items()
         ]
+
+
+def _table_of(given: object, option: str, example: str) -> Mapping[str, Any]:
+    """The table that an option gives."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise AcceleratorError(f"{given!r:.80} is no table", where=f"what_if, option {option}", remedy=f"Write {example}")
+    return given

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.atomic import write_text
 from partita.accelerators.process.json_form import form_error
-from partita.graph.errors import ReadError
+from partita.graph.errors import ReadError, check_path
 from partita.graph.flops import count_flops
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
@@ -39,6 +40,9 @@ SLOWER = 4.0
 HOST = "host"
 """The source of a model's inputs, and the destination of its outputs, in hand-overs."""
 
+MOST = 1e15
+"""The greatest time, in microseconds, and the greatest rate: sums of times stay finite, and can be compared."""
+
 VERSION = 1
 """The version of the JSON form."""
 
@@ -48,13 +52,71 @@ _FORM = {
 }
 
 
+def as_number(value: object) -> float:
+    """The value as a float; NaN if it is no finite number."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return math.nan
+    try:
+        return float(value) if math.isfinite(value) else math.nan
+    except OverflowError:
+        return math.nan
+
+
+def _invalid(cause: str, remedy: str) -> AcceleratorError:
+    return AcceleratorError(cause, where="costs", remedy=remedy)
+
+
+def _launch(value: object) -> float:
+    us = as_number(value)
+    if not 0 <= us <= MOST:
+        raise _invalid(f"the launch_us of a hand-over is {value!r:.80}", f"Give microseconds, from 0 to {MOST:g}")
+    return us
+
+
+def _rate(value: object) -> float:
+    rate = as_number(value)
+    if not 1 / MOST <= rate <= MOST:
+        raise _invalid(f"the bytes_per_us of a hand-over are {value!r:.80}", f"Give a rate above 0, of {MOST:g} at most")
+    return rate
+
+
+def _times(given: object) -> dict[str, dict[str, float]]:
+    """The times as plain numbers; an error names the place of one that is none."""
+    if not isinstance(given, Mapping) or not all(isinstance(times, Mapping) for times in given.values()):
+        raise _invalid(f"they are no table of times: {given!r:.80}", 'Give {"cpu": {"conv1": 12.5}}')
+    checked: dict[str, dict[str, float]] = {}
+    for device, times in given.items():
+        checked[device] = {name: as_number(us) for name, us in times.items()}
+        for name, us in checked[device].items():
+            if not (isinstance(device, str) and isinstance(name, str)):
+                raise _invalid(f"{device!r:.80} and {name!r:.80} are not two names", 'Give {"cpu": {"conv1": 12.5}}')
+            if not 0 <= us <= MOST:
+                cause = f"the time of {name!r} on {device!r} is {times[name]!r:.80}"
+                raise _invalid(cause, f"Give microseconds, from 0 to {MOST:g}; leave out what does not run there")
+    return checked
+
+
+def _pairs(given: object) -> dict[tuple[str, str], HandOver]:
+    """The hand-overs; an error names one that is none, or that leads nowhere."""
+    remedy = 'Give {("cpu", "cuda"): HandOver(...)}, with two different names'
+    if not isinstance(given, Mapping):
+        raise _invalid(f"they are no table of hand-overs: {given!r:.80}", remedy)
+    for pair, one in given.items():
+        names = pair if isinstance(pair, tuple) else ()
+        if len(names) != 2 or not all(isinstance(name, str) for name in names) or names[0] == names[1]:
+            raise _invalid(f"nothing is handed over along {pair!r:.80}", remedy)
+        if not isinstance(one, HandOver):
+            raise _invalid(f"the hand-over from {names[0]!r} to {names[1]!r} is {one!r:.80}", remedy)
+    return dict(given)
+
+
 @attrs.frozen(slots=True)
 class HandOver:
     """The cost of handing tensors over from one device to another."""
 
-    launch_us: float = CROSSING_US
+    launch_us: float = attrs.field(default=CROSSING_US, converter=_launch)
     """Microseconds of a hand-over, however small."""
-    bytes_per_us: float = BYTES_PER_US
+    bytes_per_us: float = attrs.field(default=BYTES_PER_US, converter=_rate)
     """Bytes per further microsecond."""
 
     def us(self, nbytes: float) -> float:
@@ -66,9 +128,9 @@ class HandOver:
 class Costs:
     """Microseconds of each op on each device, and of hand-overs between devices."""
 
-    times: Mapping[str, Mapping[str, float]]
+    times: Mapping[str, Mapping[str, float]] = attrs.field(converter=_times)
     """By device, the microseconds of each op by name; an op without a time is not placed there."""
-    hand_overs: Mapping[tuple[str, str], HandOver] = attrs.field(factory=dict)
+    hand_overs: Mapping[tuple[str, str], HandOver] = attrs.field(factory=dict, converter=_pairs)
     """By source and destination. Pairs of devices that are absent have the default; pairs with "host" cost nothing."""
     source: str = "given"
     """The origin of the numbers."""
@@ -96,7 +158,7 @@ class Costs:
         remedy = "Give the text that costs.to_json() returned"
         try:
             content = json.loads(text)
-        except (ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise AcceleratorError(f"this is no JSON: {error}", where="Costs.from_json", remedy=remedy) from error
         wrong = form_error(content, _FORM)
         if wrong is None and content["partita_costs"] != VERSION:
@@ -113,10 +175,11 @@ class Costs:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Costs:
         """The costs that `save` wrote."""
+        path = check_path("Costs.load", path, AcceleratorError)
         try:
             text = Path(path).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ReadError(f"no costs can be read from it: {error}", where=str(path)) from error
+        except (OSError, ValueError) as error:
+            raise ReadError(f"no costs can be read from it: {error}", where=path) from error
         return cls.from_json(text)
 
     def to_table(self) -> Table:
@@ -154,36 +217,17 @@ def costs_of(given: GivenCosts | None, graph: Graph, labels: Sequence[str]) -> C
     if given is None:
         return estimated(graph, labels)
     if isinstance(given, Costs):
-        costs = given
-    elif isinstance(given, Mapping) and all(isinstance(times, Mapping) for times in given.values()):
-        costs = Costs(given)
-    elif callable(given):
-        times: dict[str, dict[str, float]] = {label: {} for label in labels}
-        for node in graph.nodes:
-            if node.is_op:
-                for label in labels:
-                    us = given(node, label)
-                    if us is not None:
-                        times[label][node.name] = us
-        costs = Costs(times)
-    else:
-        remedy = 'Give {"cpu": {"conv1": 12.5}}, a function of a node and a device, or Costs'
-        raise AcceleratorError(f"they are no costs: {given!r:.80}", where="place, option costs", remedy=remedy)
-    _check(costs)
-    return costs
-
-
-def _check(costs: Costs) -> None:
-    """Raises an error that names the place of a time that is no number from zero on."""
-    for device, times in costs.times.items():
-        for name, us in times.items():
-            if isinstance(us, bool) or not isinstance(us, (int, float)) or not us >= 0:
-                cause = f"the time of {name!r} on {device!r} is {us!r}"
-                raise AcceleratorError(cause, where="place, option costs", remedy="Give microseconds, from 0 on")
-    for (source, destination), one in costs.hand_overs.items():
-        if not (one.launch_us >= 0 and one.bytes_per_us > 0):
-            cause = f"the hand-over from {source!r} to {destination!r} is {one}"
-            raise AcceleratorError(cause, where="place, option costs", remedy="Give microseconds from 0 on, and a rate above 0")
+        return given
+    if not callable(given):
+        return Costs(given)
+    times: dict[str, dict[str, float]] = {label: {} for label in labels}
+    for node in graph.nodes:
+        if node.is_op:
+            for label in labels:
+                us = given(node, label)
+                if us is not None:
+                    times[label][node.name] = us
+    return Costs(times)
 
 
 def estimated(graph: Graph, labels: Sequence[str]) -> Costs:

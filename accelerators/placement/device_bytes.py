@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.device_list import Device, find_device
+from partita.accelerators.placement.costs import as_number
 from partita.accelerators.process.compile_slots import free_memory
 from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of, graphs_in
@@ -102,8 +104,11 @@ class ValueSpans:
         ]
         self.made = np.zeros(self.count)
         """The bytes that each op makes or copies at most."""
+        self.floors = np.zeros(self.count)
+        """The bytes of the values that each op reads and makes, which are alive while it runs."""
         for producer, size, reading in self._rows:
             self.made[producer if producer >= 0 else reading[0]] += size
+            self.floors[[node for node in {producer, *reading} if 0 <= node < self.count]] += size
 
     def peaks(self, chosen: Array, devices: int) -> Array:
         """An estimate of the most bytes of values alive on each device, copies from others included. Linear."""
@@ -186,9 +191,12 @@ def _values(graph: Graph, labels: Sequence[str]) -> dict[str, int]:
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 """The bytes of each unit, in capitals."""
 
+_AMOUNT = re.compile(rf"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*({'|'.join(_UNITS)})\s*", re.ASCII | re.IGNORECASE)
+"""A number and a unit."""
+
 
 def limits_of(given: Limits | None, devices: Sequence[Device]) -> dict[str, float]:
-    """The most bytes of each device; infinite without a limit."""
+    """The most bytes of each device that is named; infinite for None."""
     if isinstance(given, str):
         if given != "free":
             remedy = 'Write "free", or {"cuda": "8GiB"}'
@@ -197,27 +205,20 @@ def limits_of(given: Limits | None, devices: Sequence[Device]) -> dict[str, floa
     if given is not None and not isinstance(given, Mapping):
         cause = f"it is a dictionary by device, not {given!r:.80}"
         raise AcceleratorError(cause, where="option limit", remedy='Write {"cuda": "8GiB"}')
-    limits = {device.label: math.inf for device in devices}
-    for label, most in (given or {}).items():
-        limits[find_device(label, devices, f"limit[{label!r}]").label] = math.inf if most is None else bytes_of(most, label)
-    return limits
+    return {
+        find_device(label, devices, f"limit[{label!r}]").label: math.inf if most is None else bytes_of(most, label)
+        for label, most in (given or {}).items()
+    }
 
 
 def bytes_of(most: int | str, label: str) -> float:
     """A number of bytes, or a text such as "22GiB"."""
-    where = f"limit[{label!r}]"
-    if isinstance(most, str):
-        digits = most.strip().upper().rstrip("BKMGI").strip()
-        unit = most.strip().upper()[len(digits) :].strip()
-        try:
-            number = float(digits) * _UNITS[unit]
-        except (ValueError, KeyError):
-            raise AcceleratorError(f"{most!r} is no amount of memory", where=where, remedy='Write "22GiB"') from None
-    else:
-        number = most
-    if isinstance(most, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
-        raise AcceleratorError(f"{most!r} is no amount of memory", where=where, remedy='Write "22GiB", or None for any')
-    return number
+    amount = _AMOUNT.fullmatch(most) if isinstance(most, str) else None
+    number_of_bytes = as_number(most) if amount is None else float(amount[1]) * _UNITS[amount[2].upper()]
+    if not 0 <= number_of_bytes < math.inf:
+        cause = f"{most!r:.80} is no amount of memory"
+        raise AcceleratorError(cause, where=f"limit[{label!r}]", remedy='Write "22GiB", or None for any')
+    return number_of_bytes
 
 
 def _free(device: Device) -> float:

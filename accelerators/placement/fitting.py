@@ -26,14 +26,17 @@ GRID = 8
 REFINEMENTS = 3
 """Number of grids between a price that does not suffice and one that does."""
 
-FACTORS = (0.0, 0.5, 1.0, 2.0)
-"""The prices of a subproblem, relative to the best ones of the whole."""
-
 EFFORT = 60_000
 """Maximum number of nodes of all subproblems of the branching."""
 
-MOST_BRANCHES = 400
+MOST_PARTS = 120
 """Maximum number of subproblems of the branching."""
+
+RAISED = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""The prices of what leaves a device at which a part's cheapest assignment is tried, relative to its best ones."""
+
+AGAIN = 2
+"""Number of price updates of a subproblem, whose prices start from those of the problem that it is a part of."""
 
 CLOSE = 1e-9
 """Relative gap that counts as zero."""
@@ -56,17 +59,36 @@ class Fitted:
     """The assignment that exceeds the limits the least; `chosen` if that fits."""
 
 
+@attrs.frozen(slots=True, eq=False)
+class _Part:
+    """A part of the assignments, by branching, and what the best prices say about it."""
+
+    times: Array
+    """The times, infinite where a node may not be."""
+    limits: Array
+    """The limits of the sums of shares."""
+    fixed: Array
+    """By node, True if its device was fixed."""
+    bound: float
+    """A lower bound of the cost of these assignments."""
+    prices: Array
+    """The prices of that bound."""
+    chosen: Array
+    """The cheapest assignment at these prices."""
+
+
 class Fitting:
-    """One search. `used` estimates the bytes of each device, and `exact` counts them; `shares` are bytes of nodes whose sum on a
-    device is at most either; `loads` are guesses of the bytes that leave a device with a node."""
+    """One search. `used` estimates the bytes of each device, and `exact` counts them; both are at least the sum of `shares` of a
+    device's nodes and the greatest of their `floors`. `loads` are guesses of the bytes that leave a device with a node."""
 
     def __init__(
         self, problem: AssignmentProblem, shares: Array, limits: Array, used: Used, exact: Used | None = None,
-        loads: Array | None = None,
+        loads: Array | None = None, floors: Array | None = None,
     ) -> None:
         self.problem, self.shares, self.limits, self.used = problem, shares, limits, used
         self.exact = exact or used
         self._loads = shares if loads is None else loads
+        self._floors = np.zeros(len(shares)) if floors is None else floors
         self._assigner = Assigner(problem)
         self._limited = np.isfinite(limits)
         self._scale = np.where(self._limited, np.maximum(limits, 1.0), 1.0)
@@ -77,21 +99,27 @@ class Fitting:
 
     def search(self) -> Fitted:
         """The best assignment found, and the bound."""
-        times = self.problem.times
-        (free,) = self._assigner.solve(times[np.newaxis])
+        (free,) = self._assigner.solve(self.problem.times[np.newaxis])
         if not np.isfinite(free.bound) or self._fits(free.chosen):
             return self._result(free.bound)
-        bound, prices = self._priced(times, free)
-        if self._best is None:
-            self._tighten()
+        too_large = self._limited & (self._floors[:, np.newaxis] + self.shares[:, np.newaxis] > self.limits)
+        times = np.where(too_large, np.inf, self.problem.times)
+        nobody, nothing = np.zeros(len(times), bool), np.zeros(len(self.limits))
+        self._tighten(times)
+        root = self._priced(times, self.limits, nothing, nobody, ROUNDS)
         if self._best is None:
             assert self._nearest is not None
             self._repair(self._nearest[1])
         if self._best is not None:
             self._improve()
-        if self._best is None or self._cost - bound > CLOSE * abs(self._cost):
-            bound = self._branch(times, prices, bound)
+        bound = root.bound
+        if not self._is_close(bound):
+            bound = self._branch(root)
         return self._result(bound)
+
+    def _is_close(self, bound: float) -> bool:
+        """True if the best assignment costs no more than the bound."""
+        return self._best is not None and self._cost - bound <= CLOSE * abs(self._cost)
 
     def _result(self, bound: float) -> Fitted:
         assert self._nearest is not None
@@ -118,42 +146,45 @@ class Fitting:
         """The bytes beyond the limits, of all devices together."""
         return self._over(self.used(chosen))
 
-    def _relaxed(self, times: Array, prices: Array) -> tuple[Array, list[Assigned], Array]:
+    def _relaxed(self, times: Array, limits: Array, prices: Array) -> tuple[Array, list[Assigned], Array]:
         """Bounds, assignments, and the excess of each limited device relative to its limit, for a batch of prices. Each price is
         that of as many bytes as the limit."""
         rates = np.where(self._limited, prices / self._scale, 0.0)
         solved = self._assigner.solve(times + rates[:, np.newaxis] * self.shares[:, np.newaxis])
-        limits = np.where(self._limited, self.limits, 0.0)
-        bounds = np.array([one.bound for one in solved]) - (rates * limits).sum(axis=1)
-        excess = np.zeros_like(prices)
-        for i, one in enumerate(solved):
-            excess[i] = np.bincount(one.chosen, self.shares, len(self.limits)) - limits
+        most = np.where(self._limited, limits, 0.0)
+        bounds = np.array([one.bound for one in solved]) - (rates * most).sum(axis=1)
+        excess = np.array([self._held(one.chosen) - most for one in solved])
         return bounds, solved, np.where(self._limited, excess / self._scale, 0.0)
 
-    def _priced(self, times: Array, free: Assigned) -> tuple[float, Array]:
-        """The greatest bound that was found, and its prices, by steps along the excess."""
-        prices, bound = np.zeros(len(self.limits)), free.bound
-        excess = np.bincount(free.chosen, self.shares, len(self.limits)) - np.where(self._limited, self.limits, 0.0)
-        excess = np.where(self._limited, excess / self._scale, 0.0)
-        size = max(abs(free.bound), 1e-9)
-        for _ in range(ROUNDS):
+    def _held(self, chosen: Array) -> Array:
+        """The sum of shares of each device."""
+        return np.bincount(chosen, self.shares, len(self.limits))
+
+    def _priced(self, times: Array, limits: Array, prices: Array, fixed: Array, rounds: int) -> _Part:
+        """A part with the greatest bound that was found, by steps along the excess from these prices on."""
+        bounds, solved, excesses = self._relaxed(times, limits, prices[np.newaxis])
+        bound, excess, chosen = float(bounds[0]), excesses[0], solved[0].chosen
+        if np.isfinite(bound):
+            self._fits(chosen)
+        size = max(abs(bound), 1e-9)
+        for _ in range(rounds if np.isfinite(bound) else 0):
             length = np.abs(excess).max()
-            if not length:
+            if not length or self._is_close(bound):
                 break
             tries = np.maximum(prices + np.outer(STEPS, excess * (size / length)), 0.0)
-            bounds, solved, excesses = self._relaxed(times, tries)
+            bounds, solved, excesses = self._relaxed(times, limits, tries)
             for one in solved:
                 self._fits(one.chosen)
             best = int(bounds.argmax())
             if bounds[best] > bound:
-                bound, prices, excess = float(bounds[best]), tries[best], excesses[best]
+                bound, prices, excess, chosen = float(bounds[best]), tries[best], excesses[best], solved[best].chosen
             else:
                 best = len(STEPS) // 2
                 excess = (excess + excesses[best]) / 2  # both sides of a kink: their mean points along it
             size *= 0.7
-        return bound, prices
+        return _Part(times, limits, fixed, bound, prices, chosen)
 
-    def _tighten(self) -> None:
+    def _tighten(self, times: Array) -> None:
         """Raises the prices of what leaves a device with a node until the assignment fits, then lowers them as far as it still
         does: shares count less than bytes, and assignments change by whole parts."""
         assert self._nearest is not None
@@ -161,10 +192,10 @@ class Fitting:
         pressure = np.zeros(len(self.limits))
         for _ in range(PRESSURES):
             over = np.where(self._limited, np.maximum(self.used(self._nearest[1]) - self.limits, 0.0) / self._scale, 0.0)
-            pressure += over / max(over.max(), 1e-12)
+            pressure += over / over.max() if over.any() else self._limited
             factors = size * np.geomspace(1e-4, 1e2, GRID)
             for _ in range(REFINEMENTS):
-                fits = self._priced_to_fit(np.outer(factors, pressure / pressure.max()))
+                fits = self._priced_to_fit(times, np.outer(factors, pressure / pressure.max()))
                 first = fits.index(True) if True in fits else len(fits)
                 if first in (0, len(fits)):
                     break
@@ -172,10 +203,10 @@ class Fitting:
             if self._best is not None:
                 return
 
-    def _priced_to_fit(self, prices: Array) -> list[bool]:
+    def _priced_to_fit(self, times: Array, prices: Array) -> list[bool]:
         """For a batch of prices, whether the cheapest assignment fits."""
         rates = np.where(self._limited, prices / self._scale, 0.0)
-        solved = self._assigner.solve(self.problem.times + rates[:, np.newaxis] * self._loads[:, np.newaxis])
+        solved = self._assigner.solve(times + rates[:, np.newaxis] * self._loads[:, np.newaxis])
         return [self._fits(one.chosen) for one in solved]
 
     def _repair(self, start: Array) -> None:
@@ -241,49 +272,60 @@ class Fitting:
             change -= sum(table[source, one] for one in (others | {before} if reads else others))
         return change
 
-    def _branch(self, times: Array, prices: Array, bound: float) -> float:
-        """The bound after branching, best first: each subproblem fixes the device of one more node that weighs much."""
-        budget = min(MOST_BRANCHES, EFFORT // len(times))
-        counter, fixed = 0, np.zeros(len(times), bool)
-        (root,) = self._relaxed(times, prices[np.newaxis])[1]
-        queue = [(bound, counter, times, root.chosen, fixed)]
+    def _branch(self, root: _Part) -> float:
+        """The bound after branching, best first."""
+        budget = min(MOST_PARTS, EFFORT // len(root.times))
+        counter, queue = 0, [(root.bound, 0, root)]
         while queue and budget > 0:
-            least, _, times, chosen, fixed = heapq.heappop(queue)
-            if self._best is not None and self._cost - least <= CLOSE * abs(self._cost):
+            least, _, part = heapq.heappop(queue)
+            if self._is_close(least):
                 return least
-            over = self._relaxed_excess(chosen)
-            weight = np.where(fixed, -1.0, self.shares * (over[chosen] > 0) + 1e-6 * self.shares)
-            node = int(weight.argmax())
-            if weight[node] < 0:  # one assignment is left, which was tried
-                continue
-            children = []
-            for device in np.flatnonzero(np.isfinite(times[node])).tolist():
-                child = times.copy()
-                child[node] = np.inf
-                child[node, device] = times[node, device]
-                children.append(child)
-            held = fixed.copy()
-            held[node] = True
-            budget -= len(children)
-            for child in children:
-                if self._is_full(child, held):
+            for times, limits, fixed in self._split(part):
+                budget -= 1
+                if self._is_full(times, fixed) or not np.isfinite(times).any(axis=1).all():
                     continue
-                bounds, solved, _ = self._relaxed(child, np.outer(FACTORS, prices))
-                for one in solved:
-                    self._fits(one.chosen)
-                counter += 1
-                best = int(bounds.argmax())
-                below = max(float(bounds[best]), least)
+                child = self._priced(times, limits, part.prices, fixed, AGAIN)
+                if child.prices.any():
+                    self._priced_to_fit(times, np.outer(RAISED, child.prices))
+                below = max(child.bound, least)
                 if below < self._cost:
-                    heapq.heappush(queue, (below, counter, child, solved[best].chosen, held))
-        return min([self._cost, *(one[0] for one in queue)])
+                    counter += 1
+                    heapq.heappush(queue, (below, counter, child))
+        return min([self._cost, *(bound for bound, _, _ in queue)])
 
-    def _relaxed_excess(self, chosen: Array) -> Array:
-        excess = np.bincount(chosen, self.shares, len(self.limits)) - self.limits
-        return np.where(self._limited, excess, -1.0)
+    def _split(self, part: _Part) -> list[tuple[Array, Array, Array]]:
+        """Times, limits and fixed nodes of the parts of a part; none if it is a single assignment, which was tried."""
+        held = self._held(part.chosen)
+        tallest = np.zeros(len(held))
+        np.maximum.at(tallest, part.chosen, self._floors)
+        for device in np.flatnonzero(self._limited & (held + tallest > self.limits)).tolist():
+            # Either no node on it needs so much, or some node does: then the shares have only the rest.
+            limit, above = self.limits[device], self.limits[device] - min(held[device], part.limits[device])
+            steps = np.unique(self._floors[(self._floors > above) & (self._floors <= tallest[device])])
+            if len(steps):
+                step = steps[len(steps) // 2]
+                times, limits = part.times.copy(), part.limits.copy()
+                times[self._floors >= step, device] = np.inf
+                limits[device] = limit - step
+                return [(times, part.limits, part.fixed), (part.times, limits, part.fixed)]
+        over = np.where(self._limited, held - part.limits, -1.0)
+        weight = np.where(part.fixed, -1.0, self.shares * (over[part.chosen] > 0) + 1e-6 * self._loads)
+        node = int(weight.argmax())
+        if weight[node] < 0:
+            return []
+        fixed = part.fixed.copy()
+        fixed[node] = True
+        children = []
+        for device in np.flatnonzero(np.isfinite(part.times[node])).tolist():
+            times = part.times.copy()
+            times[node] = np.inf
+            times[node, device] = part.times[node, device]
+            children.append((times, part.limits, fixed))
+        return children
 
     def _is_full(self, times: Array, fixed: Array) -> bool:
         """True if the fixed nodes alone exceed a limit."""
         devices = times[fixed].argmin(axis=1)
-        held = np.bincount(devices, self.shares[fixed], len(self.limits))
-        return bool((held > self.limits)[self._limited].any())
+        held, tallest = np.bincount(devices, self.shares[fixed], len(self.limits)), np.zeros(len(self.limits))
+        np.maximum.at(tallest, devices, self._floors[fixed])
+        return bool((held + tallest > self.limits)[self._limited].any())

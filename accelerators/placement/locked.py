@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import attrs
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.inlining import without_calls
 from partita.accelerators.placement.placement import Placement
-from partita.accelerators.placement.placing import live_part, query
+from partita.accelerators.placement.placing import computable, live_part, query
 from partita.accelerators.process.atomic import write_text
 from partita.accelerators.process.json_form import form_error
 from partita.graph.errors import ReadError
@@ -48,6 +49,14 @@ class LockedNode:
     types: tuple[str, ...]
     """The types of its outputs."""
 
+    def makes(self, types: Sequence[str]) -> bool:
+        """True if outputs of these types are those of the plan, or have sizes in place of symbols."""
+        pairs = [(_dims(before), _dims(now)) for before, now in zip(self.types, types)]
+        return len(types) == len(self.types) and all(
+            len(before) == len(now) and all(a == b or (i and not a.isdigit()) for i, (a, b) in enumerate(zip(before, now)))
+            for before, now in pairs
+        )
+
 
 @attrs.frozen(slots=True)
 class LockedPlan:
@@ -67,7 +76,8 @@ class LockedPlan:
     @classmethod
     def of(cls, placement: Placement) -> LockedPlan:
         """The plan of a placement."""
-        nodes = {name: _locked(placement.graph[name], label) for name, label in placement.items()}
+        ops = {name: placement.graph[name] for name in placement}
+        nodes = {name: LockedNode(_title(node), placement[name], _types(node)) for name, node in ops.items()}
         return cls(placement.graph.name, placement.devices, placement.rounds, frozenset(placement.computed), nodes)
 
     def to_json(self) -> str:
@@ -93,6 +103,14 @@ class LockedPlan:
         wrong = form_error(content, _FORM)
         if wrong is None and content["partita_lock"] != VERSION:
             wrong = "this is no version of a locked plan that is known"
+        if wrong is None:
+            found = [
+                f"nodes.{name}.device is {row['device']!r}, which is none of its devices"
+                for name, row in content["nodes"].items() if row["device"] not in content["devices"]
+            ]
+            strange = [name for name in content["computed"] if name not in content["nodes"]]
+            found += [f"{name!r} is computed, and none of its nodes" for name in strange]
+            wrong = next(iter(found), None)
         if wrong is not None:
             raise ReadError(f"it is no locked plan: {wrong}", where=str(path), remedy=remedy)
         nodes = {name: LockedNode(row["op"], row["device"], tuple(row["types"])) for name, row in content["nodes"].items()}
@@ -103,7 +121,7 @@ class LockedPlan:
         """The graph with the devices of the plan as affinities; an error if its ops have other names or kinds."""
         graph = without_calls(graph, self.inlined)
         ops = {node.name: node for node in live_part(graph).nodes if node.is_op}
-        lost = [name for name in self.nodes if name not in ops and name not in self.computed]
+        lost = [name for name in self.nodes if name not in ops]
         new = [name for name in ops if name not in self.nodes]
         other = [name for name, node in self.nodes.items() if name in ops and _title(ops[name]) != node.op]
         for names, what in ((lost, "it lacks"), (new, "it also has"), (other, "it has other ops for")):
@@ -111,27 +129,46 @@ class LockedPlan:
                 raise self._other(graph, f"{what} {listed(names, SHOWN)}")
         return with_affinities(graph, {name: node.device for name, node in self.nodes.items() if name in graph})
 
+    def check_types(self, graph: Graph) -> None:
+        """Checks that the ops of a typed graph, to which the plan was applied, make what they made for the plan."""
+        other = [name for name, node in self.nodes.items() if not node.makes(_types(graph[name]))]
+        if other:
+            before, now = ", ".join(self.nodes[other[0]].types), ", ".join(_types(graph[other[0]]))
+            raise self._other(graph, f"{other[0]!r} made {before}, and makes {now}")
+
     def _other(self, graph: Graph, cause: str) -> AcceleratorError:
         cause = f"the plan was made for another graph (its name was {self.graph_name!r}): {cause}"
         return AcceleratorError(cause, where=f"graph {graph.name!r}, option plan", remedy=CHECK)
 
     def differences(self, graph: Graph, config: Mapping[str, Any] | None = None) -> list[str]:
         """The differences of the graph from the plan, and of the devices' answers, one a line; empty if the plan still holds."""
+        lines = []
+        for names in self.inlined:
+            calls = [name for name in names if name in graph and graph[name].is_call]
+            lines += [f"- {name}: it was a call that was inlined, and the graph has none" for name in names if name not in calls]
+            graph = without_calls(graph, [calls])
         now = query(graph, list(self.devices), config=config, partial=True)
         ops = {node.name: node for node in now.graph.nodes if node.is_op}
-        lost = [(name, node) for name, node in self.nodes.items() if name not in ops]
-        lines = [f"- {name} ({node.op} on {node.device}): the graph lacks it" for name, node in lost]
+        computed = computable(now.graph, self.computed)
+        for name, before in self.nodes.items():
+            title = f"{name} ({before.op}"
+            if name in now.inlined:
+                lines.append(f"! {title}): {before.device} does not take it whole")
+            elif name not in ops:
+                lines.append(f"- {title} on {before.device}): the graph lacks it")
         lines += [f"+ {name} ({_title(node)}): the plan lacks it" for name, node in ops.items() if name not in self.nodes]
         for name, before in self.nodes.items():
             if name not in ops:
                 continue
-            node = _locked(ops[name], before.device)
-            if node.op != before.op:
-                lines.append(f"! {name}: it was {before.op}, and is {node.op}")
-            elif node.types != before.types:
-                lines.append(f"! {name} ({node.op}): it made {', '.join(before.types)}, and makes {', '.join(node.types)}")
+            op, types = _title(ops[name]), _types(ops[name])
+            if op != before.op:
+                lines.append(f"! {name}: it was {before.op}, and is {op}")
+            elif not before.makes(types):
+                lines.append(f"! {name} ({op}): it made {', '.join(before.types)}, and makes {', '.join(types)}")
+            elif name in self.computed and name not in computed:
+                lines.append(f"! {name} ({op}): it was computed while compiling, and is not")
             elif name not in self.computed and before.device not in now.able(name):
-                lines.append(f"! {name} ({node.op}): {before.device} does not run it: {now.reason(name, before.device)}")
+                lines.append(f"! {name} ({op}): {before.device} does not run it: {now.reason(name, before.device)}")
         return lines
 
 
@@ -139,5 +176,10 @@ def _title(node: Node) -> str:
     return f"{node.domain}::{node.op}" if node.domain else str(node.op)
 
 
-def _locked(node: Node, label: str) -> LockedNode:
-    return LockedNode(_title(node), label, tuple(str(entry.type) for entry in node.outputs))
+def _types(node: Node) -> tuple[str, ...]:
+    return tuple(str(entry.type) for entry in node.outputs)
+
+
+def _dims(kind: str) -> list[str]:
+    """The element type and the sizes in the text of a type."""
+    return re.split(r"[\[,\]] ?", kind)

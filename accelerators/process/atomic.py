@@ -16,9 +16,9 @@ from partita.graph.atomic_write import no_file, open_aside
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a temporary file, then renames it."""
+    """Writes a temporary file, then renames it. Unpaired surrogates, which UTF-8 has none of, are escaped as in JSON."""
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(text.encode(errors="backslashreplace"))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from weakref import WeakMethod
 
 import attrs
 
+from partita.accelerators.arrays.inputs import InputChecker, Stays, out_arrays
 from partita.accelerators.arrays.on_device import DeviceArray
 from partita.accelerators.arrays.outputs import Outputs
 from partita.accelerators.building.report import CompileReport
@@ -27,7 +28,6 @@ from partita.accelerators.interface.stub_body import is_skeleton
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import renewed_in_children
 from partita.accelerators.running.executor import Executor, Observer, Runs, root
-from partita.accelerators.running.inputs import InputChecker, Stays, out_arrays
 from partita.accelerators.running.pipeline import Pipeline
 from partita.accelerators.running.profile import CALLS, FEWEST, LONGEST, SECONDS, Measurement, Profile, profile_of
 from partita.accelerators.running.real_runs import Timeline, Tracing

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from partita.accelerators.errors import MEND, DeviceMistake
-from partita.accelerators.interface.accelerator import COPY, ProfileRow
+from partita.accelerators.interface.accelerator import COPY, EXECUTED, NOT_RUN, OPTIMIZED_OUT, ProfileRow
 from partita.accelerators.process.atomic import write_text
 from partita.accelerators.running.steps import CopyStep, RunStep, Step
 from partita.graph.formatting import counted, in_code, shortened
@@ -21,8 +21,6 @@ from partita.graph.node import Node
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-EXECUTED, NOT_RUN, OPTIMIZED_OUT = "EXECUTED", "NOT_RUN", "OPTIMIZED_OUT"
 
 OUTSIDE = "in no row"
 """The name of the row for otherwise unaccounted time."""
@@ -71,6 +69,11 @@ class Span:
     """The duration in microseconds, the sum of its rows."""
     rows: tuple[Row, ...]
     """The rows of the step."""
+
+    @property
+    def inside(self) -> list[Row]:
+        """The nodes and kernels that ran in it, if the device reports them."""
+        return [row for row in self.rows if row.status == EXECUTED and row.subgraph not in ("", row.node)]
 
 
 COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
@@ -171,11 +174,10 @@ class Profile:
             line = {"ph": "X", "pid": 1, "tid": lines[span.device]}
             events.append({**line, "name": span.name, "cat": "subgraph", "ts": span.start_us, "dur": span.real_us})
             start = span.start_us
-            for row in span.rows:
-                if row.status == EXECUTED and row.subgraph not in ("", row.node):
-                    args = {"op": row.layer_type, "exec_type": row.exec_type, "types": row.types, "cpu_us": row.cpu_us}
-                    events.append({**line, "name": row.node, "cat": "node", "ts": start, "dur": row.real_us, "args": args})
-                    start += row.real_us
+            for row in span.inside:
+                args = {"op": row.layer_type, "exec_type": row.exec_type, "types": row.types, "cpu_us": row.cpu_us}
+                events.append({**line, "name": row.node, "cat": "node", "ts": start, "dur": row.real_us, "args": args})
+                start += row.real_us
         return events
 
     def to_table(self, slowest: int | None = None) -> Table:

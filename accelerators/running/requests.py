@@ -15,6 +15,7 @@ from weakref import WeakSet
 from partita.accelerators.errors import QueueFull, RequestTimeout, RunError
 from partita.accelerators.process.exit_barrier import at_a_device, before_the_door_closes
 from partita.accelerators.process.forking import renewed_in_children
+from partita.graph.formatting import counted
 
 LINGER = 1.0
 """Seconds that an idle thread waits for the next call before it ends."""
@@ -64,7 +65,7 @@ class RequestQueue:
 
     def __init__(self, running: int, waiting: int, limit: float | None = None, refuses: bool = False) -> None:
         self._most_running = running
-        self._most = running + waiting
+        self._most_waiting = waiting
         self._limit = limit
         self._refuses = refuses
         self._closed = False
@@ -85,7 +86,7 @@ class RequestQueue:
         with self._changed:
             if not self._has_room() and self._refuses:
                 raise QueueFull(
-                    f"{len(self._running)} requests run and {len(self._waiting)} wait: the queue is full",
+                    f"the queue is full: {counted(self._most_running, 'request')} may run and {self._most_waiting} wait",
                     where="start",
                     remedy="Try again later, raise QUEUE_SIZE, or let start wait for room: QUEUE_FULL='wait'",
                 )
@@ -102,7 +103,7 @@ class RequestQueue:
         return request
 
     def _has_room(self) -> bool:
-        return self._closed or len(self._waiting) + len(self._running) < self._most
+        return self._closed or len(self._waiting) + len(self._running) < self._most_running + self._most_waiting
 
     def _start_threads(self) -> None:
         """Starts a worker if none is idle for the new call, and the thread that enforces the time limit."""

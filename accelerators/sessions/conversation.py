@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -12,7 +12,6 @@ import numpy as np
 from partita.accelerators.arrays.outputs import Outputs
 from partita.accelerators.errors import InputError
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.running.compiled_model import CompiledModel, Origin
 from partita.accelerators.sessions.decoder import Decoder
 from partita.accelerators.sessions.input_roles import Count
 from partita.accelerators.sessions.kv_pairs import State, read_state, write_state
@@ -21,6 +20,9 @@ from partita.graph.errors import did_you_mean
 from partita.graph.inline import inline_calls
 from partita.graph.node import Node
 from partita.graph.types import Dim, TensorType, numpy_dtype
+
+if TYPE_CHECKING:
+    from partita.accelerators.running.compiled_model import CompiledModel
 
 Array = np.ndarray[Any, Any]
 
@@ -361,8 +363,8 @@ def opened(
         raise InputError(f"chunks are numbers of tokens, and 1 is among them, not {chunks!r}", where=where)
     sizes = sorted(set(chunks), reverse=True)
     if decoder is None:
-        origin = model.origin or Origin(inline_calls(model.graph), None)
-        decoder = Decoder(model, origin.graph, origin.step)
+        source, step = (inline_calls(model.graph), None) if model.origin is None else (model.origin.graph, model.origin.step)
+        decoder = Decoder(model, source, step)
     return decoder, Session(decoder, None if longest is None else int(longest), sizes)
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.building.specialized import SpecializedSubgraph
 from partita.accelerators.errors import CompileError, InputError, NotSupported, RunError
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.running.compiled_model import CompiledModel
-from partita.accelerators.running.inputs import InputChecker
 from partita.accelerators.sessions.input_roles import Roles, roles_of
 from partita.accelerators.sessions.kv_pairs import State, find_caches, held, positions, with_room
 from partita.accelerators.sessions.readers import TooLong, Unfit
@@ -27,6 +26,9 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType, numpy_dtype
 from partita.passes import apply_pass
+
+if TYPE_CHECKING:
+    from partita.accelerators.running.compiled_model import CompiledModel
 
 Array = np.ndarray[Any, Any]
 

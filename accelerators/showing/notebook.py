@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from partita.accelerators.running.profile import EXECUTED, Profile, Span
 from partita.graph.formatting import counted, in_xml
 from partita.graph.pictures.html import lines, picture, table
 from partita.graph.pictures.svg import notebook_svg
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from partita.accelerators.building.report import CompileReport
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.running.compiled_model import CompiledModel
-    from partita.accelerators.running.profile import Profile
+    from partita.accelerators.running.profile import Profile, Span
 
 SLOWEST = 15
 """Maximum number of rows listed of a profile."""
@@ -44,14 +44,12 @@ def _placement_tables(placement: Placement) -> str:
     return shown
 
 
-def report_html(report: CompileReport) -> str:
+def report_html(report: CompileReport, moves: Sequence[str]) -> str:
     """The subgraphs, the placement, moves and notes."""
-    from partita.accelerators.building.report import move_lines
-
     rows = [(row.name, row.device, row.ops, f"{row.seconds:.2f} s") for row in report.subgraphs]
     title = str(report).partition("\n")[0]
     shown = table(("subgraph", "device", "ops", "compiled in"), rows, title=title)
-    return shown + _placement_tables(report.placement) + lines([*move_lines(report.moves), *report.notes])
+    return shown + _placement_tables(report.placement) + lines([*moves, *report.notes])
 
 
 def profile_html(profile: Profile) -> str:
@@ -110,10 +108,9 @@ def timeline_svg(profile: Profile, width: int = _WIDTH) -> str:
 def _span(span: Span, top: float, scale: float, colour: str) -> list[str]:
     bars = _bar(span.name, span.start_us, span.real_us, top, scale, colour)
     start = span.start_us
-    for row in span.rows:
-        if row.status == EXECUTED and row.subgraph not in ("", row.node):
-            bars += _bar(f"{row.layer_type} {row.node}", start, row.real_us, top + _LINE, scale, colour)
-            start += row.real_us
+    for row in span.inside:
+        bars += _bar(f"{row.layer_type} {row.node}", start, row.real_us, top + _LINE, scale, colour)
+        start += row.real_us
     return bars
 
 

@@ -208,6 +208,7 @@ def _described(model: pt.CompiledModel, outputs: Any) -> list[dict[str, Any]]:
             if value.size and value.dtype.kind in "fiub":
                 wide = value.astype(np.float64)
                 row |= {"min": float(wide.min()), "mean": float(wide.mean()), "max": float(wide.max())}
+                row["not_finite"] = int(wide.size - np.isfinite(wide).sum())
         rows.append(row)
     return rows
 

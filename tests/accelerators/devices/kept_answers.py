@@ -14,8 +14,8 @@ from typing import Any
 import partita as pt
 from partita.accelerators.engines.lost_nan import loses_nan
 from partita.accelerators.engines.lower_bounds import least_sizes
-from partita.accelerators.onnxruntime import hazards as of_onnxruntime
-from partita.accelerators.openvino import hazards as of_openvino
+from partita.accelerators.onnxruntime import quirks as of_onnxruntime
+from partita.accelerators.openvino import quirks as of_openvino
 from partita.accelerators.precision.lowered_ops import bytes_won, weight_of_product, why_not
 from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
 from partita.accelerators.tvm.query.known_wrong import known_wrong

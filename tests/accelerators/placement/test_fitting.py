@@ -48,3 +48,26 @@ def test_hundreds_of_nodes_are_within_three_percent_of_the_bound() -> None:
     found = [one for one, _, holds in results if one.chosen is not None and holds]
     assert len(found) >= 3
     assert all(one.cost - one.bound <= 0.03 * one.cost for one in found)
+
+
+def tallest_and_sums(seed: int) -> None:
+    """Compares with all assignments, where a device takes its sum of shares and its greatest floor."""
+    rng = np.random.default_rng(seed)
+    nodes, devices = int(rng.integers(2, 7)), int(rng.integers(2, 4))
+    one, shares, floors = problem(rng, nodes, devices), rng.integers(0, 40, nodes), rng.integers(0, 100, nodes)
+    limits = np.where(rng.random(devices) < 0.7, rng.integers(60, 200, devices), np.inf)
+
+    def used(chosen: np.ndarray) -> np.ndarray:
+        tallest = np.zeros(devices)
+        np.maximum.at(tallest, chosen, floors)
+        return np.bincount(chosen, shares, devices) + tallest
+
+    found = Fitting(one, shares.astype(float), limits, used, floors=floors.astype(float)).search()
+    costs = [one.cost(chosen) for chosen in assignments(nodes, devices) if (used(chosen) <= limits).all()]
+    assert found.cost == pytest.approx(min(costs, default=np.inf)), seed
+    assert found.bound == pytest.approx(found.cost), seed
+
+
+def test_largest_values_count_beside_sums() -> None:
+    for seed in range(40):
+        tallest_and_sums(seed)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.placement.device_bytes import bytes_of
+from partita.accelerators.placement.locked import LockedPlan
 from partita.passes.plan_memory import plan as plan_values
 
 SIZE = 64
@@ -264,12 +267,12 @@ def test_free_memory_is_a_limit() -> None:
     assert 0 < placement.limits["reference"] < float("inf")
 
 
-@pytest.mark.parametrize("text, size", [("22GiB", 22 << 30), ("1.5 kb", 1500), ("7", 7), (12, 12)])
+@pytest.mark.parametrize("text, size", [("22GiB", 22 << 30), ("1.5 kb", 1500), ("7", 7), (12, 12), (np.int64(9), 9)])
 def test_amounts_of_memory(text: str | int, size: int) -> None:
     assert bytes_of(text, "cpu") == size
 
 
-@pytest.mark.parametrize("text", ["much", "-1MB", "", True, "nan"])
+@pytest.mark.parametrize("text", ["much", "-1MB", "", True, "nan", "1_0KB", "\uff11KB", "1GGiB", 10**400, float("inf")])
 def test_other_amounts_are_refused(text: Any) -> None:
     with pytest.raises(pt.AcceleratorError, match=r"limit\['cpu'\].*is no amount of memory"):
         bytes_of(text, "cpu")
@@ -305,7 +308,129 @@ def test_locked_plan_of_another_graph_is_refused(tmp_path: Path) -> None:
         pt.compile(chain("Relu"), plan=tmp_path / "plan.json")
     with pytest.raises(pt.AcceleratorError, match="it also has neg2"):
         pt.compile(chain("Relu", "Tanh", "Neg"), plan=tmp_path / "plan.json")
-    with pytest.raises(pt.AcceleratorError, match="pin, forbid and optimize have no meaning"):
+    with pytest.raises(pt.AcceleratorError, match="pin, forbid, optimize and min_subgraph_size have no meaning"):
         pt.compile(chain("Relu", "Tanh"), plan=tmp_path / "plan.json", pin={"relu0": "left"})
     with pytest.raises(pt.ReadError, match="no plan can be read"):
         pt.compile(chain("Relu"), plan=tmp_path / "none.json")
+
+
+BROKEN_PLANS: list[tuple[Any, str]] = [
+    (lambda plan: plan["nodes"]["tanh1"].update(device="npu"), "nodes.tanh1.device is 'npu', which is none of its devices"),
+    (lambda plan: plan["nodes"]["tanh1"].update(device=""), "nodes.tanh1.device is '', which is none of its devices"),
+    (lambda plan: plan.update(devices=["right"]), "nodes.relu0.device is 'left'"),
+    (lambda plan: plan.update(computed=["no"]), "'no' is computed, and none of its nodes"),
+]
+
+
+def test_plans_that_contradict_themselves_are_refused(tmp_path: Path) -> None:
+    graph, path = chain("Relu", "Tanh"), tmp_path / "plan.json"
+    for broken, cause in BROKEN_PLANS:
+        pt.place(graph, "HETERO:left,right").lock(path)
+        plan = json.loads(path.read_text())
+        broken(plan)
+        path.write_text(json.dumps(plan))
+        with pytest.raises(pt.ReadError, match=cause):
+            LockedPlan.load(path)
+
+
+DIFFERENCES: list[tuple[Any, str]] = [
+    (lambda plan: plan["nodes"]["tanh1"].update(types=["float32[3]"]),
+     "! tanh1 (Tanh): it made float32[3], and makes float32[64]"),
+    (lambda plan: plan.update(computed=["tanh1"]), "! tanh1 (Tanh): it was computed while compiling, and is not"),
+    (lambda plan: plan.update(inlined=[["call"]]), "- call: it was a call that was inlined, and the graph has none"),
+    (lambda plan: plan["nodes"]["tanh1"].update(op="Exp"), "! tanh1: it was Exp, and is Tanh"),
+    (lambda plan: plan["nodes"].pop("tanh1"), "+ tanh1 (Tanh): the plan lacks it"),
+    (lambda plan: plan["nodes"].update(more=plan["nodes"]["tanh1"]), "- more (Tanh on left): the graph lacks it"),
+    (lambda plan: plan["nodes"]["tanh1"].update(types=["float32[n]"]), ""),
+]
+
+
+def test_differences_from_a_plan(tmp_path: Path) -> None:
+    graph, path = chain("Relu", "Tanh"), tmp_path / "plan.json"
+    for changed, difference in DIFFERENCES:
+        pt.place(graph, "HETERO:left,right").lock(path)
+        plan = json.loads(path.read_text())
+        changed(plan)
+        path.write_text(json.dumps(plan))
+        assert LockedPlan.load(path).differences(graph) == ([difference] if difference else [])
+
+
+def test_differences_of_a_graph_with_calls_that_were_inlined(tmp_path: Path) -> None:
+    graph = chain("Relu", "Exp", "Tanh")
+    called = pt.apply_pass(graph, "PartitionGraph", subgraph_property=pt.PatternProperty(pt.Pattern("Exp", "Tanh"), name="mine"))
+    pt.query(called, "HETERO:right,left", forbid={"Exp": "right", "Tanh": "left"}).lock(tmp_path / "plan.json")
+    plan = LockedPlan.load(tmp_path / "plan.json")
+    assert plan.inlined == (("mine_0",),)
+    assert plan.differences(called) == []
+    assert plan.differences(graph) == ["- mine_0: it was a call that was inlined, and the graph has none"]
+
+
+def test_compiling_by_a_plan_for_other_sizes_is_refused(tmp_path: Path) -> None:
+    graph, path = chain("Relu", "Tanh"), tmp_path / "plan.json"
+    pt.place(graph, "HETERO:left,right").lock(path)
+    path.write_text(path.read_text().replace("float32[64]", "float32[32]"))
+    with pytest.raises(pt.AcceleratorError, match=r"'relu0' made float32\[32\], and makes float32\[64\]"):
+        pt.compile(graph, plan=path)
+
+
+BEYOND = [float("nan"), float("inf"), -1, "3", None, True, 10**400, 1e308, 1 + 2j, np.ones(2)]
+
+WRONG_COSTS: list[tuple[Any, str]] = [
+    *[(lambda us=us: pt.Costs({"left": {"relu0": us}}), "the time of 'relu0' on 'left' is") for us in BEYOND],
+    *[(lambda us=us: pt.HandOver(us), "the launch_us of a hand-over is") for us in BEYOND],
+    *[(lambda rate=rate: pt.HandOver(1, rate), "the bytes_per_us of a hand-over are") for rate in [0, 1e-320, *BEYOND]],
+    (lambda: pt.Costs(5), "they are no table of times: 5"),
+    (lambda: pt.Costs({"left": 5}), "they are no table of times"),
+    (lambda: pt.Costs({1: {2: 3}}), "1 and 2 are not two names"),
+    (lambda: pt.Costs({}, 5), "they are no table of hand-overs: 5"),
+    (lambda: pt.Costs({}, {("left", "right"): 5}), "the hand-over from 'left' to 'right' is 5"),
+    (lambda: pt.Costs({}, {"left": pt.HandOver()}), "nothing is handed over along 'left'"),
+    (lambda: pt.Costs({}, {("left", "left"): pt.HandOver()}), r"nothing is handed over along \('left', 'left'\)"),
+    (lambda: pt.Costs.from_json(None), "this is no JSON"),
+    (lambda: pt.Costs.load(5), "Costs.load: 5 is no path"),
+    (lambda: pt.Costs.load("a\0b"), "no costs can be read from it"),
+]
+
+
+def test_wrong_costs_are_refused() -> None:
+    for made, cause in WRONG_COSTS:
+        with pytest.raises(pt.PartitaError, match=cause):
+            made()
+
+
+def test_costs_of_numpy_and_of_any_text_are_saved(tmp_path: Path) -> None:
+    over = pt.HandOver(np.int64(3), np.float32(4))
+    costs = pt.Costs({"left": {"relu0": np.float32(2)}}, {("left", "right"): over}, "\ud800")
+    costs.save(tmp_path / "costs.json")
+    assert pt.Costs.load(tmp_path / "costs.json") == costs
+
+
+WRONG_WHAT_IFS: list[tuple[dict[str, Any], str]] = [
+    ({"support": 5}, "option support: 5 is no table"),
+    ({"support": {"Exp": 5}}, r"option support\['Exp'\]: 5 names no devices"),
+    ({"support": {"Exp": [5]}}, "a device is named by a string, not by 5"),
+    ({"speed": 5}, "option speed: 5 is no table"),
+    ({"speed": {"left": 0}}, "the speed of 'left' is 0"),
+    ({"speed": {"left": 1e-320}}, "the time of 'relu0' on 'left' is inf"),
+    ({"without": 5}, "option without: 5 names no devices"),
+]
+
+
+def test_wrong_what_ifs_are_refused() -> None:
+    placement = pt.place(chain("Relu", "Tanh"), "HETERO:left,right")
+    for options, cause in WRONG_WHAT_IFS:
+        with pytest.raises(pt.PartitaError, match=cause):
+            placement.what_if(**options)
+
+
+def test_what_if_keeps_other_limits() -> None:
+    placement = pt.place(chain("Relu", "Tanh"), "HETERO:left,right", limit={"left": 2000})
+    assert placement.what_if(limit={"right": "1KB"}).limits == {"left": 2000, "right": 1000}
+    assert placement.what_if(limit={"left": None}).limits == {"left": math.inf, "right": math.inf}
+
+
+def test_placement_whose_priority_lacks_a_time_is_printed() -> None:
+    graph = chain("Relu", "Tanh")
+    placement = pt.place(graph, "HETERO:left,right", costs={"left": {"relu0": 1.0}, "right": {"relu0": 1.0, "tanh1": 1.0}})
+    assert json.loads(json.dumps(placement.to_dict(), allow_nan=False))["certificate"]["priority_us"] is None
+    assert "by priority" not in str(placement)

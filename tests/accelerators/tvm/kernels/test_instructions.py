@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
@@ -21,6 +21,7 @@ from partita.accelerators.tvm.machine.machine import Machine, host_machine, with
 from partita.accelerators.tvm.machine.processor import host_features
 from tests.accelerators.tvm.running import check, schedules
 from tests.close import assert_close
+from tests.drawn import some
 
 tvm = pytest.importorskip("tvm")
 ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -75,7 +76,7 @@ def test_products_of_pairs_are_their_sum(way: Any) -> None:
     assert_close(result, wanted)
 
 
-@settings(max_examples=6, deadline=None, derandomize=True)
+@some
 @given(st.integers(1, 40), st.integers(2, 70), st.integers(16, 70), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1))
 def test_products_by_pairs(rows: int, depth: int, columns: int, fixed: bool, turned: bool, seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.onnxruntime import hazards as of_onnxruntime
-from partita.accelerators.openvino import hazards as of_openvino
+from partita.accelerators.engines.quirks import Quirk
+from partita.accelerators.onnxruntime import quirks as of_onnxruntime
+from partita.accelerators.openvino import quirks as of_openvino
 from partita.graph.types import numpy_dtype
+from tests.accelerators.devices.engine_differences import PAGE, page
 
 
 def v(*shape: Any, dtype: str = "float32") -> pt.Node:
@@ -246,3 +248,15 @@ def test_convolutions_of_dequantized_data(constant: bool, quantized: bool) -> No
     whole = c(np.ones((1, 4, 8, 8)), "uint8") if constant else v(1, 4, 8, 8, dtype="uint8")
     data = pt.op("DequantizeLinear", pt.op("QuantizeLinear", source, step, zero) if quantized else whole, step, zero)
     agree(refusals("Conv", data, KERNEL), None, "loses the zero point of constant data" if constant else None)
+
+
+def test_the_page_of_differences_is_what_the_tables_say() -> None:
+    assert PAGE.read_text("utf-8") == page(), "python -m tests.accelerators.devices.engine_differences writes it"
+
+
+def test_every_row_can_be_a_reason() -> None:
+    """The first row of an op without a condition hides those behind it; conditions see the opset."""
+    for quirks in (of_onnxruntime.QUIRKS, of_openvino.QUIRKS):
+        for rows in quirks.by_op.values():
+            certain = [row.when is Quirk("Op", "why").when for row in rows]
+            assert not any(certain[:-1]) and all(row.since < row.until for row in rows)

@@ -12,14 +12,10 @@ import numpy as np
 
 from partita.accelerators.arrays.on_device import ON_DEVICE, Destination, DeviceArray, Target, Wanted, on_device
 from partita.accelerators.errors import InputError, RunError
-from partita.accelerators.interface.keys import Key, natural
-from partita.graph.errors import TypeMismatch, did_you_mean
+from partita.graph.errors import TypeMismatch, check_count, did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.types import Array, Dim, SequenceType, TensorType, Type, dtype_name, numpy_dtype
 from partita.passes.infer.contract import Contract, shapes_of
-
-SEED = Key(0, natural)
-"""The seed of generated arrays."""
 
 _KIND = {"u": 1, "i": 1, "f": 2, "c": 3}
 """The ranks of Python's own number types: one may be converted to the same rank or a higher one."""
@@ -70,7 +66,8 @@ class InputChecker:
 
     def made_up(self, seed: int = 0, size: int = 1) -> list[Any]:
         """Arrays that fit: random values, ones for integers; `size` replaces dynamic sizes."""
-        random = np.random.default_rng(SEED.read("seed", seed, self._where))
+        check_count(f"{self._where}, option seed", seed, InputError)
+        random = np.random.default_rng(seed)
         return [_example(spec, random, size, self._where) for spec in self.specs]
 
     def arrays(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:

@@ -1,0 +1,62 @@
+"""The verbs that place a model by cost, and check a locked plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import partita as pt
+from tests.cli.conftest import Command
+
+DEVICES = "--devices HETERO:onnxruntime,reference"
+
+
+def test_a_model_is_placed_within_limits_and_its_plan_is_checked(partita: Command, model: str) -> None:
+    done = partita(f"place {model} {DEVICES} --limit onnxruntime=4KiB --lock plan.json --wishes")
+    assert done.status == 0
+    assert "which is proven to be the least" in done.out and "onnxruntime: " in done.out and " of 4.0 KiB" in done.out
+    assert "wrote plan.json" in done.err + done.out
+    done = partita(f"plan --check plan.json {model}")
+    assert (done.status, done.out) == (0, "the plan holds: 3 ops on onnxruntime, reference\n")
+    placed = partita(f"place {model} {DEVICES} --limit onnxruntime=4KiB --json").json
+    assert placed["certificate"]["gap"] == 0 and placed["wishes"] == []
+    assert {name: row["device"] for name, row in json.loads(Path("plan.json").read_text())["nodes"].items()} == placed["nodes"]
+
+
+def test_a_plan_that_no_longer_holds_has_status_one(partita: Command, model: str) -> None:
+    partita(f"place {model} {DEVICES} --lock plan.json")
+    graph = pt.load(model)
+    pt.save(pt.Graph([pt.op("Sigmoid", graph["softmax1"], name="more")], name="small", output_names=["y"]), "other.onnx")
+    done = partita("plan --check plan.json other.onnx")
+    assert (done.status, done.out) == (1, "+ more (Sigmoid): the plan lacks it\n")
+    done = partita("plan --check plan.json other.onnx --json")
+    assert (done.status, done.json) == (1, {"holds": False, "differences": ["+ more (Sigmoid): the plan lacks it"]})
+
+
+def test_costs_of_a_file_decide(partita: Command, model: str) -> None:
+    times = {"onnxruntime": {"conv1": 1.0, "relu1": 1.0, "softmax1": 500.0}, "reference": {"softmax1": 2.0}}
+    pt.Costs(times, source="a file").save("costs.json")
+    placed = partita(f"place {model} {DEVICES} --costs costs.json --json").json
+    assert placed["nodes"] == {"conv1": "onnxruntime", "relu1": "onnxruntime", "softmax1": "reference"}
+    assert placed["certificate"]["source"] == "a file"
+
+
+@pytest.mark.parametrize("options, status, error", [
+    ("--limit onnxruntime=4KiB --limit-free", 2, "--limit and --limit-free exclude each other"),
+    ("--limit onnxruntime", 2, "'onnxruntime' is no limit: write DEVICE=22GiB"),
+    ("--limit onnxruntime=much", 1, "'much' is no amount of memory"),
+    ("--limit cuda=1GiB", 1, "'cuda' is none of the devices asked for"),
+    ("--costs none.json", 1, "no costs can be read from it"),
+    ("--limit onnxruntime=1 --limit reference=1", 1, "no placement within the limits is found"),
+])
+def test_wrong_options_are_refused(partita: Command, model: str, options: str, status: int, error: str) -> None:
+    done = partita(f"place {model} {DEVICES} {options}")
+    assert done.status == status and error in done.err
+
+
+def test_a_file_that_is_no_plan_is_refused(partita: Command, model: str) -> None:
+    Path("plan.json").write_text("{}")
+    done = partita(f"plan --check plan.json {model}")
+    assert done.status == 1 and "it is no locked plan: it has no 'partita_lock'" in done.err
