@@ -12,7 +12,9 @@ HEADS = [f32(2, 4, 3, 8), f32(2, 2, 5, 8), f32(2, 2, 5, 6)]
 PACKED = [f32(2, 3, 32), f32(2, 5, 16), f32(2, 5, 12)]
 PAST = [f32(2, 2, 4, 8), f32(2, 2, 4, 6)]
 MASK = np.array([[True, True, False, True, True], [True, False, True, True, False], [True, True, True, False, False]])
+TWO_HEADS = {"q_num_heads": 4, "kv_num_heads": 2}
 LOSS = f32(3, 4, 2)
+LABELS = np.array([[0, 3], [1, 2], [2, 0]])
 TEXTS = np.array(["a b", "B c,d", "", "a"], object)
 
 _EVERY = [
@@ -22,19 +24,19 @@ _EVERY = [
     Case("Attention", [*HEADS, MASK], {}, since=23),
     Case("Attention", [*HEADS, f32(2, 1, 3, 1)], {}, since=23),
     Case("Attention", [*HEADS, f32(3, 4)], {}, since=24),
-    Case("Attention", PACKED, {"q_num_heads": 4, "kv_num_heads": 2}, since=23),
-    Case("Attention", [*PACKED, f32(3, 9), *PAST], {"q_num_heads": 4, "kv_num_heads": 2, "qk_matmul_output_mode": 1}, 23, outputs=4),
+    Case("Attention", PACKED, TWO_HEADS, since=23),
+    Case("Attention", [*PACKED, f32(3, 9), *PAST], {**TWO_HEADS, "qk_matmul_output_mode": 1}, since=23, outputs=4),
     Case("Attention", [*HEADS, None, *PAST], {"is_causal": 1, "qk_matmul_output_mode": 2}, since=23, outputs=4),
     Case("Attention", [*HEADS, None, None, None, i64(5, 3)], {}, since=24),
     Case("RotaryEmbedding", [f32(2, 4, 3, 8), f32(2, 3, 4), f32(2, 3, 4)], {}, since=23),
-    Case("RotaryEmbedding", [f32(2, 4, 3, 8), f32(6, 4), f32(6, 4), np.array([[0, 2, 4], [5, 1, 3]])], {"interleaved": 1}, since=23),
+    Case("RotaryEmbedding", [HEADS[0], f32(6, 4), f32(6, 4), i64(0, 2, 4, 5, 1, 3).reshape(2, 3)], {"interleaved": 1}, since=23),
     Case("RotaryEmbedding", [f32(2, 3, 32), f32(2, 3, 3), f32(2, 3, 3)], {"num_heads": 4, "rotary_embedding_dim": 6}, since=23),
-    Case("NegativeLogLikelihoodLoss", [LOSS, np.array([[0, 3], [1, 2], [2, 0]])], {"reduction": "mean"}, since=12),
-    Case("NegativeLogLikelihoodLoss", [LOSS, np.array([[0, 3], [1, 2], [2, 0]]), pos(4)], {"reduction": "none", "ignore_index": 2}, 12),
+    Case("NegativeLogLikelihoodLoss", [LOSS, LABELS], {"reduction": "mean"}, since=12),
+    Case("NegativeLogLikelihoodLoss", [LOSS, LABELS, pos(4)], {"reduction": "none", "ignore_index": 2}, since=12),
     Case("NegativeLogLikelihoodLoss", [f32(3, 1), i64(0, 5, 0)], {"reduction": "sum", "ignore_index": 5}, since=12),
     Case("NegativeLogLikelihoodLoss", [f32(3, 4), i64(0, 9, -1)], {"reduction": "sum", "ignore_index": 9}, since=12),
     Case("SoftmaxCrossEntropyLoss", [f32(3, 5), i64(0, 4, 2)], {"reduction": "mean"}, since=12, outputs=2),
-    Case("SoftmaxCrossEntropyLoss", [LOSS, np.array([[0, 3], [1, 2], [2, 0]]), pos(4)], {"ignore_index": 1}, since=12, outputs=2),
+    Case("SoftmaxCrossEntropyLoss", [LOSS, LABELS, pos(4)], {"ignore_index": 1}, since=12, outputs=2),
     Case("SoftmaxCrossEntropyLoss", [f32(3, 5), i64(0, 5, 2)], {"reduction": "none"}, since=12),
     Case("DFT", [f32(1, 6, 1), None, np.int64(1)], {}, since=20),
     Case("DFT", [f32(2, 6, 2), np.int64(4), np.int64(1)], {"inverse": 1}, since=20),

@@ -92,7 +92,7 @@ def _refusal(error: Exception) -> str:
 
 
 def _summed(value: np.ndarray) -> str:
-    """Type and shape, how many elements are greater than zero, and the weighted sum of the finite ones' sizes; texts as they are."""
+    """Type and shape, how many elements are greater than zero, and the weighted sum of the finite ones' sizes; or texts."""
     kind = f"{value.dtype}{list(value.shape)}"
     if value.dtype.kind in "OU" and all(isinstance(text, str) for text in value.flat):
         return f"{kind} {value.tolist()}"

@@ -23,7 +23,6 @@ from rich.console import Console
 
 import partita as pt
 from partita.accelerators.running import profile
-from partita.accelerators.showing.notebook import model_html, placement_html, profile_html, report_html
 from tests.accelerators.hetero.small_devices import RanOnDevice, device
 
 KEPT = Path(__file__).with_name("kept_runs.txt")
@@ -160,6 +159,11 @@ def printed(*values: Any) -> str:
         return TIMES.sub("? s", file.getvalue())
 
 
+def shown(value: Any) -> str:
+    """What a notebook shows."""
+    return str(value._repr_mimebundle_()["text/html"])
+
+
 def wrong_calls(graph: pt.Graph, inputs: list[Any]) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
     """Arguments with something changed: the name of each, and the arguments."""
     names = [node.name for node in graph.inputs]
@@ -243,7 +247,7 @@ def told(model: pt.CompiledModel) -> Iterator[tuple[str, str]]:
     yield "report", TIMES.sub("? s", f"{report!r}\n{report}\n{report.compiling()}")
     yield "tables", printed(model.properties, report, report.placement)
     yield "data", json.dumps({**report.to_dict(), "subgraphs": [(row.name, row.ops, row.why) for row in report.subgraphs]})
-    yield "page", TIMES.sub("? s", model_html(model) + report_html(report) + placement_html(report.placement))
+    yield "page", TIMES.sub("? s", "".join(map(shown, (model, report, report.placement))))
     for name in report.placement:
         yield f"why {name}", report.why(name)
     for name in ("nothing", *[node.name for node in report.placement.graph.inputs][:1]):
@@ -261,7 +265,7 @@ def measured(model: pt.CompiledModel, inputs: list[Any]) -> Iterator[tuple[str, 
         found = model.profile(*inputs)
     yield "profile", f"{found!r}\n{found}"
     yield "profile as a table", printed(found, found.to_table(2)) + found.to_json()
-    yield "profile as a picture", profile_html(found) + json.dumps(found._events())
+    yield "profile as a picture", shown(found) + json.dumps(found._events())
 
 
 def timed(model: pt.CompiledModel, inputs: list[Any]) -> str:
