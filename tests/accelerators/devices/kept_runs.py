@@ -22,7 +22,6 @@ import numpy as np
 from rich.console import Console
 
 import partita as pt
-from partita.accelerators.interface.notebook import model_html, placement_html, profile_html, report_html
 from partita.accelerators.runtime import profile
 from tests.accelerators.hetero.small_devices import RanOnDevice, device
 
@@ -73,7 +72,7 @@ DEVICES = ("reference", "HETERO:alpha,beta", "HETERO:breaks,toy,alpha,reference"
 SETTINGS: dict[str, dict[str, Any]] = {
     "measured": {"PERF_COUNT": True}, "in parallel": {"PARALLEL": True}, "one by one": {"PARALLEL": False},
     "as a pipeline": {"PIPELINE": True, "NUM_REQUESTS": 2}, "checksums": {"RECORD": "checksums"}, "nan": {"RECORD": "nan"},
-    "sample": {"RECORD": "sample:2"}, "strict": {"STRICT": True}, "of a device": {"beta": {"LEVEL": 3, "PERF_COUNT": True}},
+    "sample": {"RECORD": "sample:1"}, "strict": {"STRICT": True}, "of a device": {"beta": {"LEVEL": 3, "PERF_COUNT": True}},
     "unknown": {"LEVELS": 3}, "of another device": {"gamma": {"LEVEL": 3}}, "without a device": {"LEVEL": 3},
     "no number": {"NUM_REQUESTS": "many"}, "no mode": {"RECORD": "sample:0"}, "no word": {"QUEUE_FULL": "errors"},
     "no time": {"REQUEST_SECONDS": -1}, "a key of its own": {"beta": {"LEVELS": 3}}, "no dictionary": {"beta": 3},
@@ -160,6 +159,11 @@ def printed(*values: Any) -> str:
         return TIMES.sub("? s", file.getvalue())
 
 
+def shown(value: Any) -> str:
+    """What a notebook shows."""
+    return str(value._repr_mimebundle_()["text/html"])
+
+
 def wrong_calls(graph: pt.Graph, inputs: list[Any]) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
     """Arguments with something changed: the name of each, and the arguments."""
     names = [node.name for node in graph.inputs]
@@ -243,7 +247,7 @@ def told(model: pt.CompiledModel) -> Iterator[tuple[str, str]]:
     yield "report", TIMES.sub("? s", f"{report!r}\n{report}\n{report.compiling()}")
     yield "tables", printed(model.properties, report, report.placement)
     yield "data", json.dumps({**report.to_dict(), "subgraphs": [(row.name, row.ops, row.why) for row in report.subgraphs]})
-    yield "page", TIMES.sub("? s", model_html(model) + report_html(report) + placement_html(report.placement))
+    yield "page", TIMES.sub("? s", "".join(map(shown, (model, report, report.placement))))
     for name in report.placement:
         yield f"why {name}", report.why(name)
     for name in ("nothing", *[node.name for node in report.placement.graph.inputs][:1]):
@@ -261,7 +265,7 @@ def measured(model: pt.CompiledModel, inputs: list[Any]) -> Iterator[tuple[str, 
         found = model.profile(*inputs)
     yield "profile", f"{found!r}\n{found}"
     yield "profile as a table", printed(found, found.to_table(2)) + found.to_json()
-    yield "profile as a picture", profile_html(found) + json.dumps(found._events())
+    yield "profile as a picture", shown(found) + json.dumps(found._events())
 
 
 def timed(model: pt.CompiledModel, inputs: list[Any]) -> str:
@@ -330,10 +334,11 @@ def configured(model: pt.CompiledModel, inputs: list[Any]) -> Iterator[tuple[str
     """What settings change in a model."""
     yield "settings", f"{model.settings}\n{[unit.config for unit in model.units]}"
     yield "report", TIMES.sub("? s", str(model.report))
+    yield "output", said(lambda: model(*inputs))
+    yield "recorded", str(model.recorded)
     yield "outputs", said(lambda: [model(*inputs), *[model.start(*inputs).result(60) for _ in range(3)]])
     with np.errstate(all="ignore"):
         yield "with NaN", said(lambda: model(*[np.full_like(x, np.nan) for x in inputs]))
-    yield "recorded", re.sub(r"\d+", "#", str(model.recorded))  # as many as there is time for
     yield "pipelined", str(model.pipelined)
     yield "rows", said(lambda: [f"{row.node} {row.status} {row.device} {row.exec_type}" for row in model.profile(*inputs).rows])
 
