@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import tempfile
+import threading
 from collections.abc import Sequence
 from ctypes import POINTER, c_int64, c_void_p
 from functools import cache
@@ -20,6 +20,7 @@ from partita.accelerators.process.forking import Guard
 from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.accelerators.runtime.executor import Executor
 from partita.accelerators.runtime.steps import RunPlan, RunStep
+from partita.accelerators.tvm.run.threads import Turns, replace_turns
 from partita.graph.logs import logger
 from partita.graph.readers.onnx.tensors import BITS
 from partita.graph.types import Array, TensorType
@@ -33,8 +34,11 @@ _INFO, _MACHINES, _COMBINATIONS, _INPUTS = 256, 4, 16, 512
 _USE_THREADS = 10
 """The number of the function `use_threads`."""
 
-_FOREVER = 1 << 31
-"""Seconds."""
+_WAITER = 256
+"""At least the bytes of a Waiter in compute.c."""
+
+_PATIENCE = 50
+"""Milliseconds after which a waiting thread looks for signals."""
 
 _TENSOR = 70
 """TVM's number of the type."""
@@ -182,8 +186,51 @@ def _address(function: Any) -> int:
     return ctypes.cast(function, c_void_p).value or 0
 
 
+class SharedTurns(Turns):
+    """The turns of compute.c, whose runs and Python's share the cores."""
+
+    def __init__(self, library: ctypes.CDLL, cores: int) -> None:
+        super().__init__(cores)
+        self._library = library
+        quick = ctypes.PyDLL(None, handle=library._handle)  # keeps the interpreter's lock
+        self._try, self._give, self._wait = quick.partita_take, quick.partita_give, library.partita_take
+        for take in (self._try, self._wait):
+            take.argtypes = (c_void_p, c_int64, c_int64)
+        self._give.argtypes = (c_void_p,)
+        self._mine = _Waiter()
+        library.partita_cores(c_int64(cores))
+
+    def take(self, threads: int) -> None:
+        mine, wanted = self._mine.address, min(max(threads, 1), self.cores)
+        if not self._try(mine, wanted, 0):
+            while not self._wait(mine, wanted, _PATIENCE):
+                pass
+
+    def give(self) -> None:
+        self._give(self._mine.address)
+
+    def pause(self) -> None:
+        self.give()
+        self._library.partita_pause()
+
+    def resume(self) -> None:
+        self._library.partita_resume()
+
+    def forked(self) -> SharedTurns:
+        self._library.partita_forked()
+        return self
+
+
+class _Waiter(threading.local):
+    """The Waiter of each thread."""
+
+    def __init__(self) -> None:
+        self._memory = ctypes.create_string_buffer(_WAITER)
+        self.address = ctypes.addressof(self._memory)
+
+
 class _NativeFunctions:
-    """The functions of compute.c, and their turns with forks and the end of the interpreter."""
+    """The functions of compute.c, and their turns with Python's runs, forks and the end of the interpreter."""
 
     def __init__(self, path: str) -> None:
         library = ctypes.CDLL(path)
@@ -193,10 +240,8 @@ class _NativeFunctions:
         """Lets calls of a subgraph's further sizes run there."""
         self.cores = usable_cores()
         """The number of cores for all runs together; one that wanted more would wait for ever."""
-        library.partita_cores(c_int64(self.cores))
-        pause, resume, forked = library.partita_pause, library.partita_resume, library.partita_forked
-        os.register_at_fork(before=lambda: pause(c_int64(_FOREVER)), after_in_parent=resume, after_in_child=forked)
-        when_the_door_is_closed(lambda: library.partita_end(c_int64(int(PATIENCE))))
+        replace_turns(SharedTurns(library, self.cores))
+        when_the_door_is_closed(lambda: library.partita_end(c_int64(int(1000 * PATIENCE))))
 
 
 _guard = Guard()

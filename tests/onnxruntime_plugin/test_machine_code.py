@@ -19,7 +19,9 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from partita.accelerators.tvm.code.linking import tools
+from partita.accelerators.tvm.run import threads
 from partita.onnxruntime_plugin.compute import Compute
+from partita.onnxruntime_plugin.machine_code import SharedTurns
 from tests.onnxruntime_plugin.models import assigned, chain, model, provider, session
 from tests.onnxruntime_plugin.node_tests import array_of, ort_value
 
@@ -194,6 +196,29 @@ def test_64_threads(threads: int) -> None:
         for one in loops:
             one.join()
         assert not wrong and len(runs) == 6
+
+
+def test_runs_of_python_and_without_it_share_the_cores() -> None:
+    """While Python's runs have all cores, a run without Python waits for them."""
+    x = np.ones((3, 8), np.float32)
+    with provider("cpu") as name, counted() as runs:
+        running = session(chain("Abs"), name)
+        for _ in range(2):
+            running.run(None, {"x": x})
+        turns, ended = threads._turns, threading.Event()
+        assert isinstance(turns, SharedTurns) and len(runs) == 1
+
+        def run(running: Any = running) -> None:
+            running.run(None, {"x": x})
+            ended.set()
+
+        with turns.turn(turns.cores):
+            thread = threading.Thread(target=run)
+            thread.start()
+            assert not ended.wait(0.1)
+        thread.join()
+        assert len(runs) == 1
+        del running
 
 
 NO_KERNELS = """
