@@ -155,7 +155,9 @@ class _Importing:
         config = values[device.label]
         try:
             device.accelerator.check_device_id(config["DEVICE_ID"])
-            differs = device.accelerator.misfit(row["identity"], config) if row["code"] is not None else None
+            # Without code of its own it is compiled here, size by size: for the machine that the file names.
+            is_bound = row["code"] is not None or bool(config.get(TARGET))
+            differs = device.accelerator.misfit(row["identity"], config) if is_bound else None
             if differs is None:
                 return self.imported(row, device, body, config)
         except PartitaError as error:

@@ -106,6 +106,18 @@ def test_what_is_compiled_for_another_processor_is_exported_and_does_not_run_her
 
 
 @needs_linker
+@elsewhere
+def test_what_is_compiled_for_any_size_elsewhere_is_refused_when_it_is_imported(tmp_path: Path) -> None:
+    x = pt.variable("x", "float32", ("n", 40))
+    graph = pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(np.ones((40, 48), "float32"))))])
+    pt.compile(graph, "cpu", config={"ARCH": "neoverse-v1"}).export(tmp_path / "net.partita")
+    with pytest.raises(PackageError, match=r"compiled for neoverse-v1 \(aarch64-linux-gnu\), and the processor here is"):
+        pt.import_model(tmp_path / "net.partita")
+    again = pt.import_model(tmp_path / "net.partita", recompile=True)
+    assert again(np.ones((3, 40), "float32"))[0].tolist() == [[40.0] * 48] * 3
+
+
+@needs_linker
 def test_the_command_line_names_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pt.save(product(), tmp_path / "net.onnx")
     out = tmp_path / "net.partita"
