@@ -9,6 +9,7 @@ from partita.graph.cached_property import lazily
 if TYPE_CHECKING:
     from partita.accelerators.api import compile, import_model, load, to_device
     from partita.accelerators.choosing.choose_precision import choose_precision
+    from partita.accelerators.choosing.measured_costs import measure
     from partita.accelerators.errors import (
         AcceleratorError,
         AcceleratorUnavailable,
@@ -73,6 +74,7 @@ __all__ = [
     "devices",
     "import_model",
     "load",
+    "measure",
     "place",
     "query",
     "register_accelerator",
@@ -84,6 +86,7 @@ __all__ = [
 __getattr__ = lazily(__name__, {
     "partita.accelerators.api": "compile import_model load to_device",
     "partita.accelerators.choosing.choose_precision": "choose_precision",
+    "partita.accelerators.choosing.measured_costs": "measure",
     "partita.accelerators.errors": (
         "AcceleratorError AcceleratorUnavailable BadConfig CompileError DeviceMistake InputError "
         "NotSupported QueueFull RequestTimeout RunError UnknownDevice UnknownKey"

@@ -19,6 +19,7 @@ import numpy as np
 
 from partita.accelerators.arrays.sharing import ALIGNMENT, array_digests, byte_view, mapped
 from partita.accelerators.cache.folder import Damaged, inner_folder, private_folder, unusable, used_now
+from partita.accelerators.cache.kept import FOLDERS
 from partita.accelerators.cache.waiting import locked
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.atomic import NoFile, open_private, replacing, write_pieces
@@ -151,7 +152,7 @@ class Store:
     def clear(self) -> int:
         """Removes everything but unknown folders; returns the number of entries."""
         names = self.names()
-        for folder in (self._entries, self._weights, self.folder / "findings"):
+        for folder in (self._entries, self._weights, *(self.folder / name for name in FOLDERS)):
             for path in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
                 if path.is_symlink() or not path.is_dir():
                     path.unlink(missing_ok=True)
