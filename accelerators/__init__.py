@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.placing import query
     from partita.accelerators.precision.choose_precision import choose_precision
+    from partita.accelerators.precision.measured_costs import measure
     from partita.accelerators.precision.precision_plan import PrecisionPlan
     from partita.accelerators.runtime.compiled_model import CompiledModel
     from partita.accelerators.runtime.profile import Profile
@@ -73,6 +74,7 @@ __all__ = [
     "devices",
     "import_model",
     "load",
+    "measure",
     "place",
     "query",
     "register_accelerator",
@@ -84,6 +86,7 @@ __all__ = [
 __getattr__ = lazily(__name__, {
     "partita.accelerators.api": "compile import_model load to_device",
     "partita.accelerators.precision.choose_precision": "choose_precision",
+    "partita.accelerators.precision.measured_costs": "measure",
     "partita.accelerators.errors": (
         "AcceleratorError AcceleratorUnavailable BadConfig CompileError DeviceMistake InputError "
         "NotSupported QueueFull RequestTimeout RunError UnknownDevice UnknownKey"

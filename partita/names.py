@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         TuningReport,
         choose_precision,
         import_model,
+        measure,
         place,
         to_device,
         tune,
@@ -181,6 +182,7 @@ __all__ = [
     "list_passes",
     "load",
     "map_batches",
+    "measure",
     "mxnet_ops",
     "op",
     "optimize",
@@ -211,7 +213,9 @@ __all__ = [
 ]
 
 __getattr__ = lazily(__name__, {
-    "partita.accelerators": "Costs HandOver PrecisionPlan TuningReport choose_precision import_model place to_device tune",
+    "partita.accelerators": (
+        "Costs HandOver PrecisionPlan TuningReport choose_precision import_model measure place to_device tune"
+    ),
     "partita.insight.capsules": "capsule",
     "partita.insight.diagnosing": "diagnose",
     "partita.insight.diagnosis": "Diagnosis Fault",

@@ -22,7 +22,7 @@ SIMPLE = pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2, 3)), name="relu
 RIGHT = {**dict.fromkeys(("graph", "g", "subject", "model"), SIMPLE), **dict.fromkeys(("device", "devices"), "reference")}
 """Arguments that fit parameters of these names."""
 
-LONG = {"bench", "choose_precision", "diagnose", "reduce", "tune"}
+LONG = {"bench", "choose_precision", "diagnose", "measure", "reduce", "tune"}
 """Functions that start long work, and whose options are left alone."""
 
 
