@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from partita.accelerators.arrays.on_device import DeviceArray
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.rules import Forbid, Pin
-    from partita.accelerators.running.compiled_model import CompiledModel
-    from partita.accelerators.starting.devices import Devices
+    from partita.accelerators.runtime.compiled_model import CompiledModel
+    from partita.accelerators.runtime.starting.devices import Devices
     from partita.graph.graph import Graph
     from partita.graph.readers.torch import TorchSource
     from partita.graph.types import Array, Dim
@@ -86,12 +86,12 @@ def _at_once(source: Any, device: Any, config: Any) -> Any:
         path = os.fspath(source)
         if not str(path).endswith(".onnx"):
             return None
-        from partita.accelerators.starting.file_model import opened
+        from partita.accelerators.runtime.starting.file_model import opened
 
         return opened(path, device, config, threads, begin)
     if getattr(source, "file", None) is None:
         return None
-    from partita.accelerators.starting.file_model import opened_graph
+    from partita.accelerators.runtime.starting.file_model import opened_graph
     from partita.graph.graph import Graph
 
     return opened_graph(source, device, config, threads, begin) if isinstance(source, Graph) else None
@@ -152,7 +152,7 @@ def import_model(
     `recompile` allows compiling it again from its ONNX body: True for the same device, or devices to choose from."""
     from partita.accelerators.errors import AcceleratorError
     from partita.accelerators.package.unpacking import import_package
-    from partita.accelerators.running.compiled_model import CompiledModel
+    from partita.accelerators.runtime.compiled_model import CompiledModel
     from partita.graph.errors import check_path
 
     return import_package(check_path("import_model", path, AcceleratorError), key, config, recompile, CompiledModel)

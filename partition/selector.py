@@ -172,7 +172,7 @@ def texts_in(selector: SubgraphSelector) -> list[str]:
         values += [*code.co_consts, *(names.get(name) for name in code.co_names)]
     collections = [value for value in values if isinstance(value, (tuple, list, set, frozenset)) and len(value) <= MOST_TEXTS]
     texts = [*(value for code, _ in codes for value in code.co_consts), *(item for one in collections for item in one)]
-    return sorted({text for text in texts if isinstance(text, str)})
+    return sorted({text for text in texts if type(text) is str})
 
 
 def domain_and_op(name: str) -> tuple[str, str]:

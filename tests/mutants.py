@@ -85,7 +85,7 @@ IN_CHILDREN = {
     "accelerators/tvm/compiled/cuda_": "tests/accelerators/tvm/test_cuda_runs.py",
     "accelerators/tvm/run/cuda_": "tests/accelerators/tvm/test_cuda_runs.py",
     "accelerators/tvm/query/trial_child": "tests/accelerators/tvm/test_trial_process.py",
-    "accelerators/isolation/": "tests/accelerators/isolation",
+    "accelerators/interface/isolation/": "tests/accelerators/isolation",
     "accelerators/process/": "tests/accelerators/isolation",
     "passes/version_converter": "tests/passes/test_version_converter.py",
     "partita/mapping/": "tests/mapping",

@@ -205,7 +205,7 @@ def _where_it_is_asked_for(query: Query) -> Query:
     @functools.wraps(query)
     def asked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
         # upward: a direct call obeys ISOLATE too
-        from partita.accelerators.isolation import in_its_place
+        from partita.accelerators.interface.isolation import in_its_place
 
         device = in_its_place(self, self._config)
         return query(self, graph) if device is self else device.query(graph)
@@ -276,7 +276,7 @@ class Accelerator:
     that no other op can have absorbed, is not supported."""
 
     isolates_itself: ClassVar[bool] = False
-    """True for a device that runs in its own process; others run in a child process under ISOLATE (`accelerators/isolation`)."""
+    """True for a device that runs in its own process; others run in a child process under ISOLATE (`interface/isolation`)."""
 
     keeps_arrays: ClassVar[bool] = False
     """True if it has memory of its own for arrays (`to_device`), where its subgraphs leave outputs that are ON_DEVICE."""

@@ -179,9 +179,9 @@ def _shipped(module: str, cls: str) -> Factory:
 _SHIPPED = {
     "cpu": _Registration(_shipped("partita.accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
     "cuda": _Registration(_shipped("partita.accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
-    "onnxruntime": _Registration(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita", True),
+    "onnxruntime": _Registration(_shipped("partita.accelerators.engines.onnxruntime", "OnnxRuntimeAccelerator"), "partita", True),
     "opencl": _Registration(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
-    "openvino": _Registration(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita", True),
+    "openvino": _Registration(_shipped("partita.accelerators.engines.openvino", "OpenVinoAccelerator"), "partita", True),
     "reference": _Registration(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
 }
 """The devices that come with Partita, the last resort last; of the engines, the one that compiles faster first."""

@@ -25,7 +25,7 @@ from partita.graph.logs import logger
 from partita.graph.types import Array
 
 if TYPE_CHECKING:
-    from partita.accelerators.running.compiled_model import CompiledModel
+    from partita.accelerators.runtime.compiled_model import CompiledModel
 
 
 def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:

@@ -15,8 +15,8 @@ from partita.accelerators.building.units import Unit, compile_unit, measured_uni
 from partita.accelerators.errors import AcceleratorError, BadConfig, UnknownDevice, UnknownKey
 from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.isolation import in_its_place
 from partita.accelerators.interface.settings import read_config, settings_of_file
-from partita.accelerators.isolation import in_its_place
 from partita.accelerators.package.container import Package, PackageError, checked_key
 from partita.accelerators.package.imported_report import ImportedReport, read_report
 from partita.accelerators.package.plan import WEIGHTS, graph_of, read_array
@@ -25,7 +25,7 @@ from partita.graph.graph import Graph
 from partita.graph.logs import logger
 
 if TYPE_CHECKING:
-    from partita.accelerators.running.compiled_model import CompiledModel
+    from partita.accelerators.runtime.compiled_model import CompiledModel
 
 Row = Mapping[str, Any]
 """A subgraph's row in the manifest."""

@@ -60,7 +60,7 @@ class Fitted:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Part:
+class _Subproblem:
     """A part of the assignments, by branching, and what the best prices say about it."""
 
     times: Array
@@ -160,7 +160,7 @@ class Fitting:
         """The sum of shares of each device."""
         return np.bincount(chosen, self.shares, len(self.limits))
 
-    def _priced(self, times: Array, limits: Array, prices: Array, fixed: Array, rounds: int) -> _Part:
+    def _priced(self, times: Array, limits: Array, prices: Array, fixed: Array, rounds: int) -> _Subproblem:
         """A part with the greatest bound that was found, by steps along the excess from these prices on."""
         bounds, solved, excesses = self._relaxed(times, limits, prices[np.newaxis])
         bound, excess, chosen = float(bounds[0]), excesses[0], solved[0].chosen
@@ -182,7 +182,7 @@ class Fitting:
                 best = len(STEPS) // 2
                 excess = (excess + excesses[best]) / 2  # both sides of a kink: their mean points along it
             size *= 0.7
-        return _Part(times, limits, fixed, bound, prices, chosen)
+        return _Subproblem(times, limits, fixed, bound, prices, chosen)
 
     def _tighten(self, times: Array) -> None:
         """Raises the prices of what leaves a device with a node until the assignment fits, then lowers them as far as it still
@@ -272,7 +272,7 @@ class Fitting:
             change -= sum(table[source, one] for one in (others | {before} if reads else others))
         return change
 
-    def _branch(self, root: _Part) -> float:
+    def _branch(self, root: _Subproblem) -> float:
         """The bound after branching, best first."""
         budget = min(MOST_PARTS, EFFORT // len(root.times))
         counter, queue = 0, [(root.bound, 0, root)]
@@ -293,7 +293,7 @@ class Fitting:
                     heapq.heappush(queue, (below, counter, child))
         return min([self._cost, *(bound for bound, _, _ in queue)])
 
-    def _split(self, part: _Part) -> list[tuple[Array, Array, Array]]:
+    def _split(self, part: _Subproblem) -> list[tuple[Array, Array, Array]]:
         """Times, limits and fixed nodes of the parts of a part; none if it is a single assignment, which was tried."""
         held = self._held(part.chosen)
         tallest = np.zeros(len(held))

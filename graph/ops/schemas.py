@@ -127,11 +127,7 @@ def require_spec(op: str, domain: str, version: int, where: str | None = None) -
         remedy: str | None = OTHER_VERSION
     else:
         cause = f"{domain or 'ai.onnx'} has no op {op!r}"
-        from partita.graph.readers.mxnet import meant_by  # upward: MXNet's names are known to its reader
-
-        foreign = not domain and op.lower() not in map(str.lower, names)
-        hint = (meant_by(op) if foreign else None) or did_you_mean(op, names) or ""
-        remedy = f"{hint} Declare an op of your own with register_op(...)".strip()
+        remedy = f"{did_you_mean(op, names) or ''} Declare an op of your own with register_op(...)".strip()
     raise UnknownOp(cause, where=where, remedy=remedy)
 
 

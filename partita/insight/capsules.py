@@ -11,11 +11,11 @@ import attrs
 
 from partita.accelerators import AcceleratorError, CompiledModel, compile
 from partita.accelerators.building.units import Unit
-from partita.accelerators.capsules.anonymous import anonymous as made_anonymous
-from partita.accelerators.capsules.capsule import Capsule, device_class, told_config, write_capsule
 from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.interface.keys import Key, callback, natural, texts
 from partita.accelerators.process.exit_barrier import at_a_device
+from partita.accelerators.store.capsules.anonymous import anonymous as made_anonymous
+from partita.accelerators.store.capsules.capsule import Capsule, device_class, told_config, write_capsule
 from partita.compare import check_tolerance, compare
 from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.formatting import first_line

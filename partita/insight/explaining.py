@@ -10,15 +10,15 @@ from typing import Any
 
 from partita.accelerators import AcceleratorError, Placement, accelerator, load
 from partita.accelerators.engines.model import EngineModel, engine_model
+from partita.accelerators.engines.onnxruntime.plugins import RECORDED, assigned
+from partita.accelerators.engines.onnxruntime.quirks import BRINGS_CODE, brings_code
+from partita.accelerators.engines.onnxruntime.reasons import reason
+from partita.accelerators.engines.onnxruntime.session import session_of
+from partita.accelerators.engines.onnxruntime.session_options import CPU, quiet_options
+from partita.accelerators.engines.onnxruntime.taking import ALONE, LARGE, SILENT, why_not
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.onnxruntime.plugins import RECORDED, assigned
-from partita.accelerators.onnxruntime.quirks import BRINGS_CODE, brings_code
-from partita.accelerators.onnxruntime.reasons import reason
-from partita.accelerators.onnxruntime.session import session_of
-from partita.accelerators.onnxruntime.session_options import CPU, quiet_options
-from partita.accelerators.onnxruntime.taking import ALONE, LARGE, SILENT, why_not
 from partita.accelerators.placement.placing import live_part, place
 from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted

@@ -17,9 +17,9 @@ from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.process.cores import usable_cores
 from partita.accelerators.process.exit_barrier import PATIENCE, when_the_door_is_closed
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.running.compiled_model import CompiledModel
-from partita.accelerators.running.executor import Executor
-from partita.accelerators.running.steps import RunPlan, RunStep
+from partita.accelerators.runtime.compiled_model import CompiledModel
+from partita.accelerators.runtime.executor import Executor
+from partita.accelerators.runtime.steps import RunPlan, RunStep
 from partita.graph.logs import logger
 from partita.graph.readers.onnx.tensors import BITS
 from partita.graph.types import Array, TensorType

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from partita.accelerators.running.profile import Profile, Row, Span
-from partita.accelerators.running.real_runs import Timeline
-from partita.accelerators.running.recorded import Recorded
+from partita.accelerators.runtime.profile import Profile, Row, Span
+from partita.accelerators.runtime.real_runs import Timeline
+from partita.accelerators.runtime.recorded import Recorded
 from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Bar, Item, Lap, Probe, Seen
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from partita.accelerators.compiling import compile as compiled
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.graph.logs import logger
 from partita.torch_compile.captured import Captured
 from partita.torch_compile.constants import Constants

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from partita.accelerators.engines.onnxruntime.quirks import QUIRKS as OF_ONNXRUNTIME
+from partita.accelerators.engines.openvino.quirks import QUIRKS as OF_OPENVINO
 from partita.accelerators.engines.quirks import NEWEST, Quirk, Quirks
-from partita.accelerators.onnxruntime.quirks import QUIRKS as OF_ONNXRUNTIME
-from partita.accelerators.openvino.quirks import QUIRKS as OF_OPENVINO
 
 PAGE = Path(__file__).parents[3] / "docs" / "engine-differences.md"
 

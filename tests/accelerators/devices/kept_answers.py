@@ -16,10 +16,10 @@ import numpy as np
 import partita as pt
 from partita.accelerators.engines.lost_nan import loses_nan
 from partita.accelerators.engines.lower_bounds import least_sizes
+from partita.accelerators.engines.onnxruntime import quirks as of_onnxruntime
+from partita.accelerators.engines.openvino import quirks as of_openvino
+from partita.accelerators.engines.openvino.index_checks import GivenIndices
 from partita.accelerators.errors import RunError
-from partita.accelerators.onnxruntime import quirks as of_onnxruntime
-from partita.accelerators.openvino import quirks as of_openvino
-from partita.accelerators.openvino.index_checks import GivenIndices
 from partita.accelerators.precision.lowered_ops import bytes_won, weight_of_product, why_not
 from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
 from partita.accelerators.tvm.query.known_wrong import known_wrong

@@ -22,7 +22,7 @@ import numpy as np
 from rich.console import Console
 
 import partita as pt
-from partita.accelerators.running import profile
+from partita.accelerators.runtime import profile
 from tests.accelerators.hetero.small_devices import RanOnDevice, device
 
 KEPT = Path(__file__).with_name("kept_runs.txt")

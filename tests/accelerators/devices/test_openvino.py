@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.engines.openvino import quirks
 from partita.accelerators.engines.quirks import Case
 from partita.accelerators.interface.registry import accelerator
-from partita.accelerators.openvino import quirks
 from tests.accelerators.devices.making import answer, compiled, run
 from tests.accelerators.package.models import in_new_process
 from tests.close import assert_close
@@ -57,7 +57,7 @@ def start():
 
 faulthandler.enable()
 before = start()
-from partita.accelerators.openvino import OpenVinoAccelerator
+from partita.accelerators.engines.openvino import OpenVinoAccelerator
 first, second = OpenVinoAccelerator(), OpenVinoAccelerator()
 between = start()
 del first

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.engines.onnxruntime import quirks as of_onnxruntime
+from partita.accelerators.engines.openvino import quirks as of_openvino
 from partita.accelerators.engines.quirks import Quirk
-from partita.accelerators.onnxruntime import quirks as of_onnxruntime
-from partita.accelerators.openvino import quirks as of_openvino
 from partita.graph.types import numpy_dtype
 from tests.accelerators.devices.engine_differences import PAGE, page
 

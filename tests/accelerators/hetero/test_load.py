@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.running import requests
+from partita.accelerators.runtime import requests
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.graphs.topologies import alternating

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.cache.key import make_key
 from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.interface.keys import Key
 from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.store.key import make_key
 from tests.accelerators.hetero.small_devices import Ran, Small, device
 from tests.accelerators.package.models import imported_elsewhere
 from tests.graphs.networks import dynamic_net, inputs_of, small_net

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.onnxruntime.taking import why_not
+from partita.accelerators.engines.onnxruntime.taking import why_not
 from partita.cli.main import main
 from partita.onnxruntime_plugin.provider import asked
 from tests.accelerators.providers import foreign

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from partita.accelerators.onnxruntime import quirks
-from partita.accelerators.onnxruntime.plain_files import PLAIN, is_plain
+from partita.accelerators.engines.onnxruntime import quirks
+from partita.accelerators.engines.onnxruntime.plain_files import PLAIN, is_plain
 from tests.accelerators.starting.files import convolution, model, value
 from tests.onnx.test_fuzz import bytes_damaged
 
