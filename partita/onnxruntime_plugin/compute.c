@@ -40,23 +40,23 @@ typedef struct {
   void (*use_threads)(int32_t count); /* NULL if no library with kernels is loaded: then there are none */
 } Functions;
 
-/* Arguments for one combination of sizes. */
+/* The kernels for one combination of sizes. */
 typedef struct {
   const int64_t *sizes;           /* of each input: the number of dimensions, then their sizes */
-  int64_t words;
-  TVMFFIAny *arguments[MACHINES]; /* tensors; those of the inputs come first */
+  int64_t words, count, flags;
+  const int64_t *origins;         /* of the node's outputs, then of flags, of which one that is not 0 is an error: the number of
+                                     a result, or of an input i as ~i */
+  void *mains[MACHINES];          /* of the virtual machines */
+  TVMFFIAny *arguments[MACHINES]; /* so many tensors for each; those of the inputs come first */
 } Combination;
 
 typedef struct {
   const Functions *functions;
   Compute slow;
-  int64_t inputs, arguments, outputs, flags, machines;
+  int64_t inputs, outputs, machines;
   int64_t threads, cores;     /* for a run; cores are at most those that there are */
   const int64_t *numbers;     /* of the node's inputs */
   const int64_t *alignments;  /* of their memory */
-  const int64_t *origins;     /* of the node's outputs, then of flags, of which one that is not 0 is an error: the number of a
-                                 result, or of an input i as ~i */
-  void *mains[MACHINES];      /* of the virtual machines */
   int64_t busy[MACHINES];
   int64_t known;
   Combination *combinations[COMBINATIONS];
@@ -322,15 +322,15 @@ void *partita_compute(void *info, void *state, void *context) {
   TVMFFIAny *arguments = combination->arguments[machine];
   for (int64_t i = 0; i < subgraph->inputs; i++) tensor_in(&arguments[i])->data = data[i];
   if (functions->use_threads != NULL) functions->use_threads(subgraph->threads);
-  int failed = functions->call(subgraph->mains[machine], arguments, subgraph->arguments, &result) != 0;
+  int failed = functions->call(combination->mains[machine], arguments, combination->count, &result) != 0;
   if (failed) {
     finish(subgraph, machine);
     return subgraph->slow(info, state, context);
   }
   const TVMFFISeqCell *results = (const TVMFFISeqCell *)((char *)result.v_obj + sizeof(TVMFFIObject));
-  for (int64_t i = subgraph->outputs + subgraph->flags - 1; i >= 0 && status == NULL && !failed; i--) {
+  for (int64_t i = subgraph->outputs + combination->flags - 1; i >= 0 && status == NULL && !failed; i--) {
     char *from;
-    const DLTensor *tensor = output_of(subgraph->origins[i], arguments, data, results, &from);
+    const DLTensor *tensor = output_of(combination->origins[i], arguments, data, results, &from);
     if (i < subgraph->outputs) status = write_output(functions, context, i, tensor, from);
     else failed = is_flagged(tensor, from);
   }

@@ -53,7 +53,10 @@ class _TvmValue(ctypes.Structure):
 class _Combination(ctypes.Structure):
     """Combination in compute.c."""
 
-    _fields_ = (("sizes", POINTER(c_int64)), ("words", c_int64), ("arguments", POINTER(_TvmValue) * _MACHINES))
+    _fields_ = (
+        ("sizes", POINTER(c_int64)), *((name, c_int64) for name in ("words", "count", "flags")), ("origins", POINTER(c_int64)),
+        ("mains", c_void_p * _MACHINES), ("arguments", POINTER(_TvmValue) * _MACHINES),
+    )
 
 
 class _NativeSubgraph(ctypes.Structure):
@@ -61,9 +64,8 @@ class _NativeSubgraph(ctypes.Structure):
 
     _fields_ = (
         ("functions", POINTER(c_void_p)), ("slow", c_void_p),
-        *((name, c_int64) for name in ("inputs", "arguments", "outputs", "flags", "machines", "threads", "cores")),
-        ("numbers", POINTER(c_int64)), ("alignments", POINTER(c_int64)), ("origins", POINTER(c_int64)),
-        ("mains", c_void_p * _MACHINES), ("busy", c_int64 * _MACHINES), ("known", c_int64),
+        *((name, c_int64) for name in ("inputs", "outputs", "machines", "threads", "cores")),
+        ("numbers", POINTER(c_int64)), ("alignments", POINTER(c_int64)), ("busy", c_int64 * _MACHINES), ("known", c_int64),
         ("combinations", c_void_p * _COMBINATIONS),
     )
 
@@ -86,7 +88,8 @@ class MachineCode:
             functions=self._functions, slow=memory[COMPUTE["compute"]], inputs=len(numbers), outputs=len(outputs),
             numbers=(c_int64 * len(numbers))(*numbers),
         )
-        self._mains: list[tuple[Any, list[Any]]] = []
+        self._mains: dict[Any, list[tuple[Any, list[Any]]]] = {}
+        """The main functions of the virtual machines, each with its weights, by what was compiled."""
         self._kept: list[Any] = []
         """Everything that the structures refer to."""
         memory[COMPUTE["compute"]] = functions.compute
@@ -110,37 +113,34 @@ class MachineCode:
         compiled, operands = native
         if any(isinstance(origin, np.ndarray) for origin in compiled.assembled.outputs):
             return
-        if not self._mains:
-            self._begin(compiled, operands)
+        if compiled not in self._mains:
+            self._begin(compiled, arrays)
         words = [word for array in arrays for word in (array.ndim, *array.shape)]
-        sizes = (c_int64 * len(words))(*words)
-        combination = _Combination(sizes=sizes, words=len(words))
-        for i, (_, weights) in enumerate(self._mains):
+        mains, origins, flags = self._mains[compiled], compiled.assembled.outputs, len(compiled.assembled.checks)
+        ordered = [*(origins[i] for i in self._outputs), *origins[len(origins) - flags :]]
+        combination = _Combination(
+            sizes=(c_int64 * len(words))(*words), words=len(words), count=len(operands) + len(mains[0][1]), flags=flags,
+            origins=(c_int64 * len(ordered))(*ordered),
+        )
+        for i, (main, weights) in enumerate(mains):
             tensors = [*map(_tensor, operands), *weights]
             arguments = (_TvmValue * len(tensors))(*[_TvmValue(_TENSOR, tensor.__chandle__()) for tensor in tensors])
-            combination.arguments[i] = arguments
+            combination.mains[i], combination.arguments[i] = main.__chandle__(), arguments
             self._kept += [tensors, arguments]
-        self._kept += [sizes, combination]
+        self._kept.append(combination)
         self._library.add(ctypes.byref(self._subgraph), ctypes.byref(combination))
 
-    def _begin(self, compiled: Any, operands: Sequence[Array]) -> None:
-        """Makes the virtual machines."""
+    def _begin(self, compiled: Any, arrays: Sequence[Array]) -> None:
+        """Makes the virtual machines for what was compiled."""
         from partita.accelerators.tvm.run.pool import serving
 
         self._functions[_USE_THREADS] = serving.setter()  # of the library with the kernels, which is loaded by now
         subgraph, threads, cores = self._subgraph, compiled.runs_on.machine.threads, self._library.cores
-        subgraph.threads, subgraph.cores = threads, min(max(threads, 1), cores)
-        subgraph.machines = max(1, min(_MACHINES, cores // subgraph.cores))
-        mains = [compiled.main() for _ in range(subgraph.machines)]
-        subgraph.mains[: subgraph.machines] = [main.__chandle__() for main, _ in mains]
-        subgraph.arguments = len(operands) + len(mains[0][1])
-        alignments = [max(array.itemsize, compiled.alignment) for array in operands[: subgraph.inputs]]
-        subgraph.alignments = (c_int64 * len(alignments))(*alignments)
-        subgraph.flags = len(compiled.assembled.checks)
-        origins = compiled.assembled.outputs
-        ordered = [*(origins[i] for i in self._outputs), *origins[len(origins) - subgraph.flags :]]
-        subgraph.origins = (c_int64 * len(ordered))(*ordered)
-        self._mains = mains
+        if not self._mains:
+            subgraph.threads, subgraph.cores = threads, min(max(threads, 1), cores)
+            subgraph.machines = max(1, min(_MACHINES, cores // subgraph.cores))
+            subgraph.alignments = (c_int64 * len(arrays))(*[max(array.itemsize, compiled.alignment) for array in arrays])
+        self._mains[compiled] = [compiled.main() for _ in range(subgraph.machines)]
 
 
 def machine_code(

@@ -18,6 +18,7 @@ pytest.importorskip("onnxruntime", reason="the extra [onnxruntime] is not instal
 import onnxruntime
 from onnx import TensorProto, helper
 
+import partita as pt
 from partita.accelerators.tvm.code.linking import tools
 from partita.accelerators.tvm.run import threads
 from partita.onnxruntime_plugin.compute import Compute
@@ -108,6 +109,22 @@ def test_dynamic_sizes() -> None:
     calls = [{"x": np.full((n, 8), n, np.float32)} for n in (1, 5, 64)]
     for call, (result,) in zip(calls, twice(content, *calls), strict=True):
         np.testing.assert_allclose(result, np.maximum(call["x"] @ w, 0), rtol=1e-5)
+
+
+def test_sizes_that_are_compiled_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each size has kernels of its own; views are among the results."""
+    monkeypatch.setattr(type(pt.accelerator("cpu")), "any_size", lambda *ignored: None)
+    nodes = [
+        helper.make_node("Expand", ["x", "shape"], ["e"]), helper.make_node("Reshape", ["e", "flat"], ["f"]),
+        helper.make_node("Gather", ["e", "i"], ["g"]),
+    ]
+    constants = {"shape": np.array([1, 8]), "flat": np.array([-1]), "i": np.array([0, 0])}
+    content = model(nodes, {"x": ["n", 8]}, ["g", "f", "e"], constants)
+    calls = [{"x": np.arange(8 * n, dtype=np.float32).reshape(n, 8)} for n in range(1, 7)]
+    for call, (g, f, e) in zip(calls, twice(content, *calls), strict=True):
+        np.testing.assert_array_equal(g, call["x"][[0, 0]])
+        np.testing.assert_array_equal(f, call["x"].ravel())
+        np.testing.assert_array_equal(e, call["x"])
 
 
 def test_a_part_of_several_devices() -> None:
