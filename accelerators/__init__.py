@@ -8,6 +8,7 @@ from partita.graph.cached_property import lazily
 
 if TYPE_CHECKING:
     from partita.accelerators.api import compile, import_model, load, to_device
+    from partita.accelerators.choosing.auto import AutoChoice, auto
     from partita.accelerators.choosing.choose_precision import choose_precision
     from partita.accelerators.choosing.measured_costs import measure
     from partita.accelerators.errors import (
@@ -46,6 +47,7 @@ __all__ = [
     "Accelerator",
     "AcceleratorError",
     "AcceleratorUnavailable",
+    "AutoChoice",
     "BadConfig",
     "BadValue",
     "CompileError",
@@ -69,6 +71,7 @@ __all__ = [
     "UnknownDevice",
     "UnknownKey",
     "accelerator",
+    "auto",
     "choose_precision",
     "compile",
     "devices",
@@ -85,6 +88,7 @@ __all__ = [
 
 __getattr__ = lazily(__name__, {
     "partita.accelerators.api": "compile import_model load to_device",
+    "partita.accelerators.choosing.auto": "AutoChoice auto",
     "partita.accelerators.choosing.choose_precision": "choose_precision",
     "partita.accelerators.choosing.measured_costs": "measure",
     "partita.accelerators.errors": (

@@ -40,7 +40,7 @@ METHODS: dict[str, str] = {
 def meant_device(name: str, known: Collection[str]) -> str:
     """The remedy for the unknown name of a device."""
     if name.upper() == "AUTO":
-        return "Name devices in the order in which they are asked: HETERO:cuda,cpu gives each op to the first that runs it"
+        return "Name devices: AUTO:cuda,cpu is measured by compile, HETERO:cuda,cpu gives each op to the first that runs it"
     own = name.removesuffix(PROVIDER).lower()
     meant = [device for device in (own, *DEVICES.get(own, ())) if device in known]
     if name.endswith(PROVIDER):
@@ -57,7 +57,7 @@ def meant_devices(wanted: str) -> str:
     if rest.isdigit():
         return f"The number of a device follows a dot: {head}.{rest}"
     if head.upper() == "AUTO":
-        return f"HETERO:{rest} gives each op to the first of these that runs it"
+        return f"AUTO is for compile and auto, which measure; HETERO:{rest} gives each op to the first of these that runs it"
     return "Several devices are written HETERO:first,second"
 
 
