@@ -86,10 +86,12 @@ from partita.passes import apply_pass, list_passes, optimize, register_pass, reg
 
 if TYPE_CHECKING:
     from partita.accelerators import (
+        AutoChoice,
         Costs,
         HandOver,
         PrecisionPlan,
         TuningReport,
+        auto,
         choose_precision,
         import_model,
         measure,
@@ -115,6 +117,7 @@ __all__ = [
     "AcceleratorError",
     "AcceleratorUnavailable",
     "AffinityProperty",
+    "AutoChoice",
     "BadConfig",
     "BenchReport",
     "CONST",
@@ -166,6 +169,7 @@ __all__ = [
     "WriteError",
     "accelerator",
     "apply_pass",
+    "auto",
     "bench",
     "call",
     "capsule",
@@ -214,7 +218,7 @@ __all__ = [
 
 __getattr__ = lazily(__name__, {
     "partita.accelerators": (
-        "Costs HandOver PrecisionPlan TuningReport choose_precision import_model measure place to_device tune"
+        "AutoChoice Costs HandOver PrecisionPlan TuningReport auto choose_precision import_model measure place to_device tune"
     ),
     "partita.insight.capsules": "capsule",
     "partita.insight.diagnosing": "diagnose",

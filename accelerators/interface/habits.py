@@ -92,7 +92,7 @@ ELSEWHERE: dict[str, str] = {
 def meant_device(name: str, known: Collection[str]) -> str:
     """The remedy for the unknown name of a device."""
     if name.upper() == "AUTO":
-        return "Name devices in the order in which they are asked: HETERO:cuda,cpu gives each op to the first that runs it"
+        return "Name devices: AUTO:cuda,cpu is measured by compile, HETERO:cuda,cpu gives each op to the first that runs it"
     own = name.removesuffix(PROVIDER).lower()
     meant = [device for device in (own, *DEVICES.get(own, ())) if device in known]
     if name.endswith(PROVIDER):
@@ -113,7 +113,7 @@ def meant_devices(wanted: str) -> str:
     if head.upper() == "AUTO":
         named = [part.strip().lower() for part in rest.split(",")]
         ours = ",".join(DEVICES.get(one, (one,))[0] for one in named)
-        return f"HETERO:{ours} gives each op to the first of these that runs it"
+        return f"AUTO is for compile and auto, which measure; HETERO:{ours} gives each op to the first of these that runs it"
     return "Several devices are written HETERO:first,second"
 
 

@@ -18,7 +18,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.building.report import CompileReport
+from partita.accelerators.errors import AcceleratorError, CompileError
+from partita.accelerators.interface.device_list import Device
 from partita.accelerators.interface.unavailable import Absent
 from partita.accelerators.placement.costs import MOST, Costs, HandOver
 from partita.accelerators.placement.placement import Placement
@@ -89,26 +91,35 @@ def measure(
     base = query(graph, devices, config=config)
     target = Target(devices, config)
     batch = None if inputs is None else batches_of(base.graph, inputs)[0]
-    path = _path(base, target, batch, bool(busy))
+    return measured(base, target, batch, bool(busy), bool(again), SECONDS)
+
+
+def measured(
+    base: Placement, target: Target, batch: Given | None, busy: bool, again: bool, seconds: float, resorts: bool = True
+) -> Costs:
+    """The costs on the target's devices, kept or measured; without `resorts`, not on devices of last resort. `seconds` bounds the
+    calls of each measurement, of which there are two per device and pair."""
+    path = kept_path(FOLDERS[1], base, target, batch, busy, resorts)
     known = None if again or path is None else _read(path)
     if known is not None:
         return known
+    labels = [device.label for device in usable(target) if resorts or not device.accelerator.last_resort]
     with busy_neighbour() if busy else contextlib.nullcontext():
-        costs = _OnThisMachine(base, target, batch).costs(bool(busy))
+        costs = _OnThisMachine(base, target, batch, labels, min(seconds, SECONDS)).costs(busy)
     if path is not None:
         keep(path, costs.to_json().encode())
     return costs
 
 
-def _path(base: Placement, target: Target, batch: Given | None, busy: bool) -> Path | None:
+def kept_path(subfolder: str, base: Placement, target: Target, batch: Given | None, *more: Any) -> Path | None:
     """The file for this graph, these devices and this machine; None without a cache."""
     folder = chosen_folder(target.by_device[target.labels[0]].get("CACHE_DIR"))
     if folder is None:
         return None
-    keys = {d.label: make_key(d.accelerator, base.graph, target.by_device[d.label]).digest for d in _usable(target)}
+    keys = {d.label: make_key(d.accelerator, base.graph, target.by_device[d.label]).digest for d in usable(target)}
     sizes = None if batch is None else {name: array.shape for name, array in batch.items()}
-    depends = [VERSION, keys, list(base), sizes, busy, processor(), usable_cores()]
-    return folder / FOLDERS[1] / hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()
+    depends = [VERSION, keys, list(base), sizes, processor(), usable_cores(), *more]
+    return folder / subfolder / hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()
 
 
 def _read(path: Path) -> Costs | None:
@@ -119,7 +130,8 @@ def _read(path: Path) -> Costs | None:
         return None
 
 
-def _usable(target: Target) -> list[Any]:
+def usable(target: Target) -> list[Device]:
+    """The devices that can be used here."""
     return [device for device in target.devices if not isinstance(device.accelerator, Absent)]
 
 
@@ -136,13 +148,14 @@ def busy_neighbour() -> Iterator[Sequence[subprocess.Popen[bytes]]]:
             process.wait()
 
 
-def in_turns(calls: Sequence[Callable[[], Any]], seconds: float = SECONDS) -> list[list[float]]:
-    """The microseconds of calls that take turns, after one of each that is not measured."""
+def in_turns(calls: Sequence[Callable[[], Any]], seconds: float, times_more: int = 1) -> list[list[float]]:
+    """The microseconds of calls that take turns, after one of each that is not measured: until they took so many seconds, or were
+    CALLS each (or some times more)."""
     for call in calls:
         call()
     times: list[list[float]] = [[] for _ in calls]
     end = perf_counter() + seconds
-    for number in range(CALLS):
+    for number in range(CALLS * times_more):
         if number >= FEWEST and perf_counter() > end:
             break
         for call, taken in zip(calls, times):
@@ -150,6 +163,12 @@ def in_turns(calls: Sequence[Callable[[], Any]], seconds: float = SECONDS) -> li
             call()
             taken.append(1e6 * (perf_counter() - start))
     return times
+
+
+def failed_device(model: CompiledModel) -> str | None:
+    """The first device from which ops moved since it could not compile them."""
+    report = model.report
+    return report.moves[0].device if isinstance(report, CompileReport) and report.moves else None
 
 
 @attrs.define(slots=True)
@@ -162,10 +181,14 @@ class _OnThisMachine:
     """The devices."""
     batch: Given | None
     """The inputs of a call; None for random ones."""
+    labels: Sequence[str]
+    """The devices that are measured."""
+    seconds: float
+    """The seconds of a measurement."""
 
     def costs(self, busy: bool) -> Costs:
         """All costs."""
-        labels = [device.label for device in _usable(self.target)]
+        labels = self.labels
         pairs = [(a, b) for i, a in enumerate(labels) for b in labels[i + 1 :]]
         times: dict[str, dict[str, float]] = {}
         for i, label in enumerate(labels):
@@ -191,7 +214,7 @@ class _OnThisMachine:
             model = self.target.compiled(graph, label)
             batch = dict(self.batch or zip([node.name for node in graph.inputs], model.example_inputs()))
             whole = self._of_units(model, batch)
-            slow = sum(whole.values()) > 1e6 * SECONDS
+            slow = sum(whole.values()) > 1e6 * self.seconds / ROUNDS
             shares = times_of(model, graph, batch, names, (), label, 1 if slow else ROUNDS)
         except PartitaError as error:
             self._say(f"{label} is left out: {error.cause}")
@@ -207,12 +230,11 @@ class _OnThisMachine:
                 times[name] = whole[unit.name] * (shares[name] / total if total else 1 / len(ops))
         return times
 
-    @staticmethod
-    def _of_units(model: CompiledModel, batch: Mapping[str, Any]) -> dict[str, float]:
+    def _of_units(self, model: CompiledModel, batch: Mapping[str, Any]) -> dict[str, float]:
         """The microseconds of each subgraph in calls that are not profiled."""
         model(batch)
         with model.timeline() as timeline:
-            in_turns([partial(model, batch)])
+            in_turns([partial(model, batch)], self.seconds)
         names = {unit.name for unit in model.units}
         laps: dict[str, list[float]] = {}
         for lap in timeline.laps:
@@ -230,12 +252,20 @@ class _OnThisMachine:
         found: dict[str, float] = {}
         for same in list(kinds.values())[:KINDS]:
             try:
-                model = self.target.compiled(_alone(same[0], self.base.graph), label)
-                (taken,) = in_turns([partial(model, *model.example_inputs())], SECONDS / 10)
+                model = self._compiled(_alone(same[0], self.base.graph), label)
+                (taken,) = in_turns([partial(model, *model.example_inputs())], self.seconds / 10)
             except PartitaError:
                 continue
             found |= {node.name: statistics.median(taken) for node in same}
         return found
+
+    def _compiled(self, graph: Graph, first: str | None = None) -> CompiledModel:
+        """The compiled graph; an error if ops moved to another device."""
+        model = self.target.compiled(graph, first)
+        failed = failed_device(model)
+        if failed is not None:
+            raise CompileError(f"{failed} cannot compile it", where=f"graph {graph.name!r}")
+        return model
 
     # -- hand-overs --------------------------------------------------------------------------------------
 
@@ -258,9 +288,9 @@ class _OnThisMachine:
         either op first, so that the ops' own times cancel out."""
         ops = FIRST, SECOND
         ways = [(ops, (a, a)), (ops, (b, b)), *((order, pair) for pair in ((a, b), (b, a)) for order in (ops, ops[::-1]))]
-        models = [self.target.compiled(_chain(ops, pair, count)) for ops, pair in ways]
+        models = [self._compiled(_chain(order, pair, count)) for order, pair in ways]
         x = np.linspace(-1, 1, count, dtype=np.float32)
-        taken: Array = np.array(in_turns([partial(model, x) for model in models]))
+        taken: Array = np.array(in_turns([partial(model, x) for model in models], self.seconds))
         own = taken[0] + taken[1]
         return tuple(float(np.median(taken[i] + taken[i + 1] - own)) / 2 for i in (2, 4))  # type: ignore[return-value]
 

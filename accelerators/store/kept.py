@@ -10,7 +10,7 @@ from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.atomic import open_private, replacing
 from partita.accelerators.store.folder import inner_folder, private_folder, refuse_link
 
-FOLDERS = ("findings", "costs")
+FOLDERS = ("findings", "costs", "auto")
 """The subfolders of the cache with such files."""
 
 
