@@ -184,13 +184,13 @@ def auto(
         except PartitaError:
             pass  # a file of another version: it is measured anew
     costs = measured(base, target, batch, False, again, seconds / 60, resorts=False)
-    choice = _Contest(base, target, costs).choice(graph, batch, seconds, end)
+    choice = _Alternatives(base, target, costs).choice(graph, batch, seconds, end)
     if path is not None:
         keep(path, choice.to_json().encode())
     return choice
 
 
-class _Contest:
+class _Alternatives:
     """The placements of a graph that are compared."""
 
     def __init__(self, base: Placement, target: Target, costs: Costs) -> None:
