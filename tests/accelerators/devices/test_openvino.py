@@ -235,6 +235,7 @@ def test_export_and_import() -> None:
 def test_it_reports_nothing_to_anybody() -> None:
     code = """
 import sys
+from partita.accelerators.interface.registry import accelerator
 accelerator("openvino")
 print([name for name in sys.modules if name.startswith("openvino_telemetry")])
 """
