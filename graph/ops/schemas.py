@@ -127,10 +127,7 @@ def require_spec(op: str, domain: str, version: int, where: str | None = None) -
         remedy: str | None = OTHER_VERSION
     else:
         cause = f"{domain or 'ai.onnx'} has no op {op!r}"
-        from partita.graph.readers.mxnet import meant_by  # upward: MXNet's names are known to its reader
-
-        foreign = not domain and op.lower() not in map(str.lower, names)
-        hint = (meant_by(op) if foreign else None) or did_you_mean(op, names) or ""
+        hint = did_you_mean(op, names) or ("" if domain else f"pt.mxnet_ops({op!r}) tells ONNX's names for one of MXNet's.")
         remedy = f"{hint} Declare an op of your own with register_op(...)".strip()
     raise UnknownOp(cause, where=where, remedy=remedy)
 
