@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from partita.accelerators.interface.cache_words import OFF, ON
 from partita.accelerators.process.exit_barrier import at_a_device, main_has_ended
@@ -48,6 +48,7 @@ def compile(  # noqa: A001  the contract's name
     optimize: bool = False,
     min_subgraph_size: int | None = None,
     plan: Placement | str | os.PathLike[str] | None = None,
+    **foreign: Never,
 ) -> CompiledModel:
     """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
     "MULTI:first,second" compiles all of it for each, and sends each call to the one that is free. "AUTO:first,second" measures
@@ -61,6 +62,11 @@ def compile(  # noqa: A001  the contract's name
     then vanish). Subgraphs of fewer than `min_subgraph_size` ops go to the next device that runs them. `plan` is a placement
     of this graph, or a file with one (`placement.lock`, `partita place --lock`): each op runs where it says, by default on
     the plan's devices."""
+    if foreign:
+        from partita.accelerators.interface.habits import OPTIONS
+        from partita.graph.errors import unexpected
+
+        raise unexpected("compile", foreign, OPTIONS)
     given = (example_inputs, pin, forbid, shapes, name, min_subgraph_size, plan)
     if all(option is None for option in given) and strict is optimize is False:
         model = _at_once(graph, device, config)

@@ -149,3 +149,32 @@ def test_a_backend_is_no_device(graph: pt.Graph) -> None:
     finally:
         pt.unregister_property("both")
         pt.unregister_accelerator("both")
+
+
+def test_options_of_other_programs(graph: pt.Graph) -> None:
+    options = [("providers", "It is device"), ("dynamic", "dynamic_shapes"), ("enabled_precisions", "PRECISION")]
+    for option, hint in options:
+        with pytest.raises(TypeError, match=rf"compile\(\) got an unexpected keyword argument '{option}'\. .*{hint}"):
+            pt.compile(graph, "reference", **{option: 1})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"from_torch\(\) got .* 'dynamic_axes'\. Name the sizes that vary: dynamic_shapes"):
+        pt.from_torch(graph, dynamic_axes={})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"compile\(\) got an unexpected keyword argument 'nonesuch'$"):
+        pt.compile(graph, "reference", nonesuch=1)  # type: ignore[arg-type]
+
+
+def test_what_is_given_in_place_of_something_else(graph: pt.Graph, tmp_path: Path) -> None:
+    with pytest.raises(pt.AcceleratorError, match=r"device ndarray: .*\n  Inputs go by name: .*example_inputs="):
+        pt.compile(graph, IMAGE)  # type: ignore[arg-type]
+    with pytest.raises(pt.GraphError, match=r"a Graph is expected, not CompiledModel\n  m.export\(path\) writes"):
+        pt.save(pt.compile(graph, "reference"), tmp_path / "net.onnx")  # type: ignore[arg-type]
+
+
+def test_a_selector_in_place_of_a_property(graph: pt.Graph) -> None:
+    for one in (pt.ContainOpSelector({"Relu"}), pt.Pattern("Relu"), pt.ContainOpSelector):
+        with pytest.raises(pt.PartitaError, match=r"not a SubgraphProperty\n  A property makes .*pt.PatternProperty"):
+            pt.plan(graph, subgraph_property=one)
+
+
+def test_a_model_of_the_zoo() -> None:
+    with pytest.raises(pt.ReadError, match="Did you mean 'zoo:resnet50'"):
+        pt.load("ResNet50")

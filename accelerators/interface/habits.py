@@ -74,6 +74,22 @@ NAMES: dict[str, str] = {
 }
 """Remedies by the names of functions and classes that the modules of other programs have."""
 
+_SIZES = "Sizes that vary are symbols of the graph: pt.from_torch(module, inputs, dynamic_shapes={'x': {0: 'batch'}})"
+
+OPTIONS: dict[str, str] = {
+    **dict.fromkeys(("dynamic", "dynamic_shapes", "dynamic_axes"), _SIZES),
+    **dict.fromkeys(("inputs", "example_input", "args"), "It is example_inputs, for a torch module"),
+    **dict.fromkeys(("providers", "device_name", "devices", "target"), "It is device: 'HETERO:first,second'"),
+    **dict.fromkeys(("options", "provider_options", "sess_options"), "It is config, a dictionary by device"),
+    **dict.fromkeys(("enabled_precisions", "precision"), "It is a key of the devices: config={'PRECISION': 'f16'}"),
+    **dict.fromkeys(("mode", "fullgraph"), "torch.compile(module, backend='partita') is torch's own way in"),
+    "backend": "It is device; PartitionGraph has backend",
+    "min_block_size": "It is min_subgraph_size",
+    "params": "It belongs to pt.load(symbol, params=...)",
+    "torch_executed_ops": "It is forbid={'Softmax': 'cuda'}, with ONNX's names",
+}
+"""Hints by the names of options that the `compile` of other programs has."""
+
 ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(
         ("device_priorities", "multi_device_priorities"), "The order of the devices is their priority: 'HETERO:first,second'"
