@@ -75,7 +75,7 @@ def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
 
     An op that needs a trial is tried once for its attributes, element types and ranks.
     """
-    structure = _structure(node, graph, machine.kind)
+    structure = _structure(node, graph, machine)
     known = _answers.get(structure) if structure is not None else None
     if known is None:
         known = _answer(node, graph, machine)
@@ -95,7 +95,7 @@ def takes(graph: Graph, machine: Machine) -> Callable[[Node], bool]:
     return answer
 
 
-def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
+def _structure(node: Node, graph: Graph, machine: Machine) -> Hashable | None:
     """Key of all that the answer depends on except names; None if it is not cheap to compute, or if a reason would contain a
     name.
     """
@@ -113,7 +113,7 @@ def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
     named = [*[entry.type for entry in node.reads], *[entry.type for entry in node.outputs if entry.name]]
     if not all(isinstance(value_type, TensorType) and _is_plain(value_type) for value_type in named):
         return None
-    return kind, graph.opset, node.op, FUSED in node.metadata, tuple(inputs), outputs, attributes_text(node.attrs)
+    return machine, graph.opset, node.op, FUSED in node.metadata, tuple(inputs), outputs, attributes_text(node.attrs)
 
 
 @lru_cache(1024)

@@ -45,14 +45,25 @@ needs_linker = pytest.mark.skipif(not linking.can_link("aarch64-linux-gnu"), rea
 elsewhere = pytest.mark.skipif(is_here("aarch64-linux-gnu"), reason="this is an Arm")
 
 
-def product(dtype: str = "float32") -> pt.Graph:
-    weight = pt.constant(np.random.default_rng(0).standard_normal((40, 48)).astype(dtype))
-    x = pt.variable("x", dtype, (20, 40))
+def product() -> pt.Graph:
+    weight = pt.constant(np.random.default_rng(0).standard_normal((40, 48)).astype("float32"))
+    x = pt.variable("x", "float32", (20, 40))
     return pt.Graph([pt.op("Relu", pt.op("MatMul", x, weight), name="y")], name="net")
 
 
-def assembly(graph: pt.Graph, arch: str, **config: object) -> str:
-    return "".join(kernel.assembly for kernel in pt.compile(graph, "cpu", config={"ARCH": arch, **config}).kernels())
+def assembly(arch: str, **config: object) -> str:
+    """The machine code of products of four element types."""
+    integers = pt.op("MatMulInteger", pt.variable("i", "uint8", (20, 40)), pt.constant(np.ones((40, 48), "int8")))
+    floats = [pt.op("MatMul", pt.variable(kind, kind, (20, 40)), pt.constant(np.ones((40, 48), dtype))) for kind, dtype in FLOATS]
+    model = pt.compile(pt.Graph([integers, *floats]), "cpu", config={"ARCH": arch, **config})
+    return "".join(kernel.assembly for kernel in model.kernels())
+
+
+def instructions(code: str) -> set[str]:
+    return {*re.findall(r"^\t(\w+)", code, re.MULTILINE)}
+
+
+FLOATS = ("float32", np.float32), ("float16", np.float16), ("bfloat16", BFLOAT16)
 
 
 # -- the table ---------------------------------------------------------------------------------------------
@@ -141,15 +152,13 @@ def test_a_missing_linker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_linker
 def test_kernels_have_the_instructions_of_their_processor() -> None:
-    by_element = re.compile(r"\bfmla\s+v\d+\.4s, v\d+\.4s, v\d+\.s\[")
-    assert by_element.search(assembly(product(), "cortex-a72"))
-    layer = LAYERS["squares"].graph()
-    for arch, name in (("neoverse-v1", "usmmla"), ("neoverse-n1", "sdot"), ("aarch64+i8mm", "usmmla")):
-        assert re.search(rf"\b{name}[\s.]", assembly(layer, arch)), arch
-    assert not re.search(r"\bsdot|\busdot", assembly(layer, "cortex-a72"))
-    assert re.search(r"\bfmlal\s+v\d+\.4s, v\d+\.4h, v\d+\.h\[0\]", assembly(product("float16"), "neoverse-v1"))
-    assert re.search(r"\bbfmmla[\s.]", assembly(product(), "neoverse-v1", PRECISION="bf16"))
-    assert re.search(r"\bbfdot[\s.]", assembly(product(), "neoverse-v1", PRECISION="bf16", BFLOATS="bfdot"))
+    own = {"usmmla", "usdot", "sdot", "bfmmla", "bfdot", "fmlal"}
+    for arch, names in (("neoverse-v1", {"usmmla", "bfmmla", "fmlal"}), ("neoverse-n1", {"sdot"}), ("cortex-a72", set())):
+        code = assembly(arch)
+        assert re.search(r"\bfmla\s+v\d+\.4s, v\d+\.4s, v\d+\.s\[", code), arch
+        assert own & instructions(code) == names, arch
+        assert "fmlal" not in names or re.search(r"\bfmlal\s+v\d+\.4s, v\d+\.4h, v\d+\.h\[0\]", code)
+    assert {"bfdot", "usdot"} <= instructions(assembly("neoverse-v1", BFLOATS="bfdot", INTEGERS="usdot"))
 
 
 Step = Callable[..., Value]
