@@ -77,10 +77,13 @@ def compile(  # noqa: A001  the contract's name
     if is_source(graph):
         graph = load(graph, strict=strict)
     from partita.accelerators.compiling import compile as compile_graph
-    from partita.accelerators.precision.auto import compiled, named_after
+    from partita.accelerators.interface.device_list import parse_auto
+    from partita.accelerators.precision.auto import compiled
 
-    among = named_after(device)
+    among = parse_auto(device)
     if among is not None:
+        from partita.accelerators.precision.auto import compiled  # upward: users compile by the choice
+
         if optimize or min_subgraph_size or plan is not None or example_inputs is not None:
             from partita.accelerators.errors import AcceleratorError
 

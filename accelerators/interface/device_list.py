@@ -21,6 +21,9 @@ DEFAULT = "HETERO:cpu,reference"
 MULTI = "MULTI"
 """The prefix of a string that names several devices, each of which runs the whole model."""
 
+AUTO = "AUTO"
+"""The prefix of a string that names devices among which `compile` chooses by measuring."""
+
 
 @attrs.frozen(slots=True, eq=False)
 class Device:
@@ -63,6 +66,14 @@ def parse_multi(wanted: Any) -> tuple[Device, ...]:
     if head.strip().upper() != MULTI:
         return ()
     return parse_devices([label for name in rest.split(",") if name.strip() for label in _each(name.strip())])
+
+
+def parse_auto(wanted: Any) -> list[str] | None:
+    """The labels in "AUTO:first,second"; None for any other string."""
+    head, colon, rest = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
+    if not colon or head.strip().upper() != AUTO:
+        return None
+    return [label.strip() for label in rest.split(",") if label.strip()]
 
 
 def asked_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import statistics
 from collections import Counter
@@ -15,13 +17,14 @@ import attrs
 
 from partita.accelerators.compiling import compile as compile_graph
 from partita.accelerators.errors import AcceleratorError, BadConfig
+from partita.accelerators.interface.device_list import AUTO
 from partita.accelerators.placement.by_cost import Setting
 from partita.accelerators.placement.costs import Costs, HandOver, as_number
 from partita.accelerators.placement.locked import LockedPlan
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.placement.placing import query
 from partita.accelerators.placement.rules import Forbid, Pin
-from partita.accelerators.precision.measured_costs import failed_device, in_turns, kept_path, measured
+from partita.accelerators.precision.measured_costs import failed_device, in_turns, kept_path, measured, usable
 from partita.accelerators.precision.options import Target, batches_of
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.json_form import form_error
@@ -35,17 +38,17 @@ from partita.passes import apply_pass
 if TYPE_CHECKING:
     from rich.table import Table
 
-AUTO = "AUTO"
-"""The prefix of devices among which `compile` chooses by measuring."""
-
 SECONDS = 60.0
 """The default budget."""
 
 BORDERS = (1.0, 10.0, 100.0)
 """Factors of the launches of hand-overs: what engines fuse is lost at borders, and devices do not report that."""
 
-COMPILING = 0.6
-"""The share of the budget after which no further placement is compiled."""
+WHOLE = 0.4
+"""The share of the budget after which no further device is tried first, and costs are not measured."""
+
+COMPILING = 0.75
+"""The share of the budget after which nothing further is measured or compiled but what is compiled already."""
 
 MEASURING = 0.25
 """The share of the budget after which calls suffice."""
@@ -58,7 +61,7 @@ NOISE = 0.02
 
 _FORM = {
     "rows": [{"title": str, "ops": {str: int}, "predicted_us": float, "us": float, "times": float, "note": str}],
-    "chosen": int, "reason": str, "plan": str,
+    "chosen": int, "reason": str, "plan": str, "seconds": float, "is_short": bool,
 }
 
 
@@ -94,6 +97,10 @@ class AutoChoice:
     """The reason for it, a sentence."""
     plan: LockedPlan
     """The device of each op, for `compile(graph, plan=...)`."""
+    seconds: float
+    """The budget."""
+    is_short: bool
+    """True if the budget did not suffice for all placements."""
 
     def lock(self, path: str | os.PathLike[str]) -> None:
         """Write the recommended placement into a file, as `placement.lock` does."""
@@ -102,7 +109,8 @@ class AutoChoice:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data, except the plan."""
         rows = [attrs.asdict(row) for row in self.rows]
-        return {"graph": self.name, "rows": rows, "chosen": self.chosen, "reason": self.reason}
+        whole = {"chosen": self.chosen, "reason": self.reason, "seconds": self.seconds, "is_short": self.is_short}
+        return {"graph": self.name, "rows": rows, **whole}
 
     def to_table(self) -> Table:
         """The placements as a rich table for a terminal."""
@@ -148,7 +156,8 @@ class AutoChoice:
         if wrong is not None:
             raise AcceleratorError(wrong, where="auto")
         rows = tuple(AutoRow(**{field.name: row[field.name] for field in attrs.fields(AutoRow)}) for row in content["rows"])
-        return cls(name, rows, content["chosen"], content["reason"], LockedPlan.from_json(content["plan"], "auto"))
+        plan = LockedPlan.from_json(content["plan"], "auto")
+        return cls(name, rows, content["chosen"], content["reason"], plan, content["seconds"], content["is_short"])
 
 
 @at_a_device()
@@ -172,109 +181,135 @@ def auto(
     check_flag(again, "option again", AcceleratorError)
     if not as_number(seconds) > 0:
         raise AcceleratorError(f"{seconds!r:.80} is no time", where="auto, option seconds", remedy="Give seconds, above 0")
-    end = perf_counter() + seconds
+    start = perf_counter()
     base = query(graph, devices, config=config, pin=pin, forbid=forbid)
     target = Target(devices, config)
     batch = None if inputs is None else batches_of(base.graph, inputs)[0]
     path = kept_path(FOLDERS[2], base, target, batch, str(pin), str(forbid))
     known = None if again or path is None else read_kept(path)
     if known is not None:
-        try:
-            return AutoChoice.from_json(known, base.graph.name)
-        except PartitaError:
-            pass  # a file of another version: it is measured anew
-    costs = measured(base, target, batch, False, again, seconds / 60, resorts=False)
-    choice = _Alternatives(base, target, costs).choice(graph, batch, seconds, end)
+        with contextlib.suppress(PartitaError):  # a file of another version counts as none
+            kept = AutoChoice.from_json(known, base.graph.name)
+            if kept.seconds >= seconds or not kept.is_short:
+                return kept
+    choice = _Candidates(graph, base, target, batch, float(seconds), start, bool(again)).choice()
     if path is not None:
         keep(path, choice.to_json().encode())
     return choice
 
 
-class _Alternatives:
-    """The placements of a graph that are compared."""
+@attrs.define(slots=True, eq=False)
+class _Candidates:
+    """The placements of one graph that are compared."""
 
-    def __init__(self, base: Placement, target: Target, costs: Costs) -> None:
-        self.base, self.target = base, target
+    graph: Graph
+    """The user's graph."""
+    base: Placement
+    """The placement by priority."""
+    target: Target
+    """The devices."""
+    batch: Mapping[str, Any] | None
+    """The inputs of a call; None for random ones."""
+    seconds: float
+    """The budget."""
+    start: float
+    """The time at which it began."""
+    again: bool
+    """True to measure costs that are known."""
+    placements: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """The distinct placements by title."""
+    models: dict[str, CompiledModel] = attrs.field(factory=dict)
+    """Those that are compiled."""
+    notes: dict[str, str] = attrs.field(factory=dict)
+    """The reason why others are not."""
+    is_short: bool = False
+    """True if the budget did not suffice."""
+
+    def choice(self) -> AutoChoice:
+        """The result."""
+        base = self.base
+        labels = [device.label for device in usable(self.target) if not device.accelerator.last_resort]
+        self._enter("by priority", dict(base), WHOLE)
         able = {name: base.able(name) for name in base if name not in base.computed}
-        self.setting = Setting(base, costs, able, dict.fromkeys(base.devices, float("inf")), False)
+        for label in labels:
+            where = {name: label if label in able.get(name, ()) else base[name] for name in base}
+            self._enter(f"{label} first", where, WHOLE)
+        setting = None if self._is_late(WHOLE) else self._setting(able, labels)
+        if setting is None:
+            self.is_short = True
+        else:
+            self._enter_by_cost(setting)
+        return self._measured(setting)
 
-    def placements(self) -> dict[str, Mapping[str, str]]:
-        """The distinct placements by name: that by priority, and the others by predicted time."""
-        base, found = self.base, dict[str, Mapping[str, str]]()
-        for label in self.setting.costs.times:
-            found[f"{label} first"] = {name: label if label in self.setting.able.get(name, ()) else base[name] for name in base}
+    def _enter_by_cost(self, setting: Setting) -> None:
+        """Compiles the placements by cost."""
         for factor in BORDERS:
             title = "by cost" if factor == 1 else f"by cost, launches × {factor:g}"
-            try:
-                found[title] = dict(attrs.evolve(self.setting, costs=self._dearer(factor)).placed())
-            except AcceleratorError:
-                continue  # some op has no time, since its device could not be measured
-        distinct: dict[str, Mapping[str, str]] = {"by priority": dict(base)}
-        for title in sorted(found, key=lambda title: self.setting.predicted_us(found[title])):
-            if found[title] not in distinct.values():
-                distinct[title] = found[title]
-        return distinct
+            with contextlib.suppress(AcceleratorError):  # some op has no time, since its device could not be measured
+                costs = _dearer(setting.costs, self.base.devices, factor)
+                self._enter(title, dict(attrs.evolve(setting, costs=costs).placed()), COMPILING)
 
-    def _dearer(self, factor: float) -> Costs:
-        """The costs with launches that take longer."""
-        costs, labels = self.setting.costs, self.base.devices
-        over = {(a, b): costs.hand_over(a, b) or HandOver() for a in labels for b in labels if a != b}
-        return attrs.evolve(
-            costs, hand_overs={pair: HandOver(factor * one.launch_us, one.bytes_per_us) for pair, one in over.items()}
-        )
+    def _is_late(self, share: float) -> bool:
+        """True if that share of the budget is used up."""
+        return perf_counter() > self.start + share * self.seconds
 
-    def choice(self, graph: Graph, batch: Mapping[str, Any] | None, seconds: float, end: float) -> AutoChoice:
-        """The result of the measurement."""
-        locked = LockedPlan.of(self.base)
-        placements = self.placements()
-        plans = {title: locked.with_devices(where) for title, where in placements.items()}
-        models, notes = dict[str, CompiledModel](), dict[str, str]()
-        for title, plan in plans.items():
-            if models and perf_counter() > end - (1 - COMPILING) * seconds:
-                notes[title] = f"the budget of {seconds:g} s was used up"
-                continue
-            try:
-                model = compile_graph(graph, list(self.base.devices), self.target.config, plan=plan).wait()
-            except PartitaError as error:
-                if not models:
-                    raise
-                notes[title] = error.cause
-                continue
-            failed = failed_device(model)
-            if models and failed is not None:
-                notes[title] = f"{failed} cannot compile what it would take"
-            else:
-                models[title] = model
-        first = next(iter(models.values()))
-        given = dict(batch or zip([name for name, _ in first.properties.inputs], first.example_inputs()))
-        left = max(0.0, min(end - perf_counter(), MEASURING * seconds))
-        taken = dict(zip(models, in_turns([partial(model, given) for model in models.values()], left, times_more=MORE)))
+    def _setting(self, able: Mapping[str, tuple[str, ...]], labels: Sequence[str]) -> Setting | None:
+        """What costs depend on, which are measured; None if the time does not suffice."""
+        end = self.start + COMPILING * self.seconds
+        costs = measured(self.base, self.target, self.batch, labels, False, self.again, end)
+        return None if costs is None else Setting(self.base, costs, able, dict.fromkeys(self.base.devices, math.inf), False)
+
+    def _enter(self, title: str, where: Mapping[str, str], share: float) -> None:
+        """Compiles a placement, unless there is an equal one, or that share of the budget is used up."""
+        if where in self.placements.values():
+            return
+        self.placements[title] = where
+        if self.models and self._is_late(share):
+            self.notes[title], self.is_short = f"the budget of {self.seconds:g} s was used up", True
+            return
+        plan = LockedPlan.of(self.base).with_devices(where)
+        try:
+            model = compile_graph(self.graph, list(self.base.devices), self.target.config, plan=plan).wait()
+        except PartitaError as error:
+            if not self.models:
+                raise
+            self.notes[title] = error.cause
+            return
+        failed = failed_device(model)
+        if self.models and failed is not None:
+            self.notes[title] = f"{failed} cannot compile what it would take"
+        else:
+            self.models[title] = model
+
+    def _measured(self, setting: Setting | None) -> AutoChoice:
+        """The choice by calls in turns."""
+        first = self.models["by priority"]
+        given = dict(self.batch or zip([name for name, _ in first.properties.inputs], first.example_inputs()))
+        left = max(0.0, min(self.start + self.seconds - perf_counter(), MEASURING * self.seconds))
+        calls = [partial(model, given) for model in self.models.values()]
+        taken = dict(zip(self.models, in_turns(calls, left, times_more=MORE)))
         times = {title: statistics.median(b / a for a, b in zip(us, taken["by priority"])) for title, us in taken.items()}
         best = max(times, key=times.__getitem__)
         reason = f"{best}: {times[best]:.2f} times as fast as by priority"
         if times[best] <= 1 + NOISE:
             best, reason = "by priority", f"by priority: no other one was more than {NOISE:.0%} faster"
         reason += f", in the median of {counted(len(taken[best]), 'call')} in turns"
-        rows = [
-            AutoRow(
-                title, dict(Counter(where.values())), self._predicted(where), statistics.median(taken.get(title, [0.0])),
-                times.get(title, 0.0), notes.get(title, ""),
-            )
-            for title, where in placements.items()
-        ]
-        return AutoChoice(self.base.graph.name, tuple(rows), list(plans).index(best), reason, plans[best])
-
-    def _predicted(self, where: Mapping[str, str]) -> float:
-        us = self.setting.predicted_us(where)
-        return us if us < float("inf") else 0.0
+        rows = []
+        for title, where in self.placements.items():
+            predicted = math.inf if setting is None else setting.predicted_us(where)
+            us, ops = statistics.median(taken.get(title, [0.0])), dict(Counter(where.values()))
+            known = predicted if predicted < math.inf else 0.0
+            rows.append(AutoRow(title, ops, known, us, times.get(title, 0.0), self.notes.get(title, "")))
+        plan = LockedPlan.of(self.base).with_devices(self.placements[best])
+        chosen = list(self.placements).index(best)
+        return AutoChoice(self.base.graph.name, tuple(rows), chosen, reason, plan, self.seconds, self.is_short)
 
 
-def named_after(device: Any) -> list[str] | None:
-    """The devices of "AUTO:first,second"; None for any other string."""
-    head, colon, rest = device.partition(":") if isinstance(device, str) else ("", "", "")
-    if not colon or head.strip().upper() != AUTO:
-        return None
-    return [label.strip() for label in rest.split(",") if label.strip()]
+def _dearer(costs: Costs, labels: Sequence[str], factor: float) -> Costs:
+    """The costs with launches that take longer by a factor."""
+    over = {(a, b): costs.hand_over(a, b) or HandOver() for a in labels for b in labels if a != b}
+    dearer = {pair: HandOver(factor * one.launch_us, one.bytes_per_us) for pair, one in over.items()}
+    return attrs.evolve(costs, hand_overs=dearer)
 
 
 def compiled(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -91,24 +92,28 @@ def measure(
     base = query(graph, devices, config=config)
     target = Target(devices, config)
     batch = None if inputs is None else batches_of(base.graph, inputs)[0]
-    return measured(base, target, batch, bool(busy), bool(again), SECONDS)
+    labels = [device.label for device in usable(target)]
+    costs = measured(base, target, batch, labels, bool(busy), bool(again))
+    assert costs is not None
+    return costs
 
 
 def measured(
-    base: Placement, target: Target, batch: Given | None, busy: bool, again: bool, seconds: float, resorts: bool = True
-) -> Costs:
-    """The costs on the target's devices, kept or measured; without `resorts`, not on devices of last resort. `seconds` bounds the
-    calls of each measurement, of which there are two per device and pair."""
-    path = kept_path(FOLDERS[1], base, target, batch, busy, resorts)
+    base: Placement, target: Target, batch: Given | None, labels: Sequence[str], busy: bool, again: bool,
+    end: float = math.inf,
+) -> Costs | None:
+    """The costs on these devices, kept or measured. After `end` nothing new is begun: pairs that were not measured have the
+    default, and there are no costs if a device was not."""
+    path = kept_path(FOLDERS[1], base, target, batch, labels, busy)
     known = None if again or path is None else _read(path)
     if known is not None:
         return known
-    labels = [device.label for device in usable(target) if resorts or not device.accelerator.last_resort]
+    measuring = _OnThisMachine(base, target, batch, labels, end)
     with busy_neighbour() if busy else contextlib.nullcontext():
-        costs = _OnThisMachine(base, target, batch, labels, min(seconds, SECONDS)).costs(busy)
-    if path is not None:
+        costs = measuring.costs(busy)
+    if path is not None and not measuring.is_late:
         keep(path, costs.to_json().encode())
-    return costs
+    return costs if len(costs.times) == len(labels) else None
 
 
 def kept_path(subfolder: str, base: Placement, target: Target, batch: Given | None, *more: Any) -> Path | None:
@@ -183,8 +188,13 @@ class _OnThisMachine:
     """The inputs of a call; None for random ones."""
     labels: Sequence[str]
     """The devices that are measured."""
-    seconds: float
-    """The seconds of a measurement."""
+    end: float
+    """The time after which nothing new is begun."""
+
+    @property
+    def is_late(self) -> bool:
+        """True if the time is over."""
+        return perf_counter() > self.end
 
     def costs(self, busy: bool) -> Costs:
         """All costs."""
@@ -192,10 +202,14 @@ class _OnThisMachine:
         pairs = [(a, b) for i, a in enumerate(labels) for b in labels[i + 1 :]]
         times: dict[str, dict[str, float]] = {}
         for i, label in enumerate(labels):
+            if self.is_late:
+                break
             self._say(f"{label} ({i + 1} of {counted(len(labels), 'device')})")
             times[label] = self._times(label)
         over: dict[tuple[str, str], HandOver] = {}
         for i, (a, b) in enumerate(pairs):
+            if self.is_late:
+                break
             self._say(f"hand-overs between {a} and {b} ({i + 1} of {counted(len(pairs), 'pair')})")
             over |= self._hand_overs(a, b)
         where = processor() or os.uname().machine
@@ -214,7 +228,7 @@ class _OnThisMachine:
             model = self.target.compiled(graph, label)
             batch = dict(self.batch or zip([node.name for node in graph.inputs], model.example_inputs()))
             whole = self._of_units(model, batch)
-            slow = sum(whole.values()) > 1e6 * self.seconds / ROUNDS
+            slow = sum(whole.values()) > 1e6 * SECONDS / ROUNDS
             shares = times_of(model, graph, batch, names, (), label, 1 if slow else ROUNDS)
         except PartitaError as error:
             self._say(f"{label} is left out: {error.cause}")
@@ -234,7 +248,7 @@ class _OnThisMachine:
         """The microseconds of each subgraph in calls that are not profiled."""
         model(batch)
         with model.timeline() as timeline:
-            in_turns([partial(model, batch)], self.seconds)
+            in_turns([partial(model, batch)], SECONDS)
         names = {unit.name for unit in model.units}
         laps: dict[str, list[float]] = {}
         for lap in timeline.laps:
@@ -253,7 +267,7 @@ class _OnThisMachine:
         for same in list(kinds.values())[:KINDS]:
             try:
                 model = self._compiled(_alone(same[0], self.base.graph), label)
-                (taken,) = in_turns([partial(model, *model.example_inputs())], self.seconds / 10)
+                (taken,) = in_turns([partial(model, *model.example_inputs())], SECONDS / 10)
             except PartitaError:
                 continue
             found |= {node.name: statistics.median(taken) for node in same}
@@ -290,7 +304,7 @@ class _OnThisMachine:
         ways = [(ops, (a, a)), (ops, (b, b)), *((order, pair) for pair in ((a, b), (b, a)) for order in (ops, ops[::-1]))]
         models = [self._compiled(_chain(order, pair, count)) for order, pair in ways]
         x = np.linspace(-1, 1, count, dtype=np.float32)
-        taken: Array = np.array(in_turns([partial(model, x) for model in models], self.seconds))
+        taken: Array = np.array(in_turns([partial(model, x) for model in models], SECONDS))
         own = taken[0] + taken[1]
         return tuple(float(np.median(taken[i] + taken[i + 1] - own)) / 2 for i in (2, 4))  # type: ignore[return-value]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -97,3 +98,23 @@ def test_costed_graphs_have_no_gap_to_an_integer_program() -> None:
         theirs = one.cost(np.round(solved.x[:count]).astype(np.intp))  # solved.fun is of variables that are nearly integers
         assert one.cost(ours.chosen) == pytest.approx(theirs, rel=1e-6), path.name
         assert ours.bound == pytest.approx(one.cost(ours.chosen), rel=1e-9), path.name
+
+
+@pytest.mark.slow
+def test_thousands_of_graphs_on_two_devices_are_solved_exactly() -> None:
+    for seed in range(2000):
+        rng = np.random.default_rng(seed)
+        one = problem(rng, int(rng.integers(1, 9)), 2, near=int(rng.integers(1, 9)))
+        least = min(one.cost(chosen) for chosen in assignments(*one.times.shape))
+        for solved in (*Assigner(one).solve(one.times[np.newaxis]), cut(one.times, one.charges())):
+            assert (solved.bound, one.cost(solved.chosen)) == (least, least), seed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes, seconds", [(1000, 0.2), (50_000, 10.0)])
+def test_time_of_large_graphs(nodes: int, seconds: float) -> None:
+    one = problem(np.random.default_rng(0), nodes, 2)
+    start = time.process_time()
+    (solved,) = Assigner(one).solve(one.times[np.newaxis])
+    assert time.process_time() - start < seconds
+    assert one.cost(solved.chosen) == pytest.approx(solved.bound, rel=1e-12)

@@ -53,6 +53,11 @@ def test_priority_stays_unless_another_is_faster() -> None:
 def test_the_budget_ends_compiling() -> None:
     choice = pt.auto(chain("Tanh"), "HETERO:left,right", seconds=1e-3)
     assert choice.chosen == 0 and [row.note for row in choice.rows] == ["", "the budget of 0.001 s was used up"]
+    assert choice.is_short
+    assert pt.auto(chain("Tanh"), "HETERO:left,right", seconds=1e-3) == choice
+    longer = pt.auto(chain("Tanh"), "HETERO:left,right", seconds=600)
+    assert not longer.is_short and longer.chosen == 1
+    assert pt.auto(chain("Tanh"), "HETERO:left,right", seconds=1e-3) == longer
 
 
 def test_pins_are_obeyed() -> None:

@@ -434,3 +434,24 @@ def test_placement_whose_priority_lacks_a_time_is_printed() -> None:
     placement = pt.place(graph, "HETERO:left,right", costs={"left": {"relu0": 1.0}, "right": {"relu0": 1.0, "tanh1": 1.0}})
     assert json.loads(json.dumps(placement.to_dict(), allow_nan=False))["certificate"]["priority_us"] is None
     assert "by priority" not in str(placement)
+
+
+@pytest.mark.slow
+def test_hundreds_of_what_ifs_equal_placements_that_know() -> None:
+    for seed in range(125):
+        rng = np.random.default_rng(seed)
+        graph = chain(*rng.choice(["Relu", "Tanh", "Neg"], 8).tolist())
+        costs, limit = costed(graph, float(rng.integers(0, 3000))), {"right": int(rng.integers(300, 2000))}
+        placement = pt.place(graph, "HETERO:left,right", costs=costs)
+        factor = float(rng.uniform(0.2, 5))
+        times = {**costs.times, "left": {name: us / factor for name, us in costs.times["left"].items()}}
+        pairs: list[tuple[dict[str, Any], dict[str, Any]]] = [
+            ({"speed": {"left": factor}}, {"costs": pt.Costs(times, costs.hand_overs)}),
+            ({"limit": limit}, {"costs": costs, "limit": limit}),
+            ({"without": "left"}, {"costs": costs, "pin": {".*": "right"}}),
+            ({"speed": {"left": factor}, "limit": limit}, {"costs": pt.Costs(times, costs.hand_overs), "limit": limit}),
+        ]
+        for asked, known in pairs:
+            if_so, again = placement.what_if(**asked), pt.place(graph, "HETERO:left,right", **known)
+            assert dict(if_so) == dict(again) and if_so.bytes == again.bytes, (seed, asked)
+            assert if_so.certificate.predicted_us == pytest.approx(again.certificate.predicted_us)
