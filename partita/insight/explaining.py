@@ -10,12 +10,13 @@ from typing import Any
 
 from partita.accelerators import AcceleratorError, Placement, accelerator, load
 from partita.accelerators.engines.model import EngineModel, engine_model
+from partita.accelerators.engines.onnxruntime.hazards import BRINGS_CODE, brings_code
 from partita.accelerators.engines.onnxruntime.plugins import RECORDED, assigned
 from partita.accelerators.engines.onnxruntime.quirks import BRINGS_CODE, brings_code
 from partita.accelerators.engines.onnxruntime.reasons import reason
 from partita.accelerators.engines.onnxruntime.session import session_of
 from partita.accelerators.engines.onnxruntime.session_options import CPU, quiet_options
-from partita.accelerators.engines.onnxruntime.taking import ALONE, LARGE, SILENT, why_not
+from partita.accelerators.engines.onnxruntime.taking import ALONE, LARGE, SILENT, asked, why_not
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
@@ -25,8 +26,6 @@ from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
-from partita.onnxruntime_plugin.provider import asked
-from partita.onnxruntime_plugin.register import is_ours
 from partita.passes import apply_pass
 
 GONE = "onnxruntime removed it, or fused it with others, before it asked the providers"
@@ -65,7 +64,8 @@ def explain_session(
     recorded = None if any(node.is_call for node in given.nodes) else _recorded(session)
     again: Parts = ()
     reasons: Reasons = {}
-    if recorded is None or any(map(is_ours, providers)):
+    ours = {one.ep_name for one in getattr(_engine(), "get_ep_devices", list)() if one.ep_vendor == "Partita"}
+    if recorded is None or not ours.isdisjoint(providers):
         again, reasons = _recorded_anew(graph, providers, level)
     if recorded is not None:
         return _placement(graph, providers, recorded, [], alone, reasons)
@@ -139,7 +139,7 @@ def _recorded(session: Any) -> Parts | None:
 def _recorded_anew(graph: Graph, providers: Providers, level: Any) -> tuple[Parts, Reasons]:
     """The record of another session, and the reasons of Partita's providers, by the graph's names."""
     try:
-        with asked() as made:
+        with asked() as told:
             session, model = _opened(graph, providers, level)
     except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
         remedy = f"Create the session with the option {RECORDED!r} set to \"1\", and give nodes names"
@@ -148,7 +148,7 @@ def _recorded_anew(graph: Graph, providers: Providers, level: Any) -> tuple[Part
     named = {f"n{number}": node.name for number, node in enumerate(model.nodes)}
     parts = [(name, [(named.get(node.name, node.name), node.op_type) for node in nodes]) for name, nodes in assigned(session)]
     return parts, {
-        one.name: {named[node]: reason for node, reason in one.refusals.items() if node in named} for one in made
+        provider: {named[node]: reason for node, reason in reasons.items() if node in named} for provider, reasons in told.items()
     }
 
 

@@ -7,15 +7,14 @@ of this file. An exception becomes a status with its message."""
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from typing import Any
 
 import attrs
 
 from partita.accelerators.compiling import compile as compiled
+from partita.accelerators.engines.onnxruntime.taking import asking
 from partita.accelerators.placement.placing import query
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.graph.errors import PartitaError
@@ -125,11 +124,7 @@ class Provider:
         self.options = factory.plugin.options.of_session(self.name, entries)
         self.writes_context = entries.get("ep.context_enable") == "1"
         """True if the session writes a model of compiled subgraphs."""
-        self.refusals: dict[str, str] = {}
-        """The reason why no device runs a node, by onnxruntime's name of the node."""
-        self._compiles = _asked.providers is None
-        if _asked.providers is not None:
-            _asked.providers.append(self)
+        self._told = asking.reasons
         self._info = ctypes.create_string_buffer(b"")
         self._memory = structure(PROVIDER, factory.plugin.library.functions, factory.texts)
         self.address = _kept(self, self._memory)
@@ -152,7 +147,8 @@ class Provider:
             self._fuse(info, [read.nodes[name] for name in names])
         for name, reason in self._reasons.items():
             logger("onnxruntime").debug("%s stays with onnxruntime: %s", name, reason)
-        self.refusals.update({reader.name(read.nodes[name]): why for name, why in self._reasons.items() if name in read.nodes})
+            if self._told is not None and name in read.nodes:
+                self._told.setdefault(self.name, {})[reader.name(read.nodes[name])] = reason
         counts = sum(map(len, chosen)), counted(len(read.nodes), "op"), counted(len(chosen), "subgraph")
         logger("onnxruntime").info("%s: %s takes %d of %s in %s", read.graph.name, self.name, *counts)
 
@@ -208,7 +204,7 @@ class Provider:
         """Compile: a model for each fused subgraph."""
         reader = GraphReader(self.api, keeps=True)
         for i in range(count):
-            if not self._compiles:
+            if self._told is not None:
                 computes[i] = Unbuilt(self.api, self.factory.plugin.library).address
                 continue
             compute = self._compute(reader, graphs[i], fused[i])
@@ -254,26 +250,7 @@ class Unbuilt:
 
     def run(self, context: int) -> None:
         """Compute: an error."""
-        raise PartitaError("the session was made to be asked only", where="asked", remedy="Make another session")
-
-
-class _Asked(threading.local):
-    providers: list[Provider] | None = None
-    """The providers that this thread has made inside of `asked`; None outside."""
-
-
-_asked = _Asked()
-
-
-@contextmanager
-def asked() -> Iterator[list[Provider]]:
-    """Inside, the providers of this thread's sessions choose their nodes and compile none: the sessions cannot run. The list
-    holds those providers."""
-    _asked.providers = made = list[Provider]()
-    try:
-        yield made
-    finally:
-        _asked.providers = None
+        raise PartitaError("the session was made to be asked only", where="provider of Partita's", remedy="Make another session")
 
 
 def _joined(refusals: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

@@ -105,11 +105,6 @@ def register_with_onnxruntime(
     return provider
 
 
-def is_ours(provider: str) -> bool:
-    """True if a plugin of this process has made a provider of this name."""
-    return any(plugin.name == provider for plugin in _plugins.values())
-
-
 def _onnxruntime() -> Any:
     """The package."""
     try:

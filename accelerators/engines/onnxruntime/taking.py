@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -21,6 +23,26 @@ ALONE = f"alone it does not take it either; {SILENT}"
 
 LARGE = 1 << 26
 """Constants of up to this many bytes are zeros in a model of one node: many providers take no weights that are inputs."""
+
+
+class Asking(threading.local):
+    """A thread's question to Partita's own providers, which give their reasons."""
+
+    reasons: dict[str, dict[str, str]] | None = None
+    """The reason for each node that a provider does not take, by the names of provider and node; None outside of `asked`."""
+
+
+asking = Asking()
+
+
+@contextmanager
+def asked() -> Iterator[Mapping[str, Mapping[str, str]]]:
+    """Inside, Partita's providers in new sessions of this thread give their reasons, and compile nothing: these cannot run."""
+    asking.reasons = reasons = dict[str, dict[str, str]]()
+    try:
+        yield reasons
+    finally:
+        asking.reasons = None
 
 
 @attrs.frozen(slots=True)

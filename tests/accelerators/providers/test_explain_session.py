@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.engines.onnxruntime.taking import why_not
+from partita.accelerators.engines.onnxruntime.taking import asked, why_not
 from partita.cli.main import main
-from partita.onnxruntime_plugin.provider import asked
 from tests.accelerators.providers import foreign
 from tests.accelerators.providers.test_providers import graph, pytestmark  # noqa: F401  it holds for this file too
 
@@ -175,8 +174,8 @@ def test_partitas_own_provider_compiles_nothing_to_be_asked(
     monkeypatch.setattr(WithoutCos, "compile", fails)
     assert main(["why", path, "cos", "--providers", ours, "--quiet"]) == 0
     assert f"not on {ours}: without_cos:" in capsys.readouterr().out
-    with asked() as providers:
+    with asked() as reasons:
         session = session_of(path, ours)
-    assert [one.name for one in providers] == [ours]
+    assert reasons == {ours: {"cos": "without_cos: it has no Cos"}}
     with pytest.raises(Exception, match="made to be asked only"):
         session.run(None, {"x": np.ones((3, 8), np.float32)})
