@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from partita.accelerators.placement.costs import Costs, HandOver
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.placing import query
+    from partita.accelerators.precision.auto import AutoChoice, auto
     from partita.accelerators.precision.choose_precision import choose_precision
+    from partita.accelerators.precision.measured_costs import measure
     from partita.accelerators.precision.precision_plan import PrecisionPlan
     from partita.accelerators.runtime.compiled_model import CompiledModel
     from partita.accelerators.runtime.profile import Profile
@@ -45,6 +47,7 @@ __all__ = [
     "Accelerator",
     "AcceleratorError",
     "AcceleratorUnavailable",
+    "AutoChoice",
     "BadConfig",
     "BadValue",
     "CompileError",
@@ -68,11 +71,13 @@ __all__ = [
     "UnknownDevice",
     "UnknownKey",
     "accelerator",
+    "auto",
     "choose_precision",
     "compile",
     "devices",
     "import_model",
     "load",
+    "measure",
     "place",
     "query",
     "register_accelerator",
@@ -83,7 +88,9 @@ __all__ = [
 
 __getattr__ = lazily(__name__, {
     "partita.accelerators.api": "compile import_model load to_device",
+    "partita.accelerators.precision.auto": "AutoChoice auto",
     "partita.accelerators.precision.choose_precision": "choose_precision",
+    "partita.accelerators.precision.measured_costs": "measure",
     "partita.accelerators.errors": (
         "AcceleratorError AcceleratorUnavailable BadConfig CompileError DeviceMistake InputError "
         "NotSupported QueueFull RequestTimeout RunError UnknownDevice UnknownKey"

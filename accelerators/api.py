@@ -50,7 +50,8 @@ def compile(  # noqa: A001  the contract's name
     plan: Placement | str | os.PathLike[str] | None = None,
 ) -> CompiledModel:
     """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
-    "MULTI:first,second" compiles all of it for each, and sends each call to the one that is free.
+    "MULTI:first,second" compiles all of it for each, and sends each call to the one that is free. "AUTO:first,second" measures
+    several placements, as `auto` does, within config={"AUTO": {"SECONDS": 60}}, and is never slower than HETERO was then.
 
     In place of a graph there may be whatever `load` reads (a path, bytes, a ModelProto), or a torch module, with
     `example_inputs` as for `from_torch`. `config` is a dictionary by device, flat if there is only one. `pin` and `forbid` are
@@ -70,7 +71,16 @@ def compile(  # noqa: A001  the contract's name
     if is_source(graph):
         graph = load(graph, strict=strict)
     from partita.accelerators.compiling import compile as compile_graph
+    from partita.accelerators.precision.auto import compiled, named_after
 
+    among = named_after(device)
+    if among is not None:
+        if optimize or min_subgraph_size or plan is not None or example_inputs is not None:
+            from partita.accelerators.errors import AcceleratorError
+
+            cause = "placements are measured, so that plan, optimize, min_subgraph_size and example_inputs have no meaning"
+            raise AcceleratorError(cause, where=f"compile, device {device!r}", remedy="Leave them out, or name other devices")
+        return compiled(graph, among, config, pin, forbid, strict=strict, shapes=shapes, name=name)  # type: ignore[arg-type]
     return compile_graph(
         graph, device, config, example_inputs=example_inputs, pin=pin, forbid=forbid, strict=strict, shapes=shapes, name=name,
         optimize=optimize, min_subgraph_size=min_subgraph_size, plan=plan,

@@ -64,7 +64,7 @@ def compile(  # noqa: A001  the contract's name
     name: str | None = None,
     optimize: bool = False,
     min_subgraph_size: int | None = None,
-    plan: Placement | str | os.PathLike[str] | None = None,
+    plan: Placement | LockedPlan | str | os.PathLike[str] | None = None,
 ) -> CompiledModel:
     """The compiled graph, or torch module. `partita.compile` accepts files too, and documents the options."""
     check_flag(strict, "option strict", AcceleratorError)
@@ -100,8 +100,8 @@ def _locked(plan: Any, pin: Pin | None, forbid: Forbid | None, optimize: bool, s
     if pin or forbid or optimize or smallest:
         cause = "the plan decides, so that pin, forbid, optimize and min_subgraph_size have no meaning"
         raise AcceleratorError(cause, where="compile, option plan", remedy="Give them to place instead")
-    if isinstance(plan, Placement):
-        return LockedPlan.of(plan)
+    if isinstance(plan, (Placement, LockedPlan)):
+        return plan if isinstance(plan, LockedPlan) else LockedPlan.of(plan)
     return LockedPlan.load(check_path("compile, option plan", plan, AcceleratorError))
 
 

@@ -86,12 +86,15 @@ from partita.passes import apply_pass, list_passes, optimize, register_pass, reg
 
 if TYPE_CHECKING:
     from partita.accelerators import (
+        AutoChoice,
         Costs,
         HandOver,
         PrecisionPlan,
         TuningReport,
+        auto,
         choose_precision,
         import_model,
+        measure,
         place,
         to_device,
         tune,
@@ -114,6 +117,7 @@ __all__ = [
     "AcceleratorError",
     "AcceleratorUnavailable",
     "AffinityProperty",
+    "AutoChoice",
     "BadConfig",
     "BenchReport",
     "CONST",
@@ -165,6 +169,7 @@ __all__ = [
     "WriteError",
     "accelerator",
     "apply_pass",
+    "auto",
     "bench",
     "call",
     "capsule",
@@ -181,6 +186,7 @@ __all__ = [
     "list_passes",
     "load",
     "map_batches",
+    "measure",
     "mxnet_ops",
     "op",
     "optimize",
@@ -211,7 +217,9 @@ __all__ = [
 ]
 
 __getattr__ = lazily(__name__, {
-    "partita.accelerators": "Costs HandOver PrecisionPlan TuningReport choose_precision import_model place to_device tune",
+    "partita.accelerators": (
+        "AutoChoice Costs HandOver PrecisionPlan TuningReport auto choose_precision import_model measure place to_device tune"
+    ),
     "partita.insight.capsules": "capsule",
     "partita.insight.diagnosing": "diagnose",
     "partita.insight.diagnosis": "Diagnosis Fault",

@@ -35,7 +35,8 @@ def test_a_model_in_memory_is_compiled(proto: onnx.ModelProto) -> None:
         ("GPU", "Did you mean 'cuda' or 'opencl'?"),
         ("CPU", "Did you mean 'cpu'?"),
         ("AUTO", "HETERO:cuda,cpu gives each op to the first that runs it"),
-        ("AUTO:cpu,reference", "HETERO:cpu,reference gives each op to the first of these"),
+        ("NPU", "OpenVINO's own devices are openvino.CPU, openvino.GPU and openvino.NPU"),
+        ("mine", "Register a device of your own first: pt.register_accelerator"),
         ("cuda:1", "The number of a device follows a dot: cuda.1"),
         ("CUDAExecutionProvider", "{'onnxruntime': {'PROVIDER': 'CUDAExecutionProvider'}}, or 'cuda'"),
         ("TensorrtExecutionProvider", "{'PROVIDER': 'TensorrtExecutionProvider'}}, or 'cuda'"),
@@ -46,6 +47,11 @@ def test_devices(graph: pt.Graph, device: str, remedy: str) -> None:
     with pytest.raises(pt.UnknownDevice) as caught:
         pt.compile(graph, device)
     assert remedy in str(caught.value)
+
+
+def test_auto_is_for_compile(graph: pt.Graph) -> None:
+    with pytest.raises(pt.UnknownDevice, match="AUTO is for compile and auto, .* HETERO:cpu,reference gives each"):
+        pt.query(graph, "AUTO:cpu,reference")
 
 
 @pytest.mark.parametrize(
@@ -66,12 +72,28 @@ def test_keys(graph: pt.Graph, device: str, key: str, meant: str | None) -> None
     assert remedy.startswith(f"Did you mean {meant!r}?" if meant else "It has ")
 
 
+def test_keys_that_are_something_else(graph: pt.Graph) -> None:
+    for key, remedy in (("DEVICE_PRIORITIES", "is their priority"), ("NUM_STREAMS", "NUM_REQUESTS"), ("LOG_LEVEL", "-v")):
+        with pytest.raises(pt.UnknownKey, match=f"has no configuration key {key!r}\n  .*{remedy}"):
+            pt.query(graph, "cpu", config={key: 2})
+
+
+def test_names_in_the_module() -> None:
+    for name, remedy in (("InferenceSession", "pt.compile"), ("Core", "pt.load"), ("register_pattern_table", "SubgraphProperty")):
+        with pytest.raises(AttributeError, match=f"module 'partita' has no attribute '{name}'. .*{remedy}"):
+            getattr(pt, name)
+    with pytest.raises(AttributeError, match="has no attribute 'nonesuch'$"):
+        pt.nonesuch
+
+
 @pytest.mark.parametrize(
     ("method", "remedy"),
     [
         ("run", "Call the model: outputs = m({name: array, ...})"),
         ("create_infer_request", "m.start(inputs) starts a call"),
         ("get_inputs", "m.properties.inputs"),
+        ("outputs", "m.properties.outputs are its outputs"),
+        ("run_with_iobinding", "m(x, out=array) writes to an array of yours"),
         ("nonesuch", "has no attribute 'nonesuch'"),
     ],
 )

@@ -194,9 +194,9 @@ def test_asking_for_a_device_loads_no_kernels() -> None:
 ROOMS = {
     "accelerators": """
         onnx_backend
-        precision
         api
-        compiling tuning
+        precision tuning
+        compiling
         package decoder
         runtime
         building

@@ -12,7 +12,7 @@ import pytest
 import partita as pt
 from partita import names
 
-RESULTS = {"CompiledModel", "Placement", "PrecisionPlan", "Diagnosis"}
+RESULTS = {"AutoChoice", "CompiledModel", "Placement", "PrecisionPlan", "Diagnosis"}
 """Classes that functions return, and nobody makes."""
 
 ODD = [None, 5, -1, float("nan"), "nonesuch", b"ab", [], {}, [None], {"a": None}, (1, 2), object()]
@@ -22,7 +22,7 @@ SIMPLE = pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2, 3)), name="relu
 RIGHT = {**dict.fromkeys(("graph", "g", "subject", "model"), SIMPLE), **dict.fromkeys(("device", "devices"), "reference")}
 """Arguments that fit parameters of these names."""
 
-LONG = {"bench", "choose_precision", "diagnose", "reduce", "tune"}
+LONG = {"auto", "bench", "choose_precision", "diagnose", "measure", "reduce", "tune"}
 """Functions that start long work, and whose options are left alone."""
 
 

@@ -161,7 +161,9 @@ class _Importing:
         config = values[device.label]
         try:
             device.accelerator.check_device_id(config["DEVICE_ID"])
-            differs = device.accelerator.misfit(row["identity"], config) if has_code else None
+            # Without code of its own it is compiled here, size by size: for the machine that the file names.
+            is_bound = has_code or bool(config.get(TARGET))
+            differs = device.accelerator.misfit(row["identity"], config) if is_bound else None
             if differs is None:
                 return self.imported(row, device, body, config)
         except PartitaError as error:

@@ -160,6 +160,11 @@ class Setting:
         taken = projected(self.base.graph, where, self.base.devices, self.base.computed)
         return CostedPlacement(self, where, search.certificate(found), taken)
 
+    def predicted_us(self, where: Mapping[str, str]) -> float:
+        """The sum of times and hand-overs of any placement; infinite if it lacks a time."""
+        search, labels = _Search(self), list(self.base.devices)
+        return search.problem.cost(np.array([labels.index(where[name]) for name in search.names], np.intp))
+
     def _does_not_fit(self, search: _Search, found: Fitted) -> AcceleratorError:
         nearest = projected(self.base.graph, search.where(found.nearest), self.base.devices, self.base.computed)
         over = {label: held for label, held in nearest.items() if held.total > self.limits[label]}

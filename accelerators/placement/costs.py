@@ -132,7 +132,7 @@ class Costs:
     """By device, the microseconds of each op by name; an op without a time is not placed there."""
     hand_overs: Mapping[tuple[str, str], HandOver] = attrs.field(factory=dict, converter=_pairs)
     """By source and destination. Pairs of devices that are absent have the default; pairs with "host" cost nothing."""
-    source: str = "given"
+    source: str = attrs.field(default="given", converter=str)
     """The origin of the numbers."""
 
     def hand_over(self, source: str, destination: str) -> HandOver | None:

@@ -34,6 +34,9 @@ _FORM = {
     "nodes": {str: {"op": str, "device": str, "types": [str]}},
 }
 
+WROTE = "Give a file that `partita place --lock` or placement.lock wrote"
+"""The remedy for a file that is no plan."""
+
 CHECK = "`partita plan --check` lists the differences; `partita place --lock` makes a new plan"
 """The remedy for a plan of another graph."""
 
@@ -95,11 +98,19 @@ class LockedPlan:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LockedPlan:
         """The plan in a file that `save` wrote."""
-        remedy = "Give a file that `partita place --lock` or placement.lock wrote"
         try:
-            content = json.loads(Path(path).read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise ReadError(f"no plan can be read from it: {error}", where=str(path), remedy=remedy) from error
+            text = Path(path).read_text("utf-8")
+        except (OSError, ValueError) as error:
+            raise ReadError(f"no plan can be read from it: {error}", where=str(path), remedy=WROTE) from error
+        return cls.from_json(text, str(path))
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> LockedPlan:
+        """The plan in the output of `to_json`."""
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ReadError(f"no plan can be read from it: {error}", where=where, remedy=WROTE) from error
         wrong = form_error(content, _FORM)
         if wrong is None and content["partita_lock"] != VERSION:
             wrong = "this is no version of a locked plan that is known"
@@ -112,10 +123,14 @@ class LockedPlan:
             found += [f"{name!r} is computed, and none of its nodes" for name in strange]
             wrong = next(iter(found), None)
         if wrong is not None:
-            raise ReadError(f"it is no locked plan: {wrong}", where=str(path), remedy=remedy)
+            raise ReadError(f"it is no locked plan: {wrong}", where=where, remedy=WROTE)
         nodes = {name: LockedNode(row["op"], row["device"], tuple(row["types"])) for name, row in content["nodes"].items()}
         rounds = tuple(tuple(names) for names in content["inlined"])
         return cls(content["graph"], tuple(content["devices"]), rounds, frozenset(content["computed"]), nodes)
+
+    def with_devices(self, where: Mapping[str, str]) -> LockedPlan:
+        """The plan with the ops on other devices."""
+        return attrs.evolve(self, nodes={name: attrs.evolve(node, device=where[name]) for name, node in self.nodes.items()})
 
     def apply(self, graph: Graph) -> Graph:
         """The graph with the devices of the plan as affinities; an error if its ops have other names or kinds."""

@@ -204,6 +204,7 @@ def times_of(
     names: Collection[str],
     products: Collection[str],
     label: str | None,
+    rounds: int = ROUNDS,
 ) -> dict[str, float]:
     """The microseconds of each of these ops on the device, or on any; ops that did not run there have none.
 
@@ -212,8 +213,8 @@ def times_of(
     The time of rows without such an op, as that of a whole subgraph, is divided by FLOPs among the ops that have none."""
     sharing = _Sharing(model, graph, names, products)
     there = [name for unit in model.units if label in (None, unit.device.label) for name in unit.ops if name in sharing.names]
-    rounds = [sharing.times(model.profile(dict(batch)).rows, label) for _ in range(ROUNDS)]
-    return {name: min(times.get(name, 0.0) for times in rounds) for name in there}
+    profiles = [sharing.times(model.profile(dict(batch)).rows, label) for _ in range(rounds)]
+    return {name: min(times.get(name, 0.0) for times in profiles) for name in there}
 
 
 class _Sharing:

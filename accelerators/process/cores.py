@@ -96,3 +96,13 @@ def group_folders(controller: str) -> Iterator[Path]:
             continue
         group = base / path.lstrip("/")
         yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(_ROOT))
+
+
+@cache
+def processor() -> str:
+    """The manufacturer's name of the processor: two of one instruction set may need different tiles."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.process.atomic import open_private, replacing
-from partita.accelerators.store.folder import chosen_folder, inner_folder, private_folder, refuse_link
+from partita.accelerators.store.folder import chosen_folder
+from partita.accelerators.store.kept import FOLDERS, keep, read_kept
 from partita.accelerators.store.key import source_digest
 
-FOLDER = "findings"
+FOLDER = FOLDERS[0]
 """The subfolder of the cache with one file for each device, version and target."""
 
 LIMIT = 20_000
@@ -51,15 +50,10 @@ def _path(device: Device, config: Mapping[str, Any]) -> Path | None:
 
 def _read(path: Path) -> dict[str, bool | str]:
     """The answers; empty if the file is missing or damaged."""
+    data = read_kept(path)
     try:
-        private_folder(path.parents[1])
-        refuse_link(path.parent)
-        with open_private(path) as file:
-            data = file.read()
-        if hashlib.sha256(data[64:]).hexdigest().encode() != data[:64]:
-            return {}
-        answers = dict(json.loads(data[64:]))
-    except (OSError, TypeError, ValueError, RecursionError, AcceleratorError):
+        answers = {} if data is None else dict(json.loads(data))
+    except (TypeError, ValueError, RecursionError):
         return {}
     return {str(key): answer for key, answer in answers.items() if answer is True or isinstance(answer, str)}
 
@@ -67,9 +61,4 @@ def _read(path: Path) -> dict[str, bool | str]:
 def _write(path: Path, known: Answers) -> None:
     """Merges the answers into the file. A failure is harmless: the ops are tried again."""
     answers = {**_read(path), **dict(known)}
-    data = json.dumps(dict(list(answers.items())[-LIMIT:])).encode()
-    with contextlib.suppress(AcceleratorError, OSError):
-        private_folder(path.parents[1])
-        inner_folder(path.parent)
-        with replacing(path, 0o600, lasting=False) as file:
-            file.write(hashlib.sha256(data).hexdigest().encode() + data)
+    keep(path, json.dumps(dict(list(answers.items())[-LIMIT:])).encode())

@@ -24,6 +24,7 @@ from partita.accelerators.process.background import hands
 from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.process.forking import Guard
 from partita.accelerators.store.folder import Damaged, inner_folder, private_folder, unusable, used_now
+from partita.accelerators.store.kept import FOLDERS
 from partita.accelerators.store.waiting import locked
 from partita.graph.atomic_write import PREFIX
 from partita.graph.types import Array, dtype_name, numpy_dtype
@@ -151,7 +152,7 @@ class Store:
     def clear(self) -> int:
         """Removes everything but unknown folders; returns the number of entries."""
         names = self.names()
-        for folder in (self._entries, self._weights, self.folder / "findings"):
+        for folder in (self._entries, self._weights, *(self.folder / name for name in FOLDERS)):
             for path in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
                 if path.is_symlink() or not path.is_dir():
                     path.unlink(missing_ok=True)

@@ -39,14 +39,16 @@ def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
         group.add_argument("--key", metavar="FILE", help="a compiled model has to be signed with the bytes of this file")
 
 
-def add_devices(parser: argparse.ArgumentParser, required: bool = False, precision: bool = False) -> None:
+def add_devices(
+    parser: argparse.ArgumentParser, required: bool = False, precision: bool = False, default: str = DEFAULT
+) -> None:
     """The devices and their configuration; for verbs that run models also the precision."""
     group = parser.add_argument_group("devices")
     group.add_argument(
         "--devices",
         metavar="D",
         required=required,
-        help="a device, or HETERO:first,second (default: HETERO:cpu,reference)",
+        help=f"a device, or HETERO:first,second (default: {default})",
     )
     add_placing(group)
     text = "like NUM_THREADS=2 (each device that has it), or cpu.NUM_THREADS=2"

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from partita.graph.errors import PartitaError
 
 VERBS = (
-    "devices", "inspect", "partition", "place", "plan", "explain", "why", "diff", "run", "map", "bench", "compile", "tune",
-    "precision", "compare", "diagnose", "reduce", "passes", "capsule", "cache",
+    "devices", "inspect", "partition", "place", "auto", "plan", "explain", "why", "diff", "run", "map", "bench", "compile",
+    "tune", "precision", "compare", "diagnose", "reduce", "passes", "capsule", "cache",
 )
 """Verbs, one file each."""
 

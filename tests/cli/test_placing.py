@@ -60,3 +60,16 @@ def test_a_file_that_is_no_plan_is_refused(partita: Command, model: str) -> None
     Path("plan.json").write_text("{}")
     done = partita(f"plan --check plan.json {model}")
     assert done.status == 1 and "it is no locked plan: it has no 'partita_lock'" in done.err
+
+
+def test_placements_are_measured_and_the_best_is_locked(
+    partita: Command, model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    done = partita(f"auto {model} {DEVICES} --seconds 1 --lock plan.json")
+    assert done.status == 0 and "by priority" in done.out and "times as fast" in done.out
+    assert "measuring 'small': onnxruntime (1 of 1 device)" in done.err
+    assert partita(f"plan --check plan.json {model}").status == 0
+    again = partita(f"auto {model} {DEVICES} --json")
+    assert "measuring" not in again.err
+    assert again.json["rows"][0]["title"] == "by priority" and again.json["rows"][0]["ops"] == {"onnxruntime": 3}

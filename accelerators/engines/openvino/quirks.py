@@ -319,7 +319,11 @@ ROWS = (
         "Slice", "openvino reads beyond the data where the axes of an empty Slice are computed or given",
         lambda c: c.has(3) and c.constant(3) is None,
     ),
-    Quirk("Softmax", "openvino takes the softmax of opset {opset} along one dimension alone", _flattens, until=13),
+    Quirk(
+        "Softmax", "below opset 13 {op} normalises over all dimensions from {axis} on, and openvino over {axis} alone; the pass"
+        " ConvertOpset makes opset 13 of it",
+        lambda c: {"axis": c.attr("axis", 1)} if _flattens(c) else None, until=13,
+    ),
     Quirk("ThresholdedRelu", "openvino's ThresholdedRelu makes NaN of minus infinity"),
     Quirk("Tile", "openvino's Tile needs constant repeats", lambda c: c.constant(1) is None),
     Quirk("TopK", "openvino's TopK gives any position of equal numbers, not the first", lambda c: c.gives(1)),

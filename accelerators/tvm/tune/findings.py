@@ -16,6 +16,7 @@ import attrs
 
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.atomic import open_private, replacing
+from partita.accelerators.process.cores import processor
 from partita.accelerators.process.json_form import form_error
 from partita.accelerators.store.folder import chosen_folder, inner_folder, refuse_link
 from partita.accelerators.store.store import Store
@@ -111,16 +112,6 @@ def _parsed(path: Path, _time: int, _size: int) -> Findings:
 
 _FORM = {"choices": {str: str}, "seconds": float, "before": float, "tried": int}
 """Form of a row; other rows, from a damaged or forged file, are ignored."""
-
-
-@cache
-def processor() -> str:
-    """The manufacturer's name of the processor: two of one instruction set may need different tiles."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 @cache

@@ -52,6 +52,7 @@ def reason(row: Quirk) -> str:
     words = {
         "op": "/".join(names) if len(names) < 4 else f"{names[0]} etc.", "opset": opsets(row), "dtype": "such numbers",
         "reduction": Words("of this kind"), "number": "coefficient", "activation": "an activation",
+        "axis": "its axis",
     }
     text = row.why.format(**words)
     return text.replace("openvino", "OpenVINO")

@@ -182,26 +182,58 @@ PIPES = {"cortex-a72": 2, "neoverse-n1": 2, "neoverse-v1": 4}
 LOADS = 2
 """Loads that start in one cycle."""
 
-PRODUCTS = {"fmla": 4, "mla": 4, "smlal": 4, "smlal2": 4, "sdot": 16, "usdot": 16, "usmmla": 32, "bfdot": 8, "bfmmla": 16}
+MCA, ROUNDS = ("llvm-mca-19", "llvm-mca"), 200
+"""LLVM's simulator of pipelines (Debian: llvm-19), and how often it runs a loop."""
+
+PRODUCTS = {
+    "fmla": 4, "fmlal": 4, "mla": 4, "smlal": 4, "smlal2": 4, "sdot": 16, "usdot": 16, "usmmla": 32, "bfdot": 8, "bfmmla": 16,
+}
 """Products of the instructions that multiply."""
 
 
 def tiles() -> Iterator[str]:
-    """The rows of a table: the innermost loop of a product of 512 x 512 matrices for each element type, in its machine code."""
-    random = np.random.default_rng(0)
-    weight = pt.constant(random.standard_normal((SIDE, SIDE)).astype("float32"))
-    product = pt.Graph([pt.op("MatMul", pt.variable("x", "float32", (SIDE, SIDE)), weight)])
-    point = [pt.constant(np.array(value, dtype)) for value, dtype in ((0.1, "float32"), (7, "uint8"), (0, "int8"))]
-    small = pt.constant(random.integers(-99, 99, (SIDE, SIDE)).astype("int8"))
-    image = pt.variable("x", "uint8", (SIDE, SIDE))
-    sides = (pt.op("DequantizeLinear", image, point[0], point[1]), pt.op("DequantizeLinear", small, point[0], point[2]))
-    bytes_of = pt.Graph([pt.op("QuantizeLinear", pt.op("MatMul", *sides), point[0], point[1])])
+    """The rows of a table: the innermost loop of a kernel for each element type, in its machine code."""
     for arch, pipes in PIPES.items():
-        for kind, graph, precision in (("float32", product, "f32"), ("bfloat16", product, "bf16"), ("int8", bytes_of, "f32")):
+        for kind, (graph, precision) in _kernels().items():
             model = pt.compile(graph, "cpu", config={"ARCH": arch, "NUM_THREADS": 1, "PRECISION": precision})
             code = "".join(kernel.assembly for kernel in model.kernels())
             loops = re.split(r"^(?:\.LBB\w+:|\tb\.\w+\t.*|\tcbn?z\t.*|\tb\t.*)", code, flags=re.MULTILINE)
-            yield f"| `{arch}` | {kind} | {_row(max((_counted(loop) for loop in loops), key=lambda counts: counts[1]), pipes)} |"
+            loop = max(loops, key=lambda loop: _counted(loop)[1])
+            yield f"| `{arch}` | {kind} | {_row(_counted(loop), pipes, _simulated(loop, arch))} |"
+
+
+def _kernels() -> dict[str, tuple[pt.Graph, str]]:
+    """Graphs of one kernel that multiplies, and the precision for each."""
+    random = np.random.default_rng(0)
+
+    def weight(*shape: int, dtype: str = "float32") -> pt.Node:
+        return pt.constant((random.standard_normal(shape) * 50).astype(dtype))
+
+    def product(dtype: str) -> pt.Graph:
+        return pt.Graph([pt.op("MatMul", pt.variable("x", dtype, (SIDE, SIDE)), weight(SIDE, SIDE, dtype=dtype))])
+
+    def integers(op: str, given: tuple[int, ...], *shape: int, **attrs: Any) -> pt.Graph:
+        point = [pt.constant(np.array(value, dtype)) for value, dtype in ((0.1, "float32"), (7, "uint8"), (0, "int8"))]
+        sides = (pt.variable("x", "uint8", given), point[1]), (weight(*shape, dtype="int8"), point[2])
+        widened = [pt.op("DequantizeLinear", side, point[0], zero) for side, zero in sides]
+        return pt.Graph([pt.op("QuantizeLinear", pt.op(op, *widened, **attrs), point[0], point[1])])
+
+    image = (1, 64, 56, 56)
+    window = pt.Graph([pt.op("Conv", pt.variable("x", "float32", image), weight(64, 64, 3, 3), pads=[1, 1, 1, 1])])
+    query, key, value = (pt.variable(name, "float32", (8, 256, 64)) for name in "qkv")
+    weights = pt.op("Softmax", pt.op("MatMul", query, pt.op("Transpose", key, perm=[0, 2, 1])), axis=-1)
+    attention = pt.Graph([pt.op("MatMul", weights, value)])
+    return {
+        "product, float32": (product("float32"), "f32"),
+        "product, float16": (product("float16"), "f32"),
+        "product, bfloat16": (product("float32"), "bf16"),
+        "product, int8": (integers("MatMul", (SIDE, SIDE), SIDE, SIDE), "f32"),
+        "3 x 3 convolution, float32": (window, "f32"),
+        "3 x 3 convolution, bfloat16": (window, "bf16"),
+        "3 x 3 convolution, int8": (integers("Conv", image, 64, 64, 3, 3, pads=[1, 1, 1, 1]), "f32"),
+        "attention, float32": (attention, "f32"),
+        "attention, bfloat16": (attention, "bf16"),
+    }
 
 
 def _counted(loop: str) -> tuple[str, int, int, int]:
@@ -209,15 +241,29 @@ def _counted(loop: str) -> tuple[str, int, int, int]:
     lines = re.findall(r"^\t(\w+)\s+(.*)$", loop, re.MULTILINE)
     used = Counter(name for name, operands in lines if name in PRODUCTS and re.match(r"v\d", operands))
     loads = sum(2 if name == "ldp" else 1 for name, _ in lines if name.startswith("ld"))
-    vectors = sum(1 for name, operands in lines if re.match(r"[vqds]\d", operands) and not name.startswith(("ld", "st")))
+    # What copies from an integer's register starts elsewhere.
+    own = [name for name, operands in lines if re.match(r"[vqds]\d", operands) and not re.search(r"\b[wx]\d", operands)]
+    vectors = sum(1 for name in own if not name.startswith(("ld", "st")))
     products = sum(PRODUCTS[name] * count for name, count in used.items())
     return (used.most_common(1) or [("", 0)])[0][0], products, vectors, loads
 
 
-def _row(counts: tuple[str, int, int, int], pipes: int) -> str:
+def _simulated(loop: str, arch: str) -> float | None:
+    """Cycles of the loop by llvm-mca, which waits for operands; None without it."""
+    program = next(filter(None, map(shutil.which, MCA)), None)
+    if program is None:
+        return None
+    code = "\n".join(re.findall(r"^\t[a-z].*$", loop, re.MULTILINE))
+    command = [program, "--mtriple=aarch64-linux-gnu", f"--mcpu={arch}", f"--iterations={ROUNDS}", "--instruction-info=0"]
+    report = subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout
+    return int(re.findall(r"^Total Cycles: +(\d+)$", report, re.MULTILINE)[0]) / ROUNDS
+
+
+def _row(counts: tuple[str, int, int, int], pipes: int, simulated: float | None) -> str:
     name, products, vectors, loads = counts
-    cycles = max(vectors / pipes, loads / LOADS)
-    return f"{name} | {products} | {vectors} | {loads} | {cycles:.1f} | {products / cycles:.1f}"
+    least = max(vectors / pipes, loads / LOADS)
+    both = [f"{cycles:.1f} | {products / cycles:.1f}" if cycles else " | " for cycles in (least, simulated)]
+    return f"{name} | {products} | {vectors} | {loads} | {' | '.join(both)}"
 
 
 SIDE = 512

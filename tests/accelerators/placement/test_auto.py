@@ -1,0 +1,85 @@
+"""The choice among placements by measuring: on planted devices, which sleep by a known law."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.accelerators.precision import auto, measured_costs
+from tests.accelerators.placement.test_measure import brief  # noqa: F401  planted devices
+from tests.accelerators.placement.test_place import SIZE, SLEEPS, Left, chain
+
+X = np.linspace(-1, 1, SIZE, dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices that sleep so long that nothing else counts, and few calls."""
+    monkeypatch.setattr(measured_costs, "CALLS", 2)
+    monkeypatch.setattr(auto, "MORE", 1)
+    for device in ("left", "right"):
+        for op, seconds in list(SLEEPS[device].items()):
+            monkeypatch.setitem(SLEEPS[device], op, 8 * seconds)
+
+
+def test_the_fastest_is_chosen_and_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    graph = chain("Tanh", "Tanh")  # 192 ms on the left, 64 ms on the right
+    choice = pt.auto(graph, "HETERO:left,right", seconds=600)
+    assert choice.rows[0].title == "by priority" and len(choice.rows) == 2
+    assert choice.rows[0].ops == {"left": 2} and choice.rows[1].ops == {"right": 2}
+    assert choice.chosen == 1 and choice.rows[1].times > 1.02 and choice.rows[1].us < choice.rows[0].us
+    assert "times as fast as by priority, in the median of" in choice.reason
+    capsys.readouterr()
+    assert pt.auto(graph, "HETERO:left,right") == choice
+    model = pt.compile(graph, "AUTO:left,right")
+    assert capsys.readouterr().err == ""
+    assert model.properties.devices == ("right",)
+    np.testing.assert_allclose(model(X)[0], np.tanh(np.tanh(X)), rtol=1e-6)
+    choice.lock(tmp_path / "plan.json")
+    assert pt.compile(graph, plan=tmp_path / "plan.json").properties.devices == ("right",)
+    assert choice.reason in str(choice) and json.loads(json.dumps(choice.to_dict()))["chosen"] == 1
+
+
+def test_priority_stays_unless_another_is_faster() -> None:
+    choice = pt.auto(chain("Neg", "Relu"), "HETERO:left,right", seconds=600)  # four times as long on the right
+    assert choice.chosen == 0
+    assert choice.reason.startswith("by priority: no other one was more than 2% faster, in the median of")
+
+
+def test_the_budget_ends_compiling() -> None:
+    choice = pt.auto(chain("Tanh"), "HETERO:left,right", seconds=1e-3)
+    assert choice.chosen == 0 and [row.note for row in choice.rows] == ["", "the budget of 0.001 s was used up"]
+
+
+def test_pins_are_obeyed() -> None:
+    choice = pt.auto(chain("Tanh", "Tanh"), "HETERO:left,right", pin={"tanh0": "left"}, seconds=600)
+    assert all(row.ops.get("left") for row in choice.rows)
+
+
+@pytest.mark.filterwarnings("ignore:.*moved to right")
+def test_a_placement_that_cannot_be_compiled_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(self: Left, graph: pt.Graph, config: object) -> None:
+        raise pt.CompileError("no")
+
+    monkeypatch.setattr(Left, "compile", refuse)
+    graph = chain("Tanh")
+    choice = pt.auto(graph, "HETERO:right,left", seconds=600)
+    assert choice.chosen == 0 and [row.title for row in choice.rows] == ["by priority", "left first"]
+    assert choice.rows[1].note == "left cannot compile what it would take"
+    assert "hand-overs between right and left have the default: left cannot compile it" in capsys.readouterr().err
+
+
+def test_wrong_options_are_refused() -> None:
+    graph = chain("Tanh")
+    with pytest.raises(pt.AcceleratorError, match="option seconds: 0 is no time"):
+        pt.auto(graph, "left", seconds=0)
+    with pytest.raises(pt.BadConfig, match="it has the key SECONDS alone"):
+        pt.compile(graph, "AUTO:left,right", config={"AUTO": {"MINUTES": 1}})
+    with pytest.raises(pt.AcceleratorError, match="plan, optimize, min_subgraph_size and example_inputs have no meaning"):
+        pt.compile(graph, "AUTO:left,right", optimize=True)

@@ -1,0 +1,92 @@
+"""Measured costs of planted devices, which sleep by a known law, and of onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.accelerators.precision import measured_costs
+from partita.accelerators.precision.measured_costs import busy_neighbour, in_turns
+from tests.accelerators.placement.test_place import SLEEPS, Left, Right, chain
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Planted devices, few calls, and a cache of one's own."""
+    monkeypatch.setattr(measured_costs, "SECONDS", 0.01)
+    monkeypatch.setattr(measured_costs, "FEWEST", 2)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for device in (Left, Right):
+        pt.register_accelerator(device)
+    yield
+    for device in (Left, Right):
+        pt.unregister_accelerator(device.name)
+
+
+def test_times_of_devices_that_report_no_ops_follow_their_law(capsys: pytest.CaptureFixture[str]) -> None:
+    graph = chain("Relu", "Tanh", "Exp", "Neg")
+    costs = pt.measure(graph, "HETERO:left,right")
+    assert costs.times.keys() == {"left", "right"}
+    assert costs.times["left"].keys() == {"relu0", "tanh1", "exp2", "neg3"} == {*costs.times["right"], "exp2"}
+    assert costs.times["left"]["tanh1"] > costs.times["left"]["relu0"]
+    slept = sum(1e6 * SLEEPS["left"][op] for op in ("Relu", "Tanh", "Exp", "Neg"))
+    assert sum(costs.times["left"].values()) >= slept
+    assert costs.hand_overs.keys() == {("left", "right"), ("right", "left")}
+    assert costs.source.startswith("measured on ")
+    told = capsys.readouterr().err
+    assert "measuring 'chain': left (1 of 2 devices)\n" in told
+    assert "hand-overs between left and right (1 of 1 pair)\n" in told
+    assert pt.measure(graph, "HETERO:left,right") == costs
+    assert capsys.readouterr().err == ""
+
+
+def test_the_cache_is_for_the_same_graph_and_neighbour(capsys: pytest.CaptureFixture[str]) -> None:
+    costs = pt.measure(chain("Relu"), "left")
+    assert pt.measure(chain("Relu", "Neg"), "left").times["left"].keys() == {"relu0", "neg1"}
+    busy = pt.measure(chain("Relu"), "left", busy=True)
+    assert busy.source == f"{costs.source}, beside a busy neighbour"
+    capsys.readouterr()
+    assert pt.measure(chain("Relu"), "left") == costs
+    assert capsys.readouterr().err == ""
+    pt.measure(chain("Relu"), "left", again=True)
+    assert "left (1 of 1 device)" in capsys.readouterr().err
+
+
+def test_devices_that_report_ops_have_a_time_for_each() -> None:
+    x = pt.variable("x", "float32", (8, 64))
+    weight = pt.constant(np.ones((64, 64), np.float32), name="w")
+    graph = pt.Graph([pt.op("Softmax", pt.op("MatMul", x, weight, name="product"), name="softmax")], name="net")
+    costs = pt.measure(graph, "HETERO:onnxruntime,reference", inputs=np.ones((8, 64), np.float32))
+    assert {label: set(times) for label, times in costs.times.items()} == {
+        label: {"product", "softmax"} for label in ("onnxruntime", "reference")
+    }
+    assert pt.place(graph, "HETERO:onnxruntime,reference", costs=costs).certificate.source == costs.source
+
+
+def test_unmeasured_pairs_have_the_default(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured_costs, "FIRST", "Exp")
+    assert pt.measure(chain("Relu"), "HETERO:left,right").hand_overs == {}
+    assert "hand-overs between left and right have the default: " in capsys.readouterr().err
+
+
+def test_calls_take_turns() -> None:
+    order = []
+    times = in_turns([lambda: order.append("a"), lambda: order.append("b")], 0)
+    assert order == ["a", "b"] * 3 and [len(taken) for taken in times] == [2, 2]
+
+
+def test_the_neighbour_ends() -> None:
+    with busy_neighbour() as processes:
+        assert processes and all(process.poll() is None for process in processes)
+    assert all(process.poll() is not None for process in processes)
+
+
+def test_wrong_options_are_refused() -> None:
+    with pytest.raises(pt.AcceleratorError, match="option busy: 'no' is neither True nor False"):
+        pt.measure(chain("Relu"), "left", busy="no")
+    with pytest.raises(pt.AcceleratorError, match="the inputs given are not those of the graph"):
+        pt.measure(chain("Relu"), "left", inputs={"z": np.ones(64, np.float32)})
