@@ -78,11 +78,10 @@ def compile(  # noqa: A001  the contract's name
         graph = load(graph, strict=strict)
     from partita.accelerators.compiling import compile as compile_graph
     from partita.accelerators.interface.device_list import parse_auto
-    from partita.accelerators.precision.auto import compiled
 
     among = parse_auto(device)
     if among is not None:
-        from partita.accelerators.precision.auto import compiled  # upward: users compile by the choice
+        from partita.accelerators.precision.auto import compiled
 
         if optimize or min_subgraph_size or plan is not None or example_inputs is not None:
             from partita.accelerators.errors import AcceleratorError

@@ -254,7 +254,7 @@ class _Candidates:
         return perf_counter() > self.start + share * self.seconds
 
     def _setting(self, able: Mapping[str, tuple[str, ...]], labels: Sequence[str]) -> Setting | None:
-        """What costs depend on, which are measured; None if the time does not suffice."""
+        """The problem with measured costs; None if the time does not suffice."""
         end = self.start + COMPILING * self.seconds
         costs = measured(self.base, self.target, self.batch, labels, False, self.again, end)
         return None if costs is None else Setting(self.base, costs, able, dict.fromkeys(self.base.devices, math.inf), False)

@@ -10,7 +10,6 @@ from typing import Any
 
 from partita.accelerators import AcceleratorError, Placement, accelerator, load
 from partita.accelerators.engines.model import EngineModel, engine_model
-from partita.accelerators.engines.onnxruntime.hazards import BRINGS_CODE, brings_code
 from partita.accelerators.engines.onnxruntime.plugins import RECORDED, assigned
 from partita.accelerators.engines.onnxruntime.quirks import BRINGS_CODE, brings_code
 from partita.accelerators.engines.onnxruntime.reasons import reason
