@@ -26,17 +26,19 @@ check-gpu: .soak-venv  ## the tests of `opencl` and `cuda` on the drivers here; 
 	@.venv/bin/python -m pytest -q -m "" tests/accelerators/tvm/test_opencl*.py tests/accelerators/tvm/test_cuda.py $(ARGS)
 
 # Groups of cases of tests/accelerators/tvm/arm.py, and the processors that they are compiled for.
-CASES ?= sample nodes $(foreach name,squeezenet shufflenet resnet50 inception_v1,zoo:$(name)) int8:squeezenet \
+LIGHT = squeezenet shufflenet resnet50 inception_v1 inception_v2 densenet121 bvlc_alexnet zfnet512 vgg19
+CASES ?= sample nodes $(foreach name,$(LIGHT),zoo:$(name)) int8:squeezenet \
     tests/data/torch/bert.onnx tests/data/torch/vit.onnx
 CPUS ?= neoverse-v1 neoverse-n1 cortex-a72
 
-check-arm: .soak-venv  ## graphs, ONNX's node tests and models compiled for Arm and run in qemu; as root on Debian 12 (an hour)
+check-arm: .soak-venv  ## graphs, ONNX's node tests and models compiled for Arm and run in qemu; as root on Debian 12 (hours)
 	@.ci/arm
 	@for cpu in $(CPUS); do \
 	    emulated=$$([ $$cpu = neoverse-v1 ] && echo max || echo $$cpu); \
 	    .venv/bin/python -W ignore -m tests.accelerators.tvm.arm make build/arm/$$cpu $$cpu $(CASES) && \
 	    PYTHONPATH=. ARM_CPU=$$emulated build/arm/bin/python-arm -m tests.accelerators.tvm.arm check build/arm/$$cpu || exit 1; \
 	done
+	@PATH="$$PWD/build/arm/bin:$$PATH" PYTHONPATH=. build/arm/bin/python-arm -m tests.accelerators.tvm.arm package
 	@.venv/bin/python -m pytest -q -m "" tests/accelerators/tvm/test_arm.py
 	@PATH="$$PWD/build/arm/bin:$$PATH" PYTHONPATH=. build/arm/bin/python-arm -m pytest -q -p no:cacheprovider \
 	    tests/accelerators/tvm/test_pool.py tests/accelerators/tvm/test_cpu.py tests/accelerators/tvm/kernels/test_instructions.py

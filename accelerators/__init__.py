@@ -8,9 +8,6 @@ from partita.graph.cached_property import lazily
 
 if TYPE_CHECKING:
     from partita.accelerators.api import compile, import_model, load, to_device
-    from partita.accelerators.choosing.auto import AutoChoice, auto
-    from partita.accelerators.choosing.choose_precision import choose_precision
-    from partita.accelerators.choosing.measured_costs import measure
     from partita.accelerators.errors import (
         AcceleratorError,
         AcceleratorUnavailable,
@@ -38,9 +35,12 @@ if TYPE_CHECKING:
     from partita.accelerators.placement.costs import Costs, HandOver
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.placing import query
+    from partita.accelerators.precision.auto import AutoChoice, auto
+    from partita.accelerators.precision.choose_precision import choose_precision
+    from partita.accelerators.precision.measured_costs import measure
     from partita.accelerators.precision.precision_plan import PrecisionPlan
-    from partita.accelerators.running.compiled_model import CompiledModel
-    from partita.accelerators.running.profile import Profile
+    from partita.accelerators.runtime.compiled_model import CompiledModel
+    from partita.accelerators.runtime.profile import Profile
     from partita.accelerators.tuning import TuningReport, tune
 
 __all__ = [
@@ -88,9 +88,9 @@ __all__ = [
 
 __getattr__ = lazily(__name__, {
     "partita.accelerators.api": "compile import_model load to_device",
-    "partita.accelerators.choosing.auto": "AutoChoice auto",
-    "partita.accelerators.choosing.choose_precision": "choose_precision",
-    "partita.accelerators.choosing.measured_costs": "measure",
+    "partita.accelerators.precision.auto": "AutoChoice auto",
+    "partita.accelerators.precision.choose_precision": "choose_precision",
+    "partita.accelerators.precision.measured_costs": "measure",
     "partita.accelerators.errors": (
         "AcceleratorError AcceleratorUnavailable BadConfig CompileError DeviceMistake InputError "
         "NotSupported QueueFull RequestTimeout RunError UnknownDevice UnknownKey"
@@ -103,7 +103,7 @@ __getattr__ = lazily(__name__, {
     "partita.accelerators.placement.placement": "Placement",
     "partita.accelerators.placement.placing": "query",
     "partita.accelerators.precision.precision_plan": "PrecisionPlan",
-    "partita.accelerators.running.compiled_model": "CompiledModel",
-    "partita.accelerators.running.profile": "Profile",
+    "partita.accelerators.runtime.compiled_model": "CompiledModel",
+    "partita.accelerators.runtime.profile": "Profile",
     "partita.accelerators.tuning": "TuningReport tune",
 })

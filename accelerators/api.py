@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from partita.accelerators.interface.cache_words import OFF, ON
 from partita.accelerators.process.exit_barrier import at_a_device, main_has_ended
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from partita.accelerators.arrays.on_device import DeviceArray
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.rules import Forbid, Pin
-    from partita.accelerators.running.compiled_model import CompiledModel
-    from partita.accelerators.starting.devices import Devices
+    from partita.accelerators.runtime.compiled_model import CompiledModel
+    from partita.accelerators.runtime.starting.devices import Devices
     from partita.graph.graph import Graph
     from partita.graph.readers.torch import TorchSource
     from partita.graph.types import Array, Dim
@@ -48,6 +48,7 @@ def compile(  # noqa: A001  the contract's name
     optimize: bool = False,
     min_subgraph_size: int | None = None,
     plan: Placement | str | os.PathLike[str] | None = None,
+    **foreign: Never,
 ) -> CompiledModel:
     """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
     "MULTI:first,second" compiles all of it for each, and sends each call to the one that is free. "AUTO:first,second" measures
@@ -61,6 +62,11 @@ def compile(  # noqa: A001  the contract's name
     then vanish). Subgraphs of fewer than `min_subgraph_size` ops go to the next device that runs them. `plan` is a placement
     of this graph, or a file with one (`placement.lock`, `partita place --lock`): each op runs where it says, by default on
     the plan's devices."""
+    if foreign:
+        from partita.accelerators.interface.habits import OPTIONS
+        from partita.graph.errors import unexpected
+
+        raise unexpected("compile", foreign, OPTIONS)
     given = (example_inputs, pin, forbid, shapes, name, min_subgraph_size, plan)
     if all(option is None for option in given) and strict is optimize is False:
         model = _at_once(graph, device, config)
@@ -72,10 +78,11 @@ def compile(  # noqa: A001  the contract's name
         graph = load(graph, strict=strict)
     from partita.accelerators.compiling import compile as compile_graph
     from partita.accelerators.interface.device_list import parse_auto
+    from partita.accelerators.precision.auto import compiled
 
     among = parse_auto(device)
     if among is not None:
-        from partita.accelerators.choosing.auto import compiled  # upward: users compile by the choice
+        from partita.accelerators.precision.auto import compiled  # upward: users compile by the choice
 
         if optimize or min_subgraph_size or plan is not None or example_inputs is not None:
             from partita.accelerators.errors import AcceleratorError
@@ -98,12 +105,12 @@ def _at_once(source: Any, device: Any, config: Any) -> Any:
         path = os.fspath(source)
         if not str(path).endswith(".onnx"):
             return None
-        from partita.accelerators.starting.file_model import opened
+        from partita.accelerators.runtime.starting.file_model import opened
 
         return opened(path, device, config, threads, begin)
     if getattr(source, "file", None) is None:
         return None
-    from partita.accelerators.starting.file_model import opened_graph
+    from partita.accelerators.runtime.starting.file_model import opened_graph
     from partita.graph.graph import Graph
 
     return opened_graph(source, device, config, threads, begin) if isinstance(source, Graph) else None
@@ -164,9 +171,10 @@ def import_model(
     `recompile` allows compiling it again from its ONNX body: True for the same device, or devices to choose from."""
     from partita.accelerators.errors import AcceleratorError
     from partita.accelerators.package.unpacking import import_package
+    from partita.accelerators.runtime.compiled_model import CompiledModel
     from partita.graph.errors import check_path
 
-    return import_package(check_path("import_model", path, AcceleratorError), key, config, recompile)
+    return import_package(check_path("import_model", path, AcceleratorError), key, config, recompile, CompiledModel)
 
 
 def load(

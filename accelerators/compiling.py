@@ -14,7 +14,6 @@ from partita.accelerators.building.report import CompileReport, SubgraphRow
 from partita.accelerators.building.subgraphs import Builder, Built
 from partita.accelerators.building.task import CompileTask
 from partita.accelerators.building.units import Unit, compile_unit, measured_units
-from partita.accelerators.cache.answers import remembering
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.device_list import MULTI, find_device, parse_devices, parse_multi
 from partita.accelerators.interface.settings import read_config
@@ -25,9 +24,10 @@ from partita.accelerators.placement.placing import checked_graph, dead_nodes, li
 from partita.accelerators.placement.rules import Forbid, Pin, resolve_rules
 from partita.accelerators.process.atomic import write_text
 from partita.accelerators.process.exit_barrier import at_a_device
-from partita.accelerators.running.compiled_model import CompiledModel, Origin
-from partita.accelerators.running.multi import MultiModel
-from partita.accelerators.starting.devices import Devices, started
+from partita.accelerators.runtime.compiled_model import CompiledModel, Origin
+from partita.accelerators.runtime.multi import MultiModel
+from partita.accelerators.runtime.starting.devices import Devices, started
+from partita.accelerators.store.answers import remembering
 from partita.graph.build import is_made_call
 from partita.graph.errors import check_count, check_flag, check_path
 from partita.graph.formatting import counted, listed

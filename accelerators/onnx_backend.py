@@ -16,7 +16,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 from partita.accelerators.compiling import compile as compile_graph
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.device_list import parse_devices
-from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.graph.readers import load
 
 ONNX_NAMES = {"CPU": "HETERO:onnxruntime,reference"}

@@ -13,7 +13,7 @@ import numpy as np
 
 from partita.accelerators.arrays.layout import array_ids, owned
 from partita.accelerators.errors import AcceleratorError
-from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
+from partita.accelerators.interface.accelerator import EXECUTED, Accelerator, CompiledSubgraph, ProfileRow
 from partita.accelerators.interface.query import refused_inside
 from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
@@ -138,7 +138,7 @@ class CompiledReference(CompiledSubgraph):
         clock, processor = time.perf_counter_ns(), time.thread_time_ns()
         self._step(step, values)
         real, cpu = time.perf_counter_ns() - clock, time.thread_time_ns() - processor
-        return ProfileRow(step.node.name, step.node.op or "", "EXECUTED", real / 1e3, cpu / 1e3, "numpy")
+        return ProfileRow(step.node.name, step.node.op or "", EXECUTED, real / 1e3, cpu / 1e3, "numpy")
 
     def profile_rows(self) -> Sequence[ProfileRow]:
         """A row for each node of this thread's last run."""

@@ -13,7 +13,7 @@ from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.accelerator import TunedKernel
 from partita.accelerators.process.exit_barrier import at_a_device
-from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.graph.graph import Graph
 from partita.passes.infer import infer
 

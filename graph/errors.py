@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 import numpy as np
@@ -85,6 +85,13 @@ class MissingDependency(PartitaError):
         )
         self.package = package
         """The name to install from PyPI."""
+
+
+def unexpected(function: str, given: Iterable[str], hints: Mapping[str, str]) -> TypeError:
+    """The error for keyword arguments that a function does not have, with the hint for the first of them."""
+    name = min(given)
+    hint = hints.get(name)
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}{f'. {hint}' if hint else ''}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -163,6 +163,11 @@ class Graph(Body):
         setattr(self, name, None)
 
     @property
+    def opset(self) -> int:
+        """The version of ONNX's own ops."""
+        return self.opsets.get("", 1)
+
+    @property
     def index(self) -> GraphIndex:
         """The graph as integers, built once."""
         index = self._index
@@ -332,11 +337,21 @@ def _opsets(given: Mapping[str, int] | None) -> Mapping[str, int]:
     return MappingProxyType(dict(given or {"": DEFAULT_OPSET}))
 
 
+INSTEAD = {
+    "partita.accelerators.runtime.compiled_model.CompiledModel": "m.export(path) writes a compiled model",
+    "torch.nn.modules.module.Module": "pt.from_torch(module, inputs) makes a graph of a torch module",
+    "torch.export.exported_program.ExportedProgram": "pt.from_torch(program) makes a graph of it",
+}
+"""Remedies by the classes whose objects are given in place of a graph."""
+
+
 def require_graph(value: Any) -> Graph:
     """Returns the value if it is a graph, and raises otherwise."""
     if isinstance(value, Graph):
         return value
-    raise GraphError(f"a Graph is expected, not {type(value).__name__}", remedy="pt.load(...) reads a model from a file")
+    kinds = [f"{base.__module__}.{base.__name__}" for base in type(value).__mro__]
+    remedy = next((INSTEAD[kind] for kind in kinds if kind in INSTEAD), "pt.load(...) reads a model from a file")
+    raise GraphError(f"a Graph is expected, not {type(value).__name__}", remedy=remedy)
 
 
 def _ordered(roots: list[Node], kept: tuple[Node, ...]) -> tuple[Node, ...]:

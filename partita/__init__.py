@@ -29,7 +29,8 @@ def __getattr__(name: str) -> Any:
     names = import_module("partita.names")
 
     if name != "__all__" and name not in names.__all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = import_module("partita.accelerators.interface.habits").NAMES.get(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f'. {hint}' if hint else ''}")
     value = globals()[name] = getattr(names, name)
     return value
 

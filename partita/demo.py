@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import partita as pt
-from partita.accelerators.cache import default_folder, list_entries
 from partita.accelerators.process.atomic import write_text
+from partita.accelerators.store import default_folder, list_entries
 from partita.compare import compare
 from partita.graph.pictures import to_svg
 from partita.graph.summary import print_summary, summarize

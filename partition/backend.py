@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -47,6 +48,8 @@ def register_property(backend: str, *factories: PropertyFactory) -> None:
                 where=f"backend {backend!r}",
                 remedy="Register the class, or a function that returns a new property: every run gets a fresh one",
             )
+    if backend not in _backends and any(backend in source.names() for source in _sources):
+        warn_of_two(backend)
     listed = _backends.setdefault(backend, [])
     for factory in factories:
         same = [i for i, known in enumerate(listed) if _origin(known) == _origin(factory)]
@@ -54,6 +57,20 @@ def register_property(backend: str, *factories: PropertyFactory) -> None:
             listed[same[0]] = factory
         else:
             listed.append(factory)
+
+
+def has_properties(backend: str) -> bool:
+    """True if properties are registered under this name."""
+    return backend in _backends
+
+
+def warn_of_two(name: str) -> None:
+    """Warns that the name stands for a device and for registered properties."""
+    warnings.warn(
+        f"{name!r} is a device, and has registered properties too: PartitionGraph cuts by these with backend={name!r},"
+        " and compile by what the device supports. Match patterns for compile in the device's transform",
+        stacklevel=3,
+    )
 
 
 def unregister_property(backend: str, factory: PropertyFactory | None = None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import attrs
 
-from partita.graph.errors import UnknownOp, did_you_mean
+from partita.graph.errors import did_you_mean
 from partita.graph.formatting import shortened
 from partita.graph.graph import Graph
 from partita.graph.node import Node
@@ -21,7 +21,7 @@ from partita.partition.matcher import Matcher
 from partita.partition.op_index import OpIndex, join_at_constants
 from partita.partition.options import GivenGroups, Growth, OwnGrowth
 from partita.partition.pattern import Pattern
-from partita.partition.selector import ContainOpSelector, SubgraphSelector, call_filter, domain_and_op
+from partita.partition.selector import ContainOpSelector, SubgraphSelector, call_filter, domain_and_op, texts_in
 
 Groups = list[list[int]]
 
@@ -400,12 +400,26 @@ class AskedSelector:
 def notes_on(chooser: Chooser, index: OpIndex, groups: Sequence[Sequence[int]]) -> Iterator[str]:
     """The notes. Linear."""
     yield from _unknown_names(chooser, index)
+    yield from _mxnet_names(chooser, bool(groups))
     if isinstance(chooser, SubgraphSelector) and follows_no_edge(chooser) and _touch(index, groups):
         kind = type(chooser).__name__
         yield (
             f"{kind} defines select alone, so each op that it takes is a subgraph of its own: the inherited select_input and "
             "select_output follow no edge"
         )
+
+
+def _mxnet_names(chooser: Chooser, took_any: bool) -> Iterator[str]:
+    """Notes on the names of MXNet's in a selector's own code. Names in lower case may be other words: they are noted if the
+    selector took nothing."""
+    known = op_names("")
+    for name in texts_in(chooser) if isinstance(chooser, SubgraphSelector) else ():
+        if name.isidentifier() and name not in known and not (took_any and name.islower()):
+            from partita.graph.readers.mxnet import meant_by
+
+            hint = meant_by(name)
+            if hint is not None:
+                yield f"There is no op {name!r}, which {type(chooser).__name__} names. {hint}"
 
 
 def follows_no_edge(selector: SubgraphSelector) -> bool:
@@ -437,12 +451,9 @@ def _unknown_names(chooser: Chooser, index: OpIndex) -> Iterator[str]:
 
 
 def _hint(op: str, domain: str, known: frozenset[str] | set[str]) -> str:
-    from partita.graph.readers.mxnet import onnx_ops
+    from partita.graph.readers.mxnet import meant_by
 
-    try:
-        mxnet = onnx_ops([op]) if not domain else frozenset()
-    except UnknownOp:
-        mxnet = frozenset()
-    if mxnet:
-        return f"It is a name of MXNet's; did you mean {' or '.join(sorted(mxnet))}?"
+    mxnet = None if domain else meant_by(op)
+    if mxnet is not None:
+        return mxnet
     return did_you_mean(op, known) or "Ops have ONNX's names; those of another domain are written domain::Op"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from typing import Any
 
 from partita.graph.errors import PartitaError
@@ -37,3 +39,11 @@ def raised(error: Exception) -> str:
 def not_a(kind: str, answer: Any) -> str:
     """The cause for an answer of the wrong type."""
     return f"it returned {in_code(answer, 80)} ({type(answer).__name__}), not {kind}"
+
+
+def warn_of_capitals(cls: type, base: type) -> None:
+    """Warns of methods that only MXNet would call: `SelectInput` is `select_input` here."""
+    for name in vars(cls):
+        hook = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+        if name[:1].isupper() and callable(getattr(base, hook, None)):
+            warnings.warn(f"nothing calls {cls.__name__}.{name}: the hook is {hook}", stacklevel=3)

@@ -157,7 +157,9 @@ def as_properties(given: Any, where: str) -> list[SubgraphProperty]:
         if isinstance(one, type) and issubclass(one, SubgraphProperty):
             raise PartitionError(f"{one.__name__} is a class", where=where, remedy=f"Give an instance: {one.__name__}()")
         if not isinstance(one, SubgraphProperty):
-            raise PartitionError(not_a("a SubgraphProperty", one).replace("it returned", "it holds"), where=where)
+            is_chooser = hasattr(one, "op_names")  # a selector, its class, or a pattern
+            remedy = "A property makes selectors: wrap yours, pt.PatternProperty(selector, 'mine')" if is_chooser else None
+            raise PartitionError(not_a("a SubgraphProperty", one).replace("it returned", "it holds"), where=where, remedy=remedy)
     if not listed:
         raise PartitionError("the list of properties is empty", where=where)
     return listed

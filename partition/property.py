@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from partita.graph.build import call
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.partition.errors import PartitionError
+from partita.partition.errors import PartitionError, warn_of_capitals
 from partita.partition.options import Growth
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
@@ -23,6 +23,11 @@ class SubgraphProperty:
     `create_subgraph_node`; then, while the graph is assembled, `connect_subgraph_inputs`, `connect_subgraph_outputs`;
     `post_partition`.
     """
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        """Warns of hooks that have MXNet's names."""
+        super().__init_subclass__(**keywords)
+        warn_of_capitals(cls, SubgraphProperty)
 
     name: str = "subgraph"
     """Calls are named `<name>_<index>`."""

@@ -11,11 +11,14 @@ import numpy as np
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.partition.errors import WrongAnswer, not_a
+from partita.partition.errors import WrongAnswer, not_a, warn_of_capitals
 
 Labeler = Callable[[Node], Hashable | None]
 """Returns the label of the subgraphs that a node may be in (True, or a device), or None."""
 
+
+MOST_TEXTS = 1000
+"""Maximum size of a collection that is searched for op names."""
 
 QUESTIONS = ("select", "select_input", "select_output")
 """The methods of a selector that return a bool."""
@@ -27,6 +30,11 @@ class SubgraphSelector:
     Only ops are offered: never variables, constants, calls that an earlier partition made, nodes that nothing needs,
     or nodes that are in a subgraph already. Selectors combine: `a | b`, `a & b`, `~a`.
     """
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        """Warns of hooks that have MXNet's names."""
+        super().__init_subclass__(**keywords)
+        warn_of_capitals(cls, SubgraphSelector)
 
     stateless: bool = False
     """True if the answers depend on the nodes alone. Then one selector serves the whole graph, `select` returns whether a
@@ -152,6 +160,19 @@ class ContainOpSelector(SubgraphSelector):
         if self.ops is None:
             return f"ContainOpSelector({'' if self.predicate is None else self.predicate!r})"
         return f"ContainOpSelector({{{', '.join(map(repr, self.op_names()))}}})"
+
+
+def texts_in(selector: SubgraphSelector) -> list[str]:
+    """The texts, sorted, in the code of the selector's answers, in collections that this code names, and in its attributes."""
+    functions = [getattr(type(selector), name) for name in QUESTIONS]
+    functions += [getattr(selector, "predicate", None)]
+    codes = [(function.__code__, function.__globals__) for function in functions if inspect.isfunction(function)]
+    values: list[object] = [*vars(type(selector)).values(), *vars(selector).values()]
+    for code, names in codes:
+        values += [*code.co_consts, *(names.get(name) for name in code.co_names)]
+    collections = [value for value in values if isinstance(value, (tuple, list, set, frozenset)) and len(value) <= MOST_TEXTS]
+    texts = [*(value for code, _ in codes for value in code.co_consts), *(item for one in collections for item in one)]
+    return sorted({text for text in texts if type(text) is str})
 
 
 def domain_and_op(name: str) -> tuple[str, str]:

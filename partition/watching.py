@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 
 import attrs
 
@@ -71,6 +72,14 @@ class Watch:
         from partita.partition.watch_view import svg
 
         return svg(self, step)
+
+    def html(self) -> str:
+        """The page that a notebook shows, to write into a file."""
+        from partita.partition.watch_view import mimebundle
+
+        shown = mimebundle(self)
+        body = shown.get("text/html") or f"<pre>{escape(shown['text/plain'])}</pre>"
+        return f'<!doctype html><meta charset="utf-8"><title>{escape(self.graph.name)}</title>{body}\n'
 
     def __str__(self) -> str:
         from partita.partition.watch_view import text

@@ -26,6 +26,9 @@ SHOWN = 1 << 16
 """Maximum bytes of a constant that is passed to the converter: some of its steps read them."""
 
 
+MASKS_ARE_BOOL = 10
+"""The first opset whose Dropout returns a mask of bool; in older ones it has the data's type."""
+
 OPAQUE, OPAQUE_DOMAIN = "Opaque", "partita.opaque"
 """The op of a node that is hidden from the converter, and its domain; its attribute `key` numbers them."""
 
@@ -83,6 +86,10 @@ class _Conversion:
         if not any(node.is_op for node in g.nodes):
             return g.evolve(opsets=opsets)
         _refuse_wrong(g, self.opset)
+        for entry in computed:
+            if entry.index and self._changes_mask(entry.node):
+                cause = f"the mask, an output of the graph, has another type in opset {self.opset} than in {self.old}"
+                raise PassError(cause, where=f"node {entry.node.name!r} (Dropout)", remedy="Leave it out of the outputs")
         hidden: list[Node] = []
         shown = _with_opaque(g.evolve(outputs=computed, output_names=[entry.name for entry in computed]), hidden)
         model = to_model(shown, elide_constants_above=SHOWN)
@@ -124,6 +131,10 @@ class _Conversion:
             return self._shown(converted, hidden[converted.attrs["key"]])
         if converted.op == "Resize" and not converted.domain and self.old < RESIZES_SAY_HOW <= self.opset:
             converted = converted.evolve(attrs={**converted.attrs, **self._positions(converted)})
+        if self._changes_mask(converted) and len(converted.output_types) == 2:
+            data, _ = converted.output_types
+            mask = attrs.evolve(data, dtype="bool") if isinstance(data, TensorType) and self.opset >= MASKS_ARE_BOOL else data
+            converted = converted.evolve(output_types=(data, mask))
         origin = ops.get(converted.name)
         if origin is not None and converted.is_op:
             return converted.evolve(affinity=origin.affinity, metadata=origin.metadata)
@@ -131,6 +142,11 @@ class _Conversion:
         own = {converted.name: name}
         values = [v if v in names or not v else own.get(v) or self.namer(v) for v in converted.output_names]
         return converted.evolve(name=name, output_names=tuple(values))
+
+    def _changes_mask(self, node: Node) -> bool:
+        """True for a Dropout whose mask, a float like the data in older versions, has another type in the target version."""
+        changes = (self.old < MASKS_ARE_BOOL) != (self.opset < MASKS_ARE_BOOL)
+        return changes and node.op == "Dropout" and not node.domain
 
     def _positions(self, resize: Node) -> Mapping[str, str]:
         """Attributes for the coordinate transformation of an older Resize, which the converter does not write."""

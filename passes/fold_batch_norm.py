@@ -79,7 +79,7 @@ def _fold(norm: Node, g: Graph, scale_weights: bool) -> _Fold | None:
         return None
     if op.op in ops("convolution"):
         factors = convolution_factors(op, weight, bias, scale, shift)
-    elif op.op in ops("matmul") and g.opsets.get("", 1) >= 7:
+    elif op.op in ops("matmul") and g.opset >= 7:
         factors = _gemm_factors(op, weight, bias, scale, shift)
     else:
         return None
@@ -90,7 +90,7 @@ def _fold(norm: Node, g: Graph, scale_weights: bool) -> _Fold | None:
 
 def is_inference(norm: Node, g: Graph) -> bool:
     """True if it uses the given mean and variance, per channel, and has no other outputs."""
-    version = g.opsets.get("", 1)
+    version = g.opset
     if norm.domain or any(norm.output_names[1:]) or len(norm.inputs) < 5:
         return False
     if version < 7 and not norm.attrs.get("is_test", 0):

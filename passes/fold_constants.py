@@ -164,7 +164,7 @@ def _folded(
     node: Node, g: Graph, shapes: ShapeArithmetic | None, options: _Options
 ) -> list[np.ndarray[Any, Any]] | None:
     """The node's outputs, or None if they are not folded."""
-    known = None if shapes is None else shapes.learn(node, g.opsets.get("", 1))
+    known = None if shapes is None else shapes.learn(node, g.opset)
     if known is not None:
         return known
     if (

@@ -67,7 +67,7 @@ def _only_one(node: Node, g: Graph) -> NodeEntry | None:
 
 def _dropout(node: Node, g: Graph) -> NodeEntry | None:
     """The input of a Dropout at inference: up to opset 6 with is_test, from 12 on unless training_mode is set."""
-    version = g.opsets.get("", 1)
+    version = g.opset
     if version < 7:
         return node.inputs[0] if node.attrs.get("is_test", 0) else None
     mode = _input(node, 2)
@@ -105,7 +105,7 @@ def _is_named(known: TensorType) -> bool:
 
 
 def _tile(node: Node, g: Graph) -> NodeEntry | None:
-    if g.opsets.get("", 1) < 6:
+    if g.opset < 6:
         return None
     repeats = _input(node, 1)
     value = None if repeats is None else as_constant(repeats)
@@ -144,7 +144,7 @@ def _is_spread_over(entry: NodeEntry | None, whole: NodeEntry) -> bool:
 
 def _pad(node: Node, g: Graph) -> NodeEntry | None:
     """The input of a Pad by zero elements."""
-    pads = ints(node, 1, "pads" if g.opsets.get("", 1) > 1 else "paddings")
+    pads = ints(node, 1, "pads" if g.opset > 1 else "paddings")
     return node.inputs[0] if pads is not None and not any(pads) else None
 
 

@@ -137,15 +137,19 @@ def named_in(nodes: Sequence[ast.AST], op: str) -> bool:
 
 
 @cache
-def imports_of(path: Path) -> tuple[str, ...]:
+def imports_of(path: Path, for_types: bool = True) -> tuple[str, ...]:
     """The modules that `imported` lists."""
-    return tuple(imported(path))
+    return tuple(imported(path, for_types))
 
 
-def imported(path: Path) -> Iterator[str]:
+def imported(path: Path, for_types: bool) -> Iterator[str]:
     """The modules that a file imports, at once or later, with the names that may be modules themselves; those that it names in a
-    string too, as `lazily` and `import_module` take them."""
+    string too, as `lazily` and `import_module` take them; those for types alone if that is wanted."""
+    conditions = [node for node in nodes_of(path) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    skipped = set() if for_types else {id(one) for node in conditions for one in ast.walk(node)}
     for node in nodes_of(path):
+        if id(node) in skipped:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -158,8 +162,8 @@ def imported(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def arrows_in(folder: str) -> Callable[[], Iterator[str]]:
-    """The pairs of rooms of a folder of which one imports the other, for types alone, at once or later."""
+def arrows_in(folder: str, for_types: bool = True) -> Callable[[], Iterator[str]]:
+    """The pairs of rooms of a folder of which one imports the other, for types alone if that is wanted, at once or later."""
 
     def listed() -> Iterator[str]:
         prefix = f"{module_of(ROOT / folder)}."
@@ -169,11 +173,25 @@ def arrows_in(folder: str) -> Callable[[], Iterator[str]]:
         pairs = set()
         for path in sources(folder):
             room = path.relative_to(ROOT / folder).with_suffix("").parts[0]
-            for module in imports_of(path):
+            for module in imports_of(path, for_types):
                 other = module.removeprefix(prefix).partition(".")[0] if module.startswith(prefix) else room
                 if other != room and other in rooms and room in rooms:
                     pairs.add(f"{room} -> {other}")
         yield from sorted(pairs)
+
+    return listed
+
+
+def circles_in(folder: str) -> Callable[[], Iterator[str]]:
+    """The rooms of a folder that import themselves by way of others, at once or later."""
+
+    def listed() -> Iterator[str]:
+        arrows = [arrow.split(" -> ") for arrow in arrows_in(folder, for_types=False)()]
+        reached = {room: {other for one, other in arrows if one == room} for room, _ in arrows}
+        for _ in reached:
+            for others in reached.values():
+                others.update(*(reached.get(other, ()) for other in list(others)))
+        yield from (room for room, others in sorted(reached.items()) if room in others)
 
     return listed
 
@@ -243,6 +261,7 @@ COUNTS: dict[str, Callable[[], Iterator[str]]] = {
     "op sets": op_sets,
     **{f"files that name {op}": files_naming(op) for op in ("MatMul", "Conv", "Gather", "Resize", "Mish")},
     **{f"arrows in {folder}": arrows_in(folder) for folder in FOLDERS},
+    **{f"rooms in circles in {folder}": circles_in(folder) for folder in STOREYS},
     "duplicate class names": duplicate_classes,
     "asking docstrings": asking_docstrings,
     "rewrites outside the manager": rewrites_outside("accelerators/tvm"),

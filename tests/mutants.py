@@ -7,7 +7,8 @@
     python -m tests.mutants --at passes/manager.py:31       all changes of one line (with --tests: held against these tests)
 
 `--under graph,passes` draws from these folders alone. A map belongs to the commit that was checked out when it was recorded;
-lines are found again in later ones. The changed tree is a copy; the checkout stays as it is. Needs the extra `mutants`."""
+lines are found again in later ones, and new files of kept lines are recorded before a draw. The changed tree is a copy; the
+checkout stays as it is. Needs the extra `mutants`."""
 
 from __future__ import annotations
 
@@ -55,13 +56,13 @@ MOST = 400
 """The number of tests that run for one change."""
 
 SECONDS = 600.0
-"""The time that the tests of one change may take together; it is unnoticed if all of them passed until then."""
+"""The time that the tests of one change may take together on an idle machine; it is unnoticed if all passed until then."""
 
 HANGS = 60.0
 """The processor time of one test, in seconds, after which its process ends: the change is noticed."""
 
 SILENT = 150.0
-"""The time of one test, in seconds, after which its process is ended: the change is noticed."""
+"""The time of one test on an idle machine, in seconds, after which its process is ended: the change is noticed."""
 
 MEMORY = 64 << 30
 """The memory of a changed program, in bytes; browsers reserve more addresses than any limit of these allows."""
@@ -85,7 +86,7 @@ IN_CHILDREN = {
     "accelerators/tvm/compiled/cuda_": "tests/accelerators/tvm/test_cuda_runs.py",
     "accelerators/tvm/run/cuda_": "tests/accelerators/tvm/test_cuda_runs.py",
     "accelerators/tvm/query/trial_child": "tests/accelerators/tvm/test_trial_process.py",
-    "accelerators/isolation/": "tests/accelerators/isolation",
+    "accelerators/interface/isolation/": "tests/accelerators/isolation",
     "accelerators/process/": "tests/accelerators/isolation",
     "passes/version_converter": "tests/passes/test_version_converter.py",
     "partita/mapping/": "tests/mapping",
@@ -507,9 +508,10 @@ class Trials:
             os.close(events)
             self._run(tests, functions, theirs)
         os.close(theirs)
-        written, end, late = b"", time.monotonic() + SECONDS, False
+        factor = crowded()
+        written, end, late = b"", time.monotonic() + factor * SECONDS, False
         try:
-            while select.select([events], [], [], min(SILENT, max(0.0, end - time.monotonic())))[0]:
+            while select.select([events], [], [], min(factor * SILENT, max(0.0, end - time.monotonic())))[0]:
                 if not (part := os.read(events, 1 << 16)):
                     break
                 written += part
@@ -577,7 +579,7 @@ class Trials:
             with open(HOME / "output", "w") as output:
                 run = subprocess.Popen(command, cwd=TREE, stdout=output, stderr=output, start_new_session=True)
             try:
-                if run.wait(SECONDS) != 0:
+                if run.wait(crowded() * SECONDS) != 0:
                     return batch, len(batch)
             except subprocess.TimeoutExpired:
                 if len(batch) <= FIRST:
@@ -587,6 +589,11 @@ class Trials:
                     os.killpg(run.pid, signal.SIGKILL)
                 run.wait()
         return (), len(tests)
+
+
+def crowded() -> float:
+    """The factor by which all takes longer, since other programs share the processor."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @cache
@@ -664,12 +671,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--at", help="the lines whose changes are tried, as FILE:LINE, separated by commas")
     asked = parser.parse_args(arguments)
     tests = asked.tests.split(",") if asked.tests else None
-    if asked.map or not (tests or any(MAPS.glob("*-*"))):
+    is_new = asked.map or not (tests or any(MAPS.glob("*-*")))
+    if is_new:
         record(tests or ["tests"])
-        if not tests:
-            record(["-m", "", *[path.as_posix() for path in sorted(Path("tests").rglob("test_*.py")) if KEPT.match(f"{path}::")]])
-        if asked.map:
-            return 0
+    if not tests:
+        kept = [path.as_posix() for path in sorted(Path("tests").rglob("test_*.py")) if KEPT.match(f"{path}::")]
+        known = set() if is_new else {test.partition("::")[0] for path in MAPS.glob("*-*") for test in Map(path).sizes}
+        if not known.issuperset(kept):
+            record(["-m", "", *[path for path in kept if path not in known]])
+    if asked.map:
+        return 0
     seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**6)
     every = every_mutant(asked.under.split(","))
     if asked.at:

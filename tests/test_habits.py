@@ -35,6 +35,8 @@ def test_a_model_in_memory_is_compiled(proto: onnx.ModelProto) -> None:
         ("GPU", "Did you mean 'cuda' or 'opencl'?"),
         ("CPU", "Did you mean 'cpu'?"),
         ("AUTO", "HETERO:cuda,cpu gives each op to the first that runs it"),
+        ("NPU", "OpenVINO's own devices are openvino.CPU, openvino.GPU and openvino.NPU"),
+        ("mine", "Register a device of your own first: pt.register_accelerator"),
         ("cuda:1", "The number of a device follows a dot: cuda.1"),
         ("CUDAExecutionProvider", "{'onnxruntime': {'PROVIDER': 'CUDAExecutionProvider'}}, or 'cuda'"),
         ("TensorrtExecutionProvider", "{'PROVIDER': 'TensorrtExecutionProvider'}}, or 'cuda'"),
@@ -70,12 +72,28 @@ def test_keys(graph: pt.Graph, device: str, key: str, meant: str | None) -> None
     assert remedy.startswith(f"Did you mean {meant!r}?" if meant else "It has ")
 
 
+def test_keys_that_are_something_else(graph: pt.Graph) -> None:
+    for key, remedy in (("DEVICE_PRIORITIES", "is their priority"), ("NUM_STREAMS", "NUM_REQUESTS"), ("LOG_LEVEL", "-v")):
+        with pytest.raises(pt.UnknownKey, match=f"has no configuration key {key!r}\n  .*{remedy}"):
+            pt.query(graph, "cpu", config={key: 2})
+
+
+def test_names_in_the_module() -> None:
+    for name, remedy in (("InferenceSession", "pt.compile"), ("Core", "pt.load"), ("register_pattern_table", "SubgraphProperty")):
+        with pytest.raises(AttributeError, match=f"module 'partita' has no attribute '{name}'. .*{remedy}"):
+            getattr(pt, name)
+    with pytest.raises(AttributeError, match="has no attribute 'nonesuch'$"):
+        pt.nonesuch
+
+
 @pytest.mark.parametrize(
     ("method", "remedy"),
     [
         ("run", "Call the model: outputs = m({name: array, ...})"),
         ("create_infer_request", "m.start(inputs) starts a call"),
         ("get_inputs", "m.properties.inputs"),
+        ("outputs", "m.properties.outputs are its outputs"),
+        ("run_with_iobinding", "m(x, out=array) writes to an array of yours"),
         ("nonesuch", "has no attribute 'nonesuch'"),
     ],
 )
@@ -116,3 +134,47 @@ def test_objects(package: str, remedy: str) -> None:
 def test_an_op_that_nobody_declared() -> None:
     with pytest.raises(pt.UnknownOp, match=r"Did you mean 'Swish'.*Declare an op of your own with register_op"):
         pt.op("Swish2", pt.variable("x", "float32", (2, 3)))
+
+
+def test_a_backend_is_no_device(graph: pt.Graph) -> None:
+    class Both(pt.Accelerator):
+        name = "both"
+
+    pt.register_property("both", lambda: pt.PatternProperty(pt.Pattern("Relu"), "both"))
+    try:
+        with pytest.raises(pt.UnknownDevice, match="Properties have this name, and cut graphs: .*backend='both'"):
+            pt.compile(graph, "HETERO:both,reference")
+        with pytest.warns(UserWarning, match="'both' is a device, and has registered properties too"):
+            pt.register_accelerator(Both)
+    finally:
+        pt.unregister_property("both")
+        pt.unregister_accelerator("both")
+
+
+def test_options_of_other_programs(graph: pt.Graph) -> None:
+    options = [("providers", "It is device"), ("dynamic", "dynamic_shapes"), ("enabled_precisions", "PRECISION")]
+    for option, hint in options:
+        with pytest.raises(TypeError, match=rf"compile\(\) got an unexpected keyword argument '{option}'\. .*{hint}"):
+            pt.compile(graph, "reference", **{option: 1})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"from_torch\(\) got .* 'dynamic_axes'\. Name the sizes that vary: dynamic_shapes"):
+        pt.from_torch(graph, dynamic_axes={})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"compile\(\) got an unexpected keyword argument 'nonesuch'$"):
+        pt.compile(graph, "reference", nonesuch=1)  # type: ignore[arg-type]
+
+
+def test_what_is_given_in_place_of_something_else(graph: pt.Graph, tmp_path: Path) -> None:
+    with pytest.raises(pt.AcceleratorError, match=r"device ndarray: .*\n  Inputs go by name: .*example_inputs="):
+        pt.compile(graph, IMAGE)  # type: ignore[arg-type]
+    with pytest.raises(pt.GraphError, match=r"a Graph is expected, not CompiledModel\n  m.export\(path\) writes"):
+        pt.save(pt.compile(graph, "reference"), tmp_path / "net.onnx")  # type: ignore[arg-type]
+
+
+def test_a_selector_in_place_of_a_property(graph: pt.Graph) -> None:
+    for one in (pt.ContainOpSelector({"Relu"}), pt.Pattern("Relu"), pt.ContainOpSelector):
+        with pytest.raises(pt.PartitaError, match=r"not a SubgraphProperty\n  A property makes .*pt.PatternProperty"):
+            pt.plan(graph, subgraph_property=one)
+
+
+def test_a_model_of_the_zoo() -> None:
+    with pytest.raises(pt.ReadError, match="Did you mean 'zoo:resnet50'"):
+        pt.load("ResNet50")

@@ -194,21 +194,16 @@ def test_asking_for_a_device_loads_no_kernels() -> None:
 ROOMS = {
     "accelerators": """
         onnx_backend
-        choosing
         api
-        compiling tuning
-        starting
-        package sessions
-        showing
-        precision
-        running
+        precision tuning
+        compiling
+        package decoder
+        runtime
         building
-        hetero onnxruntime openvino reference tvm
+        hetero reference tvm
         engines
         placement
-        capsules
-        cache
-        isolation
+        store
         interface
         arrays
         process

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.isolation import process
+from partita.accelerators.interface.isolation import process
 from partita.accelerators.tvm.query import isolated_trials
 from partita.graph.pictures import to_svg
 from partita.graph.programs import find_program

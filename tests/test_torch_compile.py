@@ -267,6 +267,12 @@ def test_a_number_that_changes_with_each_call_is_compiled_a_few_times_only(
     assert messages(caplog).count("numbers other than the first 3") == 1
 
 
+def test_models_and_their_reports_are_at_hand() -> None:
+    models: list[pt.CompiledModel] = []
+    compiled(mlp(), options={"devices": "reference", "models": models})(torch.randn(2, 8))
+    assert [model.report.placement.devices for model in models] == [("reference",)]
+
+
 def test_the_devices_are_an_option() -> None:
     module, x = mlp(), torch.randn(2, 8)
     assert same(compiled(module, options={"devices": "reference"})(x), module(x))

@@ -10,7 +10,7 @@ import attrs
 from partita.accelerators.errors import CompileError, asking
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.isolation import in_its_place
+from partita.accelerators.interface.isolation import in_its_place
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.partition.bodies import build_body, draft_body, find_exits

@@ -118,10 +118,10 @@ class CompileReport:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The representation for notebooks."""
-        from partita.accelerators.showing.notebook import report_html  # upward: notebooks ask for a method
+        from partita.accelerators.interface.notebook import report_html  # upward: notebooks ask for a method
         from partita.graph.pictures.html import bundle
 
-        return bundle(self, report_html(self))
+        return bundle(self, report_html(self, move_lines(self.moves)))
 
     def __repr__(self) -> str:
         return f"<CompileReport of {self.name!r}: {counted(len(self.subgraphs), 'subgraph')}, {counted(len(self.moves), 'move')}>"

@@ -129,9 +129,13 @@ class SpecializedSubgraph(CompiledSubgraph):
         return results
 
     def native(self, inputs: Sequence[Any]) -> tuple[CompiledSubgraph, Sequence[Any]] | None:
-        """The kernels for any size, if they take these."""
-        given = None if self.any_size is None else self.any_size.given(tuple([value.shape for value in inputs]), inputs)
-        return None if self.any_size is None or given is None else self.any_size.compiled.native(given)
+        """The kernels for any size, if they take these sizes, or those that are compiled for them."""
+        shapes = tuple([value.shape for value in inputs])
+        given = None if self.any_size is None else self.any_size.given(shapes, inputs)
+        if self.any_size is not None and given is not None:
+            return self.any_size.compiled.native(given)
+        kept = self._kept.get(shapes)
+        return None if kept is None or kept.compiled is None else kept.compiled.native(inputs)
 
     def _nothing(self, shapes: Shapes, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
         """The results for a size of 0, most of which are empty: nothing is compiled for them. Indices are checked all the same,

@@ -16,8 +16,6 @@ from partita.accelerators.building.refusals import Failure, cut_apart, not_compi
 from partita.accelerators.building.sizes_along import sizes_along
 from partita.accelerators.building.specialized import is_static
 from partita.accelerators.building.units import Unit, compile_unit
-from partita.accelerators.cache.waiting import work_until
-from partita.accelerators.capsules.keeping import keep_failure
 from partita.accelerators.errors import AcceleratorError, CompileError, DeviceMistake, NotSupported, asking
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
@@ -29,6 +27,8 @@ from partita.accelerators.placement.placing import with_constants_computed
 from partita.accelerators.process.descriptors import at_a_terminal
 from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.process.forking import Guard
+from partita.accelerators.store.capsules.keeping import keep_failure
+from partita.accelerators.store.waiting import work_until
 from partita.graph.build import is_made_call
 from partita.graph.flops import count_flops
 from partita.graph.formatting import counted, listed

@@ -15,8 +15,6 @@ import numpy as np
 from partita.accelerators.arrays.layout import HOST, array_layout
 from partita.accelerators.arrays.on_device import DeviceArray, at_home
 from partita.accelerators.building.specialized import SpecializedSubgraph, is_static
-from partita.accelerators.cache.cached_compiling import check_folder, compile_cached
-from partita.accelerators.capsules.keeping import keep_failure
 from partita.accelerators.errors import (
     MEND,
     AcceleratorError,
@@ -31,10 +29,12 @@ from partita.accelerators.errors import (
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from partita.accelerators.interface.compile_now import compile_now, run_laid_out
 from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.isolation import in_its_place
 from partita.accelerators.interface.registry import accelerator as accelerator_named
-from partita.accelerators.isolation import in_its_place
 from partita.accelerators.process.exit_barrier import door
 from partita.accelerators.process.forking import renewed_in_children
+from partita.accelerators.store.cached_compiling import check_folder, compile_cached
+from partita.accelerators.store.capsules.keeping import keep_failure
 from partita.graph.errors import PartitaError
 from partita.graph.formatting import error_in_words
 from partita.graph.graph import Graph

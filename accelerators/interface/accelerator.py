@@ -28,6 +28,10 @@ COPY = "Copy"
 """The layer type of a copy between the host and a device."""
 
 
+EXECUTED, NOT_RUN, OPTIMIZED_OUT = "EXECUTED", "NOT_RUN", "OPTIMIZED_OUT"
+"""The states of a node after a run."""
+
+
 @attrs.frozen(slots=True)
 class ProfileRow:
     """The time of one node (or of one fused kernel, or of a copy) in a run."""
@@ -201,7 +205,7 @@ def _where_it_is_asked_for(query: Query) -> Query:
     @functools.wraps(query)
     def asked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
         # upward: a direct call obeys ISOLATE too
-        from partita.accelerators.isolation import in_its_place
+        from partita.accelerators.interface.isolation import in_its_place
 
         device = in_its_place(self, self._config)
         return query(self, graph) if device is self else device.query(graph)
@@ -272,7 +276,7 @@ class Accelerator:
     that no other op can have absorbed, is not supported."""
 
     isolates_itself: ClassVar[bool] = False
-    """True for a device that runs in its own process; others run in a child process under ISOLATE (`accelerators/isolation`)."""
+    """True for a device that runs in its own process; others run in a child process under ISOLATE (`interface/isolation`)."""
 
     keeps_arrays: ClassVar[bool] = False
     """True if it has memory of its own for arrays (`to_device`), where its subgraphs leave outputs that are ON_DEVICE."""
@@ -349,13 +353,12 @@ class Accelerator:
         return None
 
     def why_no_export(self) -> str | None:
-        """The reason why code compiled with this configuration cannot run on this machine; None if it can. Among several devices
-        such a one is skipped."""
+        """The reason why its compiled code can be neither exported nor cached; None if it can."""
         return None
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """Restores a subgraph from the bytes that `CompiledSubgraph.export` returned; `graph` is its body, for the types of its
-        inputs and outputs: its nodes may be those before `transform`.
+        """Restores a subgraph from the bytes that `CompiledSubgraph.export` returned. `graph` is its body before `transform`, so
+        that an import is quick: `self.configured(config).transform(graph)` returns what `compile` got.
 
         Arrays of `export_weights` are passed as a fourth argument. If the body was left out, `graph` is a single node between
         its inputs and outputs."""

@@ -44,9 +44,13 @@ def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
     An unknown or repeated device is an error. One of several that cannot be used here is skipped: it refuses every op. A
     single device that cannot be used is an error."""
     text = _default(wanted)
-    where = f"device {text!r}"
+    where = f"device {text!r:.80}"
     if not isinstance(text, (str, list, tuple)) or not all(isinstance(label, str) for label in text):
-        raise AcceleratorError("it is neither a string nor a list of names", where=where, remedy='Write "HETERO:first,second"')
+        remedy = 'Write "HETERO:first,second"'
+        if any(hasattr(item, "shape") for item in (text if isinstance(text, (list, tuple)) else (text,))):
+            where = f"device {type(text).__name__}"
+            remedy = "Inputs go by name: pt.compile(module, devices, example_inputs=...)"
+        raise AcceleratorError("it is neither a string nor a list of names", where=where, remedy=remedy)
     labels = _labels(text)
     if not labels:
         raise AcceleratorError("no device is named", where=where, remedy='Write "HETERO:first,second", or one name')

@@ -18,6 +18,7 @@ from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of
 from partita.graph.node import Node
 from partita.graph.order import reachable
+from partita.passes.infer import with_missing_types
 
 if TYPE_CHECKING:
     from partita.accelerators.interface.accelerator import Accelerator
@@ -159,3 +160,20 @@ def checked_answers(answers: object, graph: Graph, where: str) -> Support:
         if not isinstance(name, str) or name not in names:
             raise DeviceMistake(f"it answers about {in_code(name)}, which is no node's name", where=where, remedy=MEND)
     return {name: yes_or_why_not(answer, where, name) for name, answer in answers.items()}
+
+
+def query_by_op(graph: Graph, judge: Judge) -> Support:
+    """The judge's answer for each op; a call is supported if all ops of its body are."""
+    shown = with_missing_types(graph)
+    return {node.name: _judged(node, shown, judge) for node in shown.nodes if node.is_op}
+
+
+def _judged(node: Node, graph: Graph, judge: Judge) -> bool | str:
+    if not node.is_call:
+        return judge(node, graph)
+    return judged_inside(node, judge) or True
+
+
+def judged_inside(node: Node, judge: Judge) -> str | None:
+    """The first refusal in the node's bodies; inner calls are judged by their own bodies."""
+    return refused_inside(node, lambda inner, body: _judged(inner, body, judge))

@@ -11,10 +11,10 @@ import attrs
 
 from partita.accelerators.errors import AcceleratorError, BrokenPackage, UnknownDevice
 from partita.accelerators.interface.accelerator import Accelerator
-from partita.accelerators.interface.habits import meant_device
+from partita.accelerators.interface.habits import REGISTER, meant_device
 from partita.accelerators.process.forking import Guard
 from partita.graph.formatting import error_in_words
-from partita.partition.backend import BackendSource, PropertyFactory, add_backend_source
+from partita.partition.backend import BackendSource, PropertyFactory, add_backend_source, has_properties, warn_of_two
 from partita.partition.property import SubgraphProperty
 from partita.passes.registry import FAMILIES
 
@@ -79,6 +79,8 @@ def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> ty
         if name in _entries() and not replace:
             cause = f"there is a device {name!r} already"
             raise AcceleratorError(cause, where=cls.__name__, remedy="Choose another name, or pass replace=True")
+        if has_properties(name):
+            warn_of_two(name)
         _registered[name] = _Registration(lambda: cls, "registered")
         _instances.pop(name, None)
     return cls
@@ -106,7 +108,9 @@ def accelerator(name: str) -> Accelerator:
             return _instances[name]
         entry = _WHOLE if name == HETERO else _entry(name)
         if entry is None:
-            raise UnknownDevice(f"there is no device {name!r}", remedy=meant_device(name, sorted(_entries())))
+            cut = f"Properties have this name, and cut graphs: pt.apply_pass(g, 'PartitionGraph', backend={name!r}). {REGISTER}"
+            remedy = cut if has_properties(name) else meant_device(name, sorted(_entries()))
+            raise UnknownDevice(f"there is no device {name!r}", remedy=remedy)
         instance = _instances[name] = _instance_of(name, entry)
         return instance
 
@@ -175,9 +179,9 @@ def _shipped(module: str, cls: str) -> Factory:
 _SHIPPED = {
     "cpu": _Registration(_shipped("partita.accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
     "cuda": _Registration(_shipped("partita.accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
-    "onnxruntime": _Registration(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita", True),
+    "onnxruntime": _Registration(_shipped("partita.accelerators.engines.onnxruntime", "OnnxRuntimeAccelerator"), "partita", True),
     "opencl": _Registration(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
-    "openvino": _Registration(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita", True),
+    "openvino": _Registration(_shipped("partita.accelerators.engines.openvino", "OpenVinoAccelerator"), "partita", True),
     "reference": _Registration(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
 }
 """The devices that come with Partita, the last resort last; of the engines, the one that compiles faster first."""

@@ -191,7 +191,8 @@ def _check(file: BinaryIO, size: int, seal: re.Match[bytes], key: bytes | None, 
         remedy = "Export it with key=, or import it without if you trust the file"
         raise PackageError("the package is not signed", where=where, remedy=remedy)
     if not hmac.compare_digest(_signature(key, file, size - _SIGNED), seal[4]):
-        raise PackageError("the package was signed with another key, or altered by somebody without it", where=where)
+        cause = "the package was signed with another key, or altered by somebody without it"
+        raise PackageError(cause, where=where, remedy="Use the signer's key byte for byte: a file of it may end with a newline")
 
 
 def _placed(seal: re.Match[bytes], size: int, where: str) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -18,12 +18,14 @@ from partita.accelerators.interface.stub_body import skeleton
 from partita.accelerators.package.container import checked_key, writing
 from partita.accelerators.package.imported_report import MEMBER
 from partita.accelerators.package.plan import WEIGHTS, ArrayWriter, plan_of
-from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.errors import WriteError
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.types import Array
+
+if TYPE_CHECKING:
+    from partita.accelerators.runtime.compiled_model import CompiledModel
 
 
 def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
@@ -111,9 +113,14 @@ class _Exporting:
 
     def code(self, unit: Unit, compiled: CompiledSubgraph) -> bytes:
         try:
-            return bytes(compiled.export())
+            code = bytes(compiled.export())
         except Exception as error:
             raise unit.failure(error) from error
+        kind = type(unit.device.accelerator)
+        if kind.import_ is Accelerator.import_:
+            remedy = "Define import_(data, graph, config), or set travels_as_body = True: an import then compiles the body"
+            raise NotSupported(f"{kind.__name__} defines no import_ to read the export", where=unit.title, remedy=remedy)
+        return code
 
     def weights(self, unit: Unit, compiled: CompiledSubgraph) -> Sequence[Array]:
         try:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -15,15 +15,17 @@ from partita.accelerators.building.units import Unit, compile_unit, measured_uni
 from partita.accelerators.errors import AcceleratorError, BadConfig, UnknownDevice, UnknownKey
 from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.isolation import in_its_place
 from partita.accelerators.interface.settings import read_config, settings_of_file
-from partita.accelerators.isolation import in_its_place
 from partita.accelerators.package.container import Package, PackageError, checked_key
 from partita.accelerators.package.imported_report import ImportedReport, read_report
 from partita.accelerators.package.plan import WEIGHTS, graph_of, read_array
-from partita.accelerators.running.compiled_model import CompiledModel
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
+
+if TYPE_CHECKING:
+    from partita.accelerators.runtime.compiled_model import CompiledModel
 
 Row = Mapping[str, Any]
 """A subgraph's row in the manifest."""
@@ -33,12 +35,13 @@ TARGET = "ARCH"
 
 
 def import_package(
-    path: str | os.PathLike[str], key: bytes | None, config: Mapping[str, Any] | None, recompile: bool | str | Sequence[str]
+    path: str | os.PathLike[str], key: bytes | None, config: Mapping[str, Any] | None, recompile: bool | str | Sequence[str],
+    kind: type[CompiledModel],
 ) -> CompiledModel:
-    """Implements `import_model`."""
+    """Implements `import_model`. `kind` is the class of the model, which is above."""
     package = Package(path, checked_key(key, os.fsdecode(path)))
     try:
-        model = _Importing(package, config, recompile).run()
+        model = _Importing(package, config, recompile).run(kind)
         logger("package").info("%s: imported from %s", model.graph.name, package.where)
         return model
     except (PackageError, BadConfig, UnknownDevice, UnknownKey):
@@ -67,16 +70,19 @@ class _Importing:
         self.model: str = self.report["model"]
         self.notes: list[str] = []
         self.misfits: list[str] = []
+        self.fixed = ""
+        """The advice to fix sizes, if a subgraph does not fit because they vary."""
         self.taken: set[str] = set()
         """The subgraphs that use the package's kernels for any size."""
 
-    def run(self) -> CompiledModel:
+    def run(self, kind: type[CompiledModel]) -> CompiledModel:
         """Imports all subgraphs, and the graph around them."""
         devices = self.devices()
         values = self.configured([device for device in devices if device is not None])
         imported = [self.unit(row, device, values) for row, device in zip(self.rows, devices, strict=True)]
         if self.misfits:
-            remedy = "Import with recompile=True (the same device) or recompile='cpu' (another), or export the model here"
+            same = "recompile=True (the same device) or " if self.recompile is False and None not in devices else ""
+            remedy = f"{self.fixed}Import with {same}recompile='cpu' (another device), or export the model here"
             raise PackageError("\n    ".join(self.misfits), where=self.package.where, remedy=remedy)
         bodies = {number: unit.body for number, unit in enumerate(imported) if unit is not None}
         graph, numbers = graph_of(self.onnx("plan.onnx"), bodies)
@@ -85,7 +91,7 @@ class _Importing:
         report = ImportedReport(self.report, tuple(self.notes))
         measured = any(unit.config["PERF_COUNT"] for unit in units.values())
         settings = settings_of_file(self.package.manifest["settings"], f"{self.package.where}, settings")
-        return CompiledModel(graph, units, report, settings, (), measured, lambda: self.measuring(units, numbers))
+        return kind(graph, units, report, settings, (), measured, lambda: self.measuring(units, numbers))
 
     def measuring(self, units: Mapping[str, Unit], numbers: Mapping[str, int]) -> dict[str, Unit]:
         """The same subgraphs for measuring; those that the device cannot measure directly are imported again."""
@@ -155,7 +161,9 @@ class _Importing:
         config = values[device.label]
         try:
             device.accelerator.check_device_id(config["DEVICE_ID"])
-            differs = device.accelerator.misfit(row["identity"], config) if row["code"] is not None else None
+            # Without code of its own it is compiled here, size by size: for the machine that the file names.
+            is_bound = has_code or bool(config.get(TARGET))
+            differs = device.accelerator.misfit(row["identity"], config) if is_bound else None
             if differs is None:
                 return self.imported(row, device, body, config)
         except PartitaError as error:
@@ -163,6 +171,9 @@ class _Importing:
                 where = f"{self.package.where}, {error.where}"
                 raise PackageError(f"it cannot be imported: {error.__cause__}", where=where) from error
             differs = f"{error.where}: {error.cause}" if error.where else error.cause
+            if row["code"] is None and not device.accelerator.travels_as_body:
+                differs = f"its sizes vary, so that it is prepared here, and {error.cause}"
+                self.fixed = "Export it with fixed sizes, as by pt.load(path, shapes={...}). "
         if self.recompile is False:
             self.misfits.append(f"subgraph {row['name']!r} does not fit device {device.label!r} here: {differs}")
             return None
@@ -187,9 +198,9 @@ class _Importing:
         return compiled
 
     def for_any_size(self, row: Row, device: Device, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph | None:
-        """The kernels for any size, for a prepared graph; None if the package has none that fit here."""
+        """The kernels for any size, for a prepared graph; None if the package has none."""
         stored = row.get("any_size")
-        if stored is None or device.accelerator.misfit(row["identity"], config) is not None:
+        if stored is None:
             return None
         try:
             kernels = self.read(stored, device, graph, config)
@@ -223,6 +234,10 @@ class _Importing:
                 device.accelerator.check_device_id(config["DEVICE_ID"])
             except BadConfig as error:
                 refused.append(f"{device.label}: {error.cause}")
+                continue
+            absent = device.accelerator.why_not_here(config) if self.recompile is True or len(devices) > 1 else None
+            if absent is not None:
+                refused.append(f"{device.label}: {absent}")
                 continue
             answers = in_its_place(device.accelerator, config).configured(config).query(body)
             reasons = [why_not for why_not in answers.values() if why_not is not True]

@@ -251,7 +251,7 @@ class Placement(MutableMapping[str, str]):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The representation for notebooks."""
-        from partita.accelerators.showing.notebook import placement_html  # upward: notebooks ask for a method
+        from partita.accelerators.interface.notebook import placement_html  # upward: notebooks ask for a method
         from partita.graph.pictures.html import bundle
 
         return bundle(self, placement_html(self))

@@ -8,8 +8,8 @@ from typing import Any
 from partita.accelerators.errors import NotSupported, asking
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.isolation import has_own_query, in_its_place
 from partita.accelerators.interface.query import NO_ANSWER, first_refusal, with_own_nodes
-from partita.accelerators.isolation import has_own_query, in_its_place
 from partita.accelerators.placement.rules import Rules
 from partita.graph.build import is_made_call
 from partita.graph.formatting import listed

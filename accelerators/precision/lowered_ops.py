@@ -73,7 +73,7 @@ def with_channel_scales(graph: Graph) -> Graph:
     """The graph at an opset with a scale for each channel; unchanged if ONNX cannot convert it."""
     from partita.passes import apply_pass
 
-    if graph.opsets.get("", 1) >= CHANNEL_SCALES:
+    if graph.opset >= CHANNEL_SCALES:
         return graph
     try:
         return apply_pass(graph, "ConvertOpset", opset=CHANNEL_SCALES)
@@ -109,7 +109,7 @@ def channel_axis(node: Node) -> int:
 def lowered(graph: Graph, precisions: Mapping[str, str], ranges: Mapping[str, Range]) -> Graph:
     """The graph with these nodes, by name, in these precisions; `ranges` are those of values that int8 ops read. Linear."""
     for node in graph.nodes:
-        reason = why_not_in_onnx(node, precisions.get(node.name, KEPT), graph.opsets.get("", 1))
+        reason = why_not_in_onnx(node, precisions.get(node.name, KEPT), graph.opset)
         if reason is not None:
             raise PassError(reason, where=f"node {node.name!r}", remedy="Convert the model with the pass ConvertOpset first")
     return _Lowering(graph, precisions, ranges).run()

@@ -12,7 +12,7 @@ import signal
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -51,22 +51,21 @@ class Child:
         """`name` is its place in errors. `output` is an open file for its stdout and stderr, by default the parent's stderr.
         `paths` replace the folders of PYTHONPATH, `variables` are added to the environment."""
         self.name = name
-        self.requests, self.replies = SharedMemory(), SharedMemory()
-        self._socket, theirs = socket_pair()
-        alive, self._life = pipe()
-        given = (theirs.fileno(), alive, self.requests.file, self.replies.file)
         output = output if output is not None else ERRORS if has_errors() else QUIET
-        try:
+        with ExitStack() as ours, ExitStack() as theirs:
+            self.requests, self.replies = [ours.enter_context(closing(SharedMemory())) for _ in range(2)]
+            self._socket, other = socket_pair()
+            alive, self._life = pipe()
+            ours.enter_context(self._socket)
+            ours.callback(os.close, self._life)
+            theirs.enter_context(other)
+            theirs.callback(os.close, alive)
+            given = (other.fileno(), alive, self.requests.file, self.replies.file)
             self._process = subprocess.Popen(
                 [*command, *map(str, given)], stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=given,
                 env=environment(paths, **variables), process_group=0,
             )
-        except BaseException:
-            self._close()
-            raise
-        finally:
-            theirs.close()
-            os.close(alive)
+            ours.pop_all()  # what is open stays so
         self._ended: int | None = None
         """A file that becomes readable when the process has ended; None if the system has no such files."""
         with suppress(OSError, AttributeError):

@@ -114,16 +114,18 @@ class TvmAccelerator(Accelerator):
         """Infer shapes, fold constants, and expand functions of which TVM has only the parts. A graph for any size is ready."""
         return self._prepared(graph, folds_implied=False)
 
-    def _prepared(self, graph: Graph, folds_implied: bool = True) -> Graph:
+    def _prepared(self, graph: Graph, folds_implied: bool = True, machine: Machine | None = None) -> Graph:
         """The last of the stages, with an output more for each constant that stands for a value that follows from sizes: the run
-        is an error where an element of it is not 0. A graph for any size is ready."""
+        is an error where an element of it is not 0. A graph for any size is ready. What is supported depends on the machine, the
+        configuration's if none is given."""
         from partita.accelerators.tvm.prepare.preparing import prepared
         from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 
         if is_for_any_size(graph):
             return graph
+        supports = self.supports if machine is None else partial(self._supports, machine=machine)
         with self._trials_as_configured():
-            *_, result = prepared(graph, partial(self._apply, watched=True), folds_implied)
+            *_, result = prepared(graph, partial(self._apply, watched=True, supports=supports), folds_implied)
         return result
 
     def _apply(self, graph: Graph, names: Sequence[str], **options: Any) -> Graph:
@@ -186,9 +188,12 @@ class TvmAccelerator(Accelerator):
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
         """True if TVM compiles the op correctly, otherwise the reason."""
+        return self._supports(node, graph, self.machine(self._config))
+
+    def _supports(self, node: Node, graph: Graph, machine: Machine) -> bool | str:
         from partita.accelerators.tvm.query.support import supported
 
-        return self.why_no_compiler() or supported(node, graph, self.machine(self._config))
+        return self.why_no_compiler() or supported(node, graph, machine)
 
     def why_no_compiler(self) -> str | None:
         """Why this device cannot compile here and only runs models that were compiled before; None if it can."""
@@ -259,7 +264,7 @@ class TvmAccelerator(Accelerator):
         from partita.accelerators.tvm.query.support import takes
 
         names = [name for name in self.passes if flagged or name != "FlagIndices"]
-        prepared = self._prepared(graph)
+        prepared = self._prepared(graph, machine=machine)
         with self._trials_as_configured() if machine.is_gpu else contextlib.nullcontext():
             return self._apply(prepared, names, machine=machine, takes=takes, **self.layout_options(machine))
 

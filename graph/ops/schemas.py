@@ -127,7 +127,8 @@ def require_spec(op: str, domain: str, version: int, where: str | None = None) -
         remedy: str | None = OTHER_VERSION
     else:
         cause = f"{domain or 'ai.onnx'} has no op {op!r}"
-        remedy = f"{did_you_mean(op, names) or ''} Declare an op of your own with register_op(...)".strip()
+        hint = did_you_mean(op, names) or ("" if domain else f"pt.mxnet_ops({op!r}) tells ONNX's names for one of MXNet's.")
+        remedy = f"{hint} Declare an op of your own with register_op(...)".strip()
     raise UnknownOp(cause, where=where, remedy=remedy)
 
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
 from io import StringIO
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 import numpy as np
 
-from partita.graph.errors import MissingDependency, ReadError
+from partita.graph.errors import MissingDependency, ReadError, unexpected
 from partita.graph.graph import Graph
 from partita.graph.readers.torch_ops import translations
 from partita.graph.types import TensorType, numpy_dtype
@@ -33,6 +33,16 @@ if TYPE_CHECKING:
 __all__ = ["from_torch"]
 
 
+_DYNAMIC = "Name the sizes that vary: dynamic_shapes={'x': {0: 'batch'}}"
+_NAMES = "The graph has the names of forward's arguments and results; output_names of pt.Graph(...) gives others"
+
+EXPORT_OPTIONS: dict[str, str] = {
+    "dynamic_axes": _DYNAMIC, "dynamic": _DYNAMIC, "opset_version": "It is opset", "args": "It is example_inputs",
+    "inputs": "It is example_inputs", "input_names": _NAMES, "output_names": _NAMES,
+}
+"""Hints by the names of options that torch's exporters have."""
+
+
 def from_torch(
     module: TorchSource,
     example_inputs: Any = None,
@@ -40,6 +50,7 @@ def from_torch(
     name: str | None = None,
     opset: int | None = None,
     dynamic_shapes: Any = None,
+    **foreign: Never,
 ) -> Graph:
     """The graph of a PyTorch module in evaluation mode; the module itself is not changed.
 
@@ -50,6 +61,8 @@ def from_torch(
 
         g = pt.from_torch(torchvision.models.resnet18(), torch.randn(1, 3, 224, 224))
     """
+    if foreign:
+        raise unexpected("from_torch", foreign, EXPORT_OPTIONS)
     model = export(module, example_inputs, opset=opset, dynamic_shapes=dynamic_shapes)
     # Deferred: the ONNX reader loads onnx, and importing the front door must not.
     from partita.graph.readers.onnx import load_onnx

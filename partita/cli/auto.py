@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 
 import partita as pt
-from partita.accelerators.choosing.auto import SECONDS
 from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.precision.auto import SECONDS
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_model, config_of, placing_of, positive
 from partita.cli.models import load_graph, writable

@@ -3,8 +3,8 @@
 The contenders take turns, in changing order. In each round each one runs once unmeasured and then several times measured, so
 that other load of the machine affects all alike. "times the first" is the median over the rounds of the ratio within a round,
 with half the distance between its 10th and 90th percentile. Throughput is measured with --streams concurrent calls. Outputs
-are compared with the first one's. --vs takes devices as --devices does; an engine then gets the whole model.
-MODEL may be a file that `partita compile` wrote: the others then get the graph in it."""
+are compared with the first one's. --vs takes devices as --devices does, or a file that `partita compile` wrote, such as the
+last release; an engine gets the whole model. MODEL may be such a file too: the devices of --vs then get the graph in it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from partita.cli.arguments import (
     positive,
     precise,
 )
-from partita.cli.models import load_model, model_inputs
+from partita.cli.models import is_package, key_of, load_model, model_inputs
 from partita.cli.screen import Screen
 from partita.measuring.bench import offers_precision
 from partita.measuring.bench_report import BenchReport, report
@@ -44,7 +44,7 @@ EXAMPLE = """\
 """
 
 CONDITIONS = {
-    "refused": "a device of --vs does not run the model",
+    "refused": "one of --vs does not run the model",
     "difference": "outputs are not near enough to the first one's",
     "slower=X": "the first one takes more than X times as long as another (1 without =X)",
 }
@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser, package=True)
     add_devices(parser, precision=True)
     group = parser.add_argument_group("measuring")
-    add_repeated(group, "--vs", _rivals, "D,D", "other devices; again for a HETERO:a,b")
+    add_repeated(group, "--vs", _rivals, "D,D", "other devices, or a compiled model; again for a HETERO:a,b")
     add_count(group, "--threads", 1, "NUM_THREADS of every device that has it: equal means for all")
     add_count(group, "--batch", 1, "the first size of the inputs")
     add_count(group, "--streams", 1, "calls at once, for throughput", 1)
@@ -132,6 +132,10 @@ def _rivals(text: str) -> list[str]:
 
 
 def _rival(graph: pt.Graph, devices: str, arguments: argparse.Namespace, screen: Screen) -> Contender:
+    if is_package(devices):
+        screen.say(f"importing {devices}")
+        key = key_of(arguments) if is_package(arguments.model) else None
+        return contender(devices, pt.import_model(devices, key=key), {})
     screen.say(f"compiling for {devices}")
     return contender(devices, unplaced(graph), _config(devices, arguments, own=False))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from partita.accelerators.cache import CacheEntry, clear, default_folder, list_entries
+from partita.accelerators.store import CacheEntry, clear, default_folder, list_entries
 from partita.cli import exits
 from partita.cli.screen import Screen, table
 from partita.graph.errors import ReadError

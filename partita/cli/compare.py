@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import attrs
 
 import partita as pt
-from partita.accelerators.running.profile import PLAIN
+from partita.accelerators.runtime.profile import PLAIN
 from partita.by_layer import Layer, Side, compare_layers, compare_outputs, matched_outputs
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_inputs, add_model, add_repeated, config_of, positive, setting

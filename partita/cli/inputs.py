@@ -21,6 +21,10 @@ Specs = Sequence[tuple[str, Type | None]]
 """Names and types of inputs."""
 
 
+IMAGE_RANK, IMAGE_SIZE = 4, 224
+"""The rank of a batch of images, and the height and width that examples give them."""
+
+
 def read_inputs(texts: Sequence[str], specs: Specs, normalize: str) -> dict[str, Any]:
     """Arrays of FILE or NAME=FILE by the names of the inputs: .npy for one input, .npz for several by name, an image for one.
 
@@ -105,6 +109,18 @@ def fitted(array: Any, kind: Type | None) -> Any:
     ):
         return array.astype(kind.dtype)
     return array
+
+
+def shape_options(specs: Specs) -> list[str]:
+    """An example of --shape for each input whose sizes are not fixed: 1, and the usual 224 for height and width of an image."""
+    options = []
+    for name, kind in specs:
+        if isinstance(kind, TensorType) and kind.shape and not kind.is_static:
+            is_image = len(kind.shape) == IMAGE_RANK and not any(isinstance(dim, int) for dim in kind.shape[2:])
+            usual = (1, 1, IMAGE_SIZE, IMAGE_SIZE) if is_image else (1,) * len(kind.shape)
+            sizes = (dim if isinstance(dim, int) else one for dim, one in zip(kind.shape, usual))
+            options.append(f"--shape {name}={','.join(map(str, sizes))}")
+    return options
 
 
 def _symbols(kind: TensorType) -> tuple[str, ...]:

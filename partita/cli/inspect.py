@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import partita as pt
 from partita.cli import exits
 from partita.cli.arguments import add_model
+from partita.cli.inputs import shape_options
 from partita.cli.models import load_graph, reading_package, takes_package
 from partita.cli.screen import Screen, table
 from partita.graph.flops import Flops, count_flops, count_text
 from partita.graph.formatting import counted
 from partita.graph.gc_pause import collector_paused
 from partita.graph.summary import Summary, size_text, summarize, summary_table
-from partita.graph.types import TensorType
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -131,18 +131,8 @@ def _nodes(graph: pt.Graph, flops: Flops) -> list[dict[str, Any]]:
 def _not_counted(flops: Flops, inputs: tuple[tuple[str, Any], ...]) -> str:
     some = ", ".join(map(repr, flops.unknown[:4])) + (", ..." if len(flops.unknown) > 4 else "")
     text = f"{counted(len(flops.unknown), 'op')} not counted: {some}"
-    open_sizes = [
-        (name, kind)
-        for name, kind in inputs
-        if isinstance(kind, TensorType) and kind.shape and not kind.is_static
-    ]
-    if not open_sizes:
-        return text
-    options = []
-    for name, kind in open_sizes[:4]:
-        sizes = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in kind.shape or ())
-        options.append(f"--shape {name}={sizes}")
-    return f"{text}\n  Sizes are not fixed: give them, like {' '.join(options)}"
+    options = shape_options(inputs)[:4]
+    return f"{text}\n  Sizes are not fixed: give them, like {' '.join(options)}" if options else text
 
 
 def _package(arguments: argparse.Namespace, screen: Screen) -> int:

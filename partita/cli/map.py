@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from partita.accelerators.capsules.capsule import write_arrays
 from partita.accelerators.errors import InputError
 from partita.accelerators.process.atomic import replacing
+from partita.accelerators.store.capsules.capsule import write_arrays
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_model, at_least, config_of, precise
 from partita.cli.inputs import IMAGES, NORMALIZE, Specs, fitted, listed, read_inputs

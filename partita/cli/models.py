@@ -10,20 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import partita as pt
+from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.interface.device_list import DEFAULT, asked_devices
 from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.interface.settings import read_config
-from partita.accelerators.running.inputs import InputChecker
 from partita.cli.arguments import Usage, placing_of
-from partita.cli.inputs import read_inputs
+from partita.cli.inputs import read_inputs, shape_options
 from partita.cli.screen import Screen
 from partita.graph.errors import PartitaError, ReadError, WriteError
 from partita.graph.graph import NOTES
 from partita.graph.readers.foreign import holds_torch
-from partita.graph.types import Dim, TensorType
+from partita.graph.types import Dim
 
 if TYPE_CHECKING:
     from partita.accelerators.package.container import Package
@@ -152,7 +150,8 @@ def load_model(
     late = ("shape", "params", "optimize", "inline", "strict", "pin", "forbid", "batch")
     for name in late:
         if getattr(arguments, name, None):
-            raise Usage(f"the model is compiled: --{name} comes too late")
+            remedy = "Give inputs of the sizes that you want: --input NAME=FILE.npy" if name in ("shape", "batch") else None
+            raise Usage(f"the model is compiled: --{name} comes too late", remedy=remedy)
     screen.say(f"importing {arguments.model}")
     recompile = arguments.devices or False
     model = pt.import_model(arguments.model, key=key_of(arguments), config=config or None, recompile=recompile)
@@ -200,11 +199,8 @@ def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace, screen:
             remedy="Give all inputs or none",
         )
     arrays = model.example_inputs(arguments.seed)
-    open_sizes = [
-        f"--shape {name}={','.join(map(str, array.shape))}"
-        for (name, kind), array in zip(specs, arrays)
-        if isinstance(kind, TensorType) and not kind.is_static and isinstance(array, np.ndarray)
-    ]
-    if open_sizes:
-        screen.warn(f"sizes that are not fixed are taken for 1, as with {' '.join(open_sizes)}")
+    options = shape_options(specs)
+    if options:
+        remedy = "--input gives others" if is_package(arguments.model) else f"fix them, like {' '.join(options)}"
+        screen.warn(f"sizes that are not fixed are taken for 1: {remedy}")
     return dict(zip((name for name, _ in specs), arrays))

@@ -21,7 +21,7 @@ import partita as pt
 from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.process.atomic import replacing
-from partita.accelerators.running.real_runs import Timeline
+from partita.accelerators.runtime.real_runs import Timeline
 from partita.cli import exits
 from partita.cli.arguments import add_count, add_devices, add_fail_on, add_inputs, add_model, config_of, positive, precise
 from partita.cli.compile import report_lines
@@ -208,6 +208,7 @@ def _described(model: pt.CompiledModel, outputs: Any) -> list[dict[str, Any]]:
             if value.size and value.dtype.kind in "fiub":
                 wide = value.astype(np.float64)
                 row |= {"min": float(wide.min()), "mean": float(wide.mean()), "max": float(wide.max())}
+                row["not_finite"] = int(wide.size - np.isfinite(wide).sum())
         rows.append(row)
     return rows
 

@@ -11,12 +11,11 @@ import attrs
 
 from partita.accelerators import AcceleratorError, CompiledModel, compile
 from partita.accelerators.building.units import Unit
-from partita.accelerators.capsules.anonymous import anonymous as made_anonymous
-from partita.accelerators.capsules.capsule import Capsule, device_class, told_config, write_capsule
 from partita.accelerators.interface.inlining import unplaced
-from partita.accelerators.interface.keys import Key, callback, texts
+from partita.accelerators.interface.keys import Key, callback, natural, texts
 from partita.accelerators.process.exit_barrier import at_a_device
-from partita.accelerators.running.inputs import SEED
+from partita.accelerators.store.capsules.anonymous import anonymous as made_anonymous
+from partita.accelerators.store.capsules.capsule import Capsule, device_class, told_config, write_capsule
 from partita.compare import check_tolerance, compare
 from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.formatting import first_line
@@ -53,7 +52,7 @@ def capsule(
     is called with the lines and may stop it by an exception; without `review` they are logged. `keep` names attributes of
     custom ops whose text stays."""
     check_tolerance(tolerance, "capsule")
-    seed = SEED.read("seed", seed, "capsule")
+    seed = Key(0, natural).read("seed", seed, "capsule")
     keep = Key((), texts).read("keep", keep, "capsule")
     review = Key(None, callback).read("review", review, "capsule")
     target = _path(folder)

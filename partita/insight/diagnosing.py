@@ -14,7 +14,7 @@ from partita.accelerators.errors import BadConfig, CompileError, RunError
 from partita.accelerators.interface.device_list import DEFAULT, Device, asked_devices, parse_devices
 from partita.accelerators.interface.settings import check_config, read_config, with_key
 from partita.accelerators.process.exit_barrier import at_a_device
-from partita.accelerators.running.multi import MultiModel
+from partita.accelerators.runtime.multi import MultiModel
 from partita.by_layer import Layer
 from partita.compare import PRECISIONS, Difference, check_tolerance, compare
 from partita.graph.errors import check_count

@@ -10,15 +10,16 @@ from typing import Any
 
 from partita.accelerators import AcceleratorError, Placement, accelerator, load
 from partita.accelerators.engines.model import EngineModel, engine_model
+from partita.accelerators.engines.onnxruntime.hazards import BRINGS_CODE, brings_code
+from partita.accelerators.engines.onnxruntime.plugins import RECORDED, assigned
+from partita.accelerators.engines.onnxruntime.quirks import BRINGS_CODE, brings_code
+from partita.accelerators.engines.onnxruntime.reasons import reason
+from partita.accelerators.engines.onnxruntime.session import session_of
+from partita.accelerators.engines.onnxruntime.session_options import CPU, quiet_options
+from partita.accelerators.engines.onnxruntime.taking import ALONE, LARGE, SILENT, asked, why_not
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.onnxruntime.hazards import BRINGS_CODE, brings_code
-from partita.accelerators.onnxruntime.plugins import RECORDED, assigned
-from partita.accelerators.onnxruntime.reasons import reason
-from partita.accelerators.onnxruntime.session import session_of
-from partita.accelerators.onnxruntime.session_options import CPU, quiet_options
-from partita.accelerators.onnxruntime.taking import ALONE, LARGE, SILENT, why_not
 from partita.accelerators.placement.placing import live_part, place
 from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted
@@ -41,6 +42,9 @@ Providers = Mapping[str, Mapping[str, str]]
 Parts = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 """The provider of each subgraph, and the names and ops of its nodes."""
 
+Reasons = Mapping[str, Mapping[str, str]]
+"""The reason of each provider that gives one, by the names of the provider and of the node."""
+
 
 def explain_session(
     session: Any, model: str | os.PathLike[str] | bytes | Graph | None = None, *, alone: bool = True
@@ -48,18 +52,25 @@ def explain_session(
     """The placement of the nodes of an `onnxruntime.InferenceSession` by onnxruntime, with the providers as devices: text, table,
     `why(name)`, `to_dict`, a view for notebooks, and a page by `report_page`.
 
-    Providers do not say why they leave a node to others. The reasons are what is known: if the provider takes other nodes of the
-    op in this session, how this node differs from them, and, unless `alone` is False, if it takes the node as a model of its own.
+    Partita's own providers give their reasons. Others do not say why they leave a node to others: then the reasons are what is
+    known, that is, if the provider takes other nodes of the op in this session, how this node differs from them, and, unless
+    `alone` is False, if it takes the node as a model of its own.
     `model` is the session's model, which onnxruntime keeps by default. If the session was created without the option
     "session.record_ep_graph_assignment_info", or its nodes have no names, the model is opened again with the same providers."""
     given = _graph_of(session, model)
     graph = _flat(given)
     providers = {name: session.get_provider_options().get(name, {}) for name in session.get_providers()}
-    parts, notes = _recorded(session), []
-    if parts is None or any(node.is_call for node in given.nodes):
-        parts = _recorded_anew(graph, providers, session.get_session_options().graph_optimization_level)
-        notes.append("opened again, for the session does not record the provider of each node by a name of its model")
-    return _placement(graph, providers, parts, notes, alone)
+    level = session.get_session_options().graph_optimization_level
+    recorded = None if any(node.is_call for node in given.nodes) else _recorded(session)
+    again: Parts = ()
+    reasons: Reasons = {}
+    ours = {one.ep_name for one in getattr(_engine(), "get_ep_devices", list)() if one.ep_vendor == "Partita"}
+    if recorded is None or not ours.isdisjoint(providers):
+        again, reasons = _recorded_anew(graph, providers, level)
+    if recorded is not None:
+        return _placement(graph, providers, recorded, [], alone, reasons)
+    note = "opened again, for the session does not record the provider of each node by a name of its model"
+    return _placement(graph, providers, again, [note], alone, reasons)
 
 
 def explain_model(graph: Graph, providers: Providers) -> Placement:
@@ -74,19 +85,21 @@ def explain_model(graph: Graph, providers: Providers) -> Placement:
         raise AcceleratorError(BRINGS_CODE, where="explain_model", remedy="Ask about the model before it was compiled")
     providers = {**providers, CPU: providers.get(CPU, {})}
     graph = _flat(graph)
-    parts = _recorded_anew(graph, providers, engine.GraphOptimizationLevel.ORT_ENABLE_ALL)
-    return _placement(graph, providers, parts, [], True)
+    parts, reasons = _recorded_anew(graph, providers, engine.GraphOptimizationLevel.ORT_ENABLE_ALL)
+    return _placement(graph, providers, parts, [], True, reasons)
 
 
-def _placement(graph: Graph, providers: Providers, parts: Parts, notes: list[str], alone: bool) -> Placement:
+def _placement(
+    graph: Graph, providers: Providers, parts: Parts, notes: list[str], alone: bool, reasons: Reasons
+) -> Placement:
     """The placement by a record of onnxruntime."""
     owners, made = _owners(graph, parts)
     order = list(providers)
-    asked = [
-        Device(name, _Told(name, graph, owners, order[i + 1 :], providers[name] if alone else None), None)
+    told = [
+        Device(name, _Told(name, graph, owners, order[i + 1 :], providers[name] if alone else None, reasons.get(name, {})), None)
         for i, name in enumerate(order)
     ]
-    placement = place(graph, asked, partial=True)
+    placement = place(graph, told, partial=True)
     runs = Counter(name for name, _ in parts)
     notes += [f"{name} runs {counted(runs[name], 'subgraph')}" for name in providers]
     notes += [f"{op} ×{count} on {name}: made by onnxruntime" for (name, op), count in made.items()]
@@ -123,16 +136,20 @@ def _recorded(session: Any) -> Parts | None:
     return parts if all(name for _, nodes in parts for name, _ in nodes) else None
 
 
-def _recorded_anew(graph: Graph, providers: Providers, level: Any) -> Parts:
-    """The record of another session, by the graph's names."""
+def _recorded_anew(graph: Graph, providers: Providers, level: Any) -> tuple[Parts, Reasons]:
+    """The record of another session, and the reasons of Partita's providers, by the graph's names."""
     try:
-        session, model = _opened(graph, providers, level)
+        with asked() as told:
+            session, model = _opened(graph, providers, level)
     except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
         remedy = f"Create the session with the option {RECORDED!r} set to \"1\", and give nodes names"
         cause = f"onnxruntime does not open the model again: {reason(error)}"
         raise AcceleratorError(cause, where="explain_session", remedy=remedy) from None
     named = {f"n{number}": node.name for number, node in enumerate(model.nodes)}
-    return [(name, [(named.get(node.name, node.name), node.op_type) for node in nodes]) for name, nodes in assigned(session)]
+    parts = [(name, [(named.get(node.name, node.name), node.op_type) for node in nodes]) for name, nodes in assigned(session)]
+    return parts, {
+        provider: {named[node]: reason for node, reason in reasons.items() if node in named} for provider, reasons in told.items()
+    }
 
 
 def _opened(graph: Graph, providers: Providers, level: Any) -> tuple[Any, EngineModel]:
@@ -174,13 +191,16 @@ class _Told(Accelerator):
     isolates_itself = True
 
     def __init__(
-        self, name: str, graph: Graph, owners: Mapping[str, str], later: Sequence[str], options: Mapping[str, str] | None
+        self, name: str, graph: Graph, owners: Mapping[str, str], later: Sequence[str], options: Mapping[str, str] | None,
+        reasons: Mapping[str, str],
     ) -> None:
-        """`later` are the providers after it; `options` are its own, for trials of single nodes, None without trials."""
+        """`later` are the providers after it; `options` are its own, for trials of single nodes, None without trials; `reasons`
+        are those that it gives itself, by node."""
         self.name = name  # type: ignore[misc]
         super().__init__()
         self._owners = owners
         self._later = later
+        self._reasons = reasons
         self._trials = None if options is None else Trials(lambda one: _taken_alone(one, name, options), LARGE)
         self._taken = [node for node in graph.nodes if owners.get(node.name) == name]
 
@@ -194,6 +214,8 @@ class _Told(Accelerator):
             return GONE
         if owner not in self._later:
             return owner == self.name or f"{owner} has it"
+        if node.name in self._reasons:
+            return self._reasons[node.name]
         known = why_not(node, self._taken, self.name)
         if self._trials is None or node.bodies or unknown_input(node) or len(self._trials.known) >= MOST:
             return f"{known}; {SILENT}"

@@ -14,9 +14,9 @@ import attrs
 import numpy as np
 
 from partita.accelerators import AcceleratorError
-from partita.accelerators.capsules.capsule import write_arrays
 from partita.accelerators.errors import BadConfig
 from partita.accelerators.process.exit_barrier import at_a_device
+from partita.accelerators.store.capsules.capsule import write_arrays
 from partita.graph.errors import PartitaError, check_count
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph

@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.compiling import compile as compile_model
 from partita.accelerators.interface.inlining import unplaced
-from partita.accelerators.running.inputs import InputChecker
 from partita.graph.graph import Graph
 from partita.graph.interpret import last_reads
 from partita.graph.node import Node, NodeEntry

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from partita.accelerators.api import import_model
+from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.errors import BadConfig, InputError
 from partita.accelerators.interface.keys import Key, callback, optional, positive
-from partita.accelerators.running.compiled_model import CompiledModel
-from partita.accelerators.running.inputs import InputChecker
+from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.mapping.on_ray import ray_results
 from partita.mapping.processes import WorkerCrew
 

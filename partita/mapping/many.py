@@ -13,15 +13,15 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.cache.folder import chosen_folder
-from partita.accelerators.cache.store import Store
 from partita.accelerators.compiling import compile as compiled
 from partita.accelerators.errors import BadConfig, CompileError
 from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.keys import Key, optional, positive
 from partita.accelerators.process.child import Child, Ended
 from partita.accelerators.process.exit_barrier import Pool
-from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.runtime.compiled_model import CompiledModel
+from partita.accelerators.store.folder import chosen_folder
+from partita.accelerators.store.store import Store
 from partita.graph.errors import PartitaError
 from partita.graph.formatting import first_line
 from partita.graph.graph import Graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from partita.graph.errors import PartitaError
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.readers import load
+from partita.graph.types import TensorType
 from partita.measuring.batched import batched
 from partita.measuring.bench_report import BenchReport, report
 from partita.measuring.rounds import Effort, Rival, compiled, contender, measure, named, shared
@@ -54,10 +56,11 @@ def bench(
         raise AcceleratorError(
             f"it measures a graph or a compiled model, not a {type(model).__name__}",
             where="bench",
-            remedy="Other programs take part as functions: vs={'mine': function}",
+            remedy="pt.from_torch(module, inputs) makes a graph; other programs take part as functions: vs={'mine': function}",
         )
     if batch is not None and isinstance(model, CompiledModel):
-        raise AcceleratorError("the sizes of a compiled model are fixed", where="bench, option batch", remedy="Give the graph")
+        remedy = "Give the graph, or inputs of the sizes that you want"
+        raise AcceleratorError("a compiled model runs with the sizes of its inputs", where="bench, option batch", remedy=remedy)
     subject = model if isinstance(model, CompiledModel) or batch is None else batched(model, batch)
     same = {"NUM_THREADS": threads, "PRECISION": precision}
     _check_precision(precision, [devices, *(rival for rival in named(vs).values() if isinstance(rival, str))])
@@ -117,6 +120,8 @@ def _inputs(model: CompiledModel, given: Mapping[str, Any] | Sequence[Any] | Non
         return dict(given)
     if not (given is None or isinstance(given, Sequence)):
         raise InputError(f"they are a sequence, or a dictionary by name, not {given!r:.80}", where="bench, option inputs")
+    if given is None and any(isinstance(kind, TensorType) and not kind.is_static for _, kind in model.properties.inputs):
+        warnings.warn("sizes that are not fixed are taken for 1: give inputs, or the first size as batch", stacklevel=3)
     arrays = model.example_inputs() if given is None else list(given)
     if len(arrays) != len(names):
         raise InputError(f"there are {counted(len(names), 'input')}, and {len(arrays)} were given", where="bench, option inputs")

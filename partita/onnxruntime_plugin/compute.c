@@ -5,9 +5,10 @@
    copies the results to onnxruntime's outputs. Everything else goes to the library's function: sizes that are new, addresses that
    kernels do not take, and errors, so that Python reports them.
 
-   A virtual machine runs one call at a time, and all runs together use no more cores than there are: others wait, first come,
-   first served. Python fills the structures; machine_code.py describes them once more. */
+   A virtual machine runs one call at a time, and all runs together, those that Python makes too, use no more cores than there
+   are: others wait, first come, first served. Python fills the structures; machine_code.py describes them once more. */
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -39,23 +40,23 @@ typedef struct {
   void (*use_threads)(int32_t count); /* NULL if no library with kernels is loaded: then there are none */
 } Functions;
 
-/* Arguments for one combination of sizes. */
+/* The kernels for one combination of sizes. */
 typedef struct {
   const int64_t *sizes;           /* of each input: the number of dimensions, then their sizes */
-  int64_t words;
-  TVMFFIAny *arguments[MACHINES]; /* tensors; those of the inputs come first */
+  int64_t words, count, flags;
+  const int64_t *origins;         /* of the node's outputs, then of flags, of which one that is not 0 is an error: the number of
+                                     a result, or of an input i as ~i */
+  void *mains[MACHINES];          /* of the virtual machines */
+  TVMFFIAny *arguments[MACHINES]; /* so many tensors for each; those of the inputs come first */
 } Combination;
 
 typedef struct {
   const Functions *functions;
   Compute slow;
-  int64_t inputs, arguments, outputs, flags, machines;
+  int64_t inputs, outputs, machines;
   int64_t threads, cores;     /* for a run; cores are at most those that there are */
   const int64_t *numbers;     /* of the node's inputs */
   const int64_t *alignments;  /* of their memory */
-  const int64_t *origins;     /* of the node's outputs, then of flags, of which one that is not 0 is an error: the number of a
-                                 result, or of an input i as ~i */
-  void *mains[MACHINES];      /* of the virtual machines */
   int64_t busy[MACHINES];
   int64_t known;
   Combination *combinations[COMBINATIONS];
@@ -63,17 +64,19 @@ typedef struct {
 
 /* -- whose turn it is ----------------------------------------------------------------------------- */
 
+/* A run of a subgraph, or one that Python makes: then it is of a thread, and zero before the first. */
 typedef struct Waiter {
   pthread_cond_t turn;
-  Subgraph *subgraph;
-  int machine;
+  Subgraph *subgraph;   /* NULL for a run of Python's */
+  int64_t wanted, held; /* cores */
+  int machine, waits;
   struct Waiter *next;
 } Waiter;
 
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t quiet = PTHREAD_COND_INITIALIZER;
 static Waiter *first;
-static int64_t spare, running;
+static int64_t all, spare, running; /* cores, and runs of subgraphs */
 static int paused, ended;
 
 static int idle_machine(const Subgraph *subgraph) {
@@ -85,29 +88,46 @@ static int idle_machine(const Subgraph *subgraph) {
 /* Lets waiters run in their order, up to the first that there are no cores for. */
 static void admit(void) {
   Waiter **link = &first;
-  while (*link != NULL && !paused && (*link)->subgraph->cores <= spare) {
+  while (*link != NULL && !paused && (*link)->wanted <= spare) {
     Waiter *waiter = *link;
-    int machine = idle_machine(waiter->subgraph);
+    Subgraph *subgraph = waiter->subgraph;
+    int machine = subgraph == NULL ? 0 : ended ? -1 : idle_machine(subgraph);
     if (machine < 0) {
       link = &waiter->next;
       continue;
     }
     *link = waiter->next;
-    waiter->subgraph->busy[machine] = 1;
-    spare -= waiter->subgraph->cores;
-    running++;
+    spare -= waiter->held = waiter->wanted;
+    waiter->waits = 0;
     waiter->machine = machine;
+    if (subgraph != NULL) {
+      subgraph->busy[machine] = 1;
+      running++;
+    }
     pthread_cond_signal(&waiter->turn);
   }
 }
 
-static int begin(Subgraph *subgraph) {
-  Waiter me = {PTHREAD_COND_INITIALIZER, subgraph, -1, NULL}, **link = &first;
-  pthread_mutex_lock(&guard);
+static void queue(Waiter *me) {
+  Waiter **link = &first;
   while (*link != NULL) link = &(*link)->next;
-  *link = &me;
+  *link = me;
+  me->next = NULL;
+  me->waits = 1;
   admit();
-  while (me.machine < 0) pthread_cond_wait(&me.turn, &guard);
+}
+
+static void put_back(int64_t cores) {
+  spare += cores;
+  if (paused || ended) pthread_cond_broadcast(&quiet);
+  admit();
+}
+
+static int begin(Subgraph *subgraph) {
+  Waiter me = {PTHREAD_COND_INITIALIZER, subgraph, subgraph->cores};
+  pthread_mutex_lock(&guard);
+  queue(&me);
+  while (me.waits) pthread_cond_wait(&me.turn, &guard);
   pthread_mutex_unlock(&guard);
   return me.machine;
 }
@@ -115,23 +135,62 @@ static int begin(Subgraph *subgraph) {
 static void finish(Subgraph *subgraph, int machine) {
   pthread_mutex_lock(&guard);
   subgraph->busy[machine] = 0;
-  spare += subgraph->cores;
-  if (--running == 0) pthread_cond_broadcast(&quiet);
-  admit();
+  running--;
+  put_back(subgraph->cores);
   pthread_mutex_unlock(&guard);
 }
 
-/* The number of cores for all runs. */
-void partita_cores(int64_t count) { spare = count; }
-
-/* No run begins from now on; waits for those that have begun, at most so many seconds. */
-void partita_pause(int64_t seconds) {
+static struct timespec after(int64_t milliseconds) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += seconds;
+  until.tv_sec += milliseconds / 1000;
+  until.tv_nsec += milliseconds % 1000 * 1000000;
+  if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+  return until;
+}
+
+/* Gives the cores of a run of Python's to others; it waits for none any more. */
+void partita_give(Waiter *me) {
+  pthread_mutex_lock(&guard);
+  for (Waiter **link = &first; me->waits && *link != NULL; link = &(*link)->next)
+    if (*link == me) {
+      *link = me->next;
+      break;
+    }
+  int64_t cores = me->held;
+  me->held = me->waits = 0;
+  put_back(cores);
+  pthread_mutex_unlock(&guard);
+}
+
+/* Takes cores for a run of Python's, instead of those that its thread has. Nonzero once it has them; it waits at most so long,
+   and keeps its place for another try. */
+int partita_take(Waiter *me, int64_t cores, int64_t milliseconds) {
+  pthread_mutex_lock(&guard);
+  if (!me->waits) {
+    int64_t held = me->held;
+    me->held = 0;
+    put_back(held);
+    me->wanted = cores;
+    queue(me);
+  }
+  if (me->waits && milliseconds > 0) {
+    struct timespec until = after(milliseconds);
+    while (me->waits && pthread_cond_timedwait(&me->turn, &guard, &until) != ETIMEDOUT);
+  }
+  int has = !me->waits;
+  pthread_mutex_unlock(&guard);
+  return has;
+}
+
+/* The number of cores for all runs. */
+void partita_cores(int64_t count) { all = spare = count; }
+
+/* No run begins from now on; waits for those that have begun. */
+void partita_pause(void) {
   pthread_mutex_lock(&guard);
   paused++;
-  while (running > 0 && pthread_cond_timedwait(&quiet, &guard, &until) == 0);
+  while (spare < all) pthread_cond_wait(&quiet, &guard);
   pthread_mutex_unlock(&guard);
 }
 
@@ -150,10 +209,13 @@ void partita_forked(void) {
   paused = 0;
 }
 
-/* The interpreter ends: all further calls go to the library's function. */
-void partita_end(int64_t seconds) {
+/* The interpreter ends: all further calls go to the library's function. Waits for those that have begun, at most so long. */
+void partita_end(int64_t milliseconds) {
+  struct timespec until = after(milliseconds);
   __atomic_store_n(&ended, 1, __ATOMIC_SEQ_CST);
-  partita_pause(seconds);
+  pthread_mutex_lock(&guard);
+  while (running > 0 && pthread_cond_timedwait(&quiet, &guard, &until) != ETIMEDOUT);
+  pthread_mutex_unlock(&guard);
 }
 
 /* -- what is known of a subgraph ------------------------------------------------------------------- */
@@ -260,15 +322,15 @@ void *partita_compute(void *info, void *state, void *context) {
   TVMFFIAny *arguments = combination->arguments[machine];
   for (int64_t i = 0; i < subgraph->inputs; i++) tensor_in(&arguments[i])->data = data[i];
   if (functions->use_threads != NULL) functions->use_threads(subgraph->threads);
-  int failed = functions->call(subgraph->mains[machine], arguments, subgraph->arguments, &result) != 0;
+  int failed = functions->call(combination->mains[machine], arguments, combination->count, &result) != 0;
   if (failed) {
     finish(subgraph, machine);
     return subgraph->slow(info, state, context);
   }
   const TVMFFISeqCell *results = (const TVMFFISeqCell *)((char *)result.v_obj + sizeof(TVMFFIObject));
-  for (int64_t i = subgraph->outputs + subgraph->flags - 1; i >= 0 && status == NULL && !failed; i--) {
+  for (int64_t i = subgraph->outputs + combination->flags - 1; i >= 0 && status == NULL && !failed; i--) {
     char *from;
-    const DLTensor *tensor = output_of(subgraph->origins[i], arguments, data, results, &from);
+    const DLTensor *tensor = output_of(combination->origins[i], arguments, data, results, &from);
     if (i < subgraph->outputs) status = write_output(functions, context, i, tensor, from);
     else failed = is_flagged(tensor, from);
   }

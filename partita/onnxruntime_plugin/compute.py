@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from partita.accelerators.errors import InputError
-from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.graph.readers.onnx.tensors import BITS, byte_size, unpacked
 from partita.graph.types import Array, TensorType, dtype_name, numpy_dtype
 from partita.graph.writers.onnx.tensors import packed

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import tempfile
+import threading
 from collections.abc import Sequence
 from ctypes import POINTER, c_int64, c_void_p
 from functools import cache
@@ -17,9 +17,10 @@ from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.process.cores import usable_cores
 from partita.accelerators.process.exit_barrier import PATIENCE, when_the_door_is_closed
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.running.compiled_model import CompiledModel
-from partita.accelerators.running.executor import Executor
-from partita.accelerators.running.steps import RunPlan, RunStep
+from partita.accelerators.runtime.compiled_model import CompiledModel
+from partita.accelerators.runtime.executor import Executor
+from partita.accelerators.runtime.steps import RunPlan, RunStep
+from partita.accelerators.tvm.run.threads import Turns, replace_turns
 from partita.graph.logs import logger
 from partita.graph.readers.onnx.tensors import BITS
 from partita.graph.types import Array, TensorType
@@ -33,8 +34,11 @@ _INFO, _MACHINES, _COMBINATIONS, _INPUTS = 256, 4, 16, 512
 _USE_THREADS = 10
 """The number of the function `use_threads`."""
 
-_FOREVER = 1 << 31
-"""Seconds."""
+_WAITER = 256
+"""At least the bytes of a Waiter in compute.c."""
+
+_PATIENCE = 50
+"""Milliseconds after which a waiting thread looks for signals."""
 
 _TENSOR = 70
 """TVM's number of the type."""
@@ -49,7 +53,10 @@ class _TvmValue(ctypes.Structure):
 class _Combination(ctypes.Structure):
     """Combination in compute.c."""
 
-    _fields_ = (("sizes", POINTER(c_int64)), ("words", c_int64), ("arguments", POINTER(_TvmValue) * _MACHINES))
+    _fields_ = (
+        ("sizes", POINTER(c_int64)), *((name, c_int64) for name in ("words", "count", "flags")), ("origins", POINTER(c_int64)),
+        ("mains", c_void_p * _MACHINES), ("arguments", POINTER(_TvmValue) * _MACHINES),
+    )
 
 
 class _NativeSubgraph(ctypes.Structure):
@@ -57,9 +64,8 @@ class _NativeSubgraph(ctypes.Structure):
 
     _fields_ = (
         ("functions", POINTER(c_void_p)), ("slow", c_void_p),
-        *((name, c_int64) for name in ("inputs", "arguments", "outputs", "flags", "machines", "threads", "cores")),
-        ("numbers", POINTER(c_int64)), ("alignments", POINTER(c_int64)), ("origins", POINTER(c_int64)),
-        ("mains", c_void_p * _MACHINES), ("busy", c_int64 * _MACHINES), ("known", c_int64),
+        *((name, c_int64) for name in ("inputs", "outputs", "machines", "threads", "cores")),
+        ("numbers", POINTER(c_int64)), ("alignments", POINTER(c_int64)), ("busy", c_int64 * _MACHINES), ("known", c_int64),
         ("combinations", c_void_p * _COMBINATIONS),
     )
 
@@ -82,7 +88,8 @@ class MachineCode:
             functions=self._functions, slow=memory[COMPUTE["compute"]], inputs=len(numbers), outputs=len(outputs),
             numbers=(c_int64 * len(numbers))(*numbers),
         )
-        self._mains: list[tuple[Any, list[Any]]] = []
+        self._mains: dict[Any, list[tuple[Any, list[Any]]]] = {}
+        """The main functions of the virtual machines, each with its weights, by what was compiled."""
         self._kept: list[Any] = []
         """Everything that the structures refer to."""
         memory[COMPUTE["compute"]] = functions.compute
@@ -106,37 +113,34 @@ class MachineCode:
         compiled, operands = native
         if any(isinstance(origin, np.ndarray) for origin in compiled.assembled.outputs):
             return
-        if not self._mains:
-            self._begin(compiled, operands)
+        if compiled not in self._mains:
+            self._begin(compiled, arrays)
         words = [word for array in arrays for word in (array.ndim, *array.shape)]
-        sizes = (c_int64 * len(words))(*words)
-        combination = _Combination(sizes=sizes, words=len(words))
-        for i, (_, weights) in enumerate(self._mains):
+        mains, origins, flags = self._mains[compiled], compiled.assembled.outputs, len(compiled.assembled.checks)
+        ordered = [*(origins[i] for i in self._outputs), *origins[len(origins) - flags :]]
+        combination = _Combination(
+            sizes=(c_int64 * len(words))(*words), words=len(words), count=len(operands) + len(mains[0][1]), flags=flags,
+            origins=(c_int64 * len(ordered))(*ordered),
+        )
+        for i, (main, weights) in enumerate(mains):
             tensors = [*map(_tensor, operands), *weights]
             arguments = (_TvmValue * len(tensors))(*[_TvmValue(_TENSOR, tensor.__chandle__()) for tensor in tensors])
-            combination.arguments[i] = arguments
+            combination.mains[i], combination.arguments[i] = main.__chandle__(), arguments
             self._kept += [tensors, arguments]
-        self._kept += [sizes, combination]
+        self._kept.append(combination)
         self._library.add(ctypes.byref(self._subgraph), ctypes.byref(combination))
 
-    def _begin(self, compiled: Any, operands: Sequence[Array]) -> None:
-        """Makes the virtual machines."""
+    def _begin(self, compiled: Any, arrays: Sequence[Array]) -> None:
+        """Makes the virtual machines for what was compiled."""
         from partita.accelerators.tvm.run.pool import serving
 
         self._functions[_USE_THREADS] = serving.setter()  # of the library with the kernels, which is loaded by now
         subgraph, threads, cores = self._subgraph, compiled.runs_on.machine.threads, self._library.cores
-        subgraph.threads, subgraph.cores = threads, min(max(threads, 1), cores)
-        subgraph.machines = max(1, min(_MACHINES, cores // subgraph.cores))
-        mains = [compiled.main() for _ in range(subgraph.machines)]
-        subgraph.mains[: subgraph.machines] = [main.__chandle__() for main, _ in mains]
-        subgraph.arguments = len(operands) + len(mains[0][1])
-        alignments = [max(array.itemsize, compiled.alignment) for array in operands[: subgraph.inputs]]
-        subgraph.alignments = (c_int64 * len(alignments))(*alignments)
-        subgraph.flags = len(compiled.assembled.checks)
-        origins = compiled.assembled.outputs
-        ordered = [*(origins[i] for i in self._outputs), *origins[len(origins) - subgraph.flags :]]
-        subgraph.origins = (c_int64 * len(ordered))(*ordered)
-        self._mains = mains
+        if not self._mains:
+            subgraph.threads, subgraph.cores = threads, min(max(threads, 1), cores)
+            subgraph.machines = max(1, min(_MACHINES, cores // subgraph.cores))
+            subgraph.alignments = (c_int64 * len(arrays))(*[max(array.itemsize, compiled.alignment) for array in arrays])
+        self._mains[compiled] = [compiled.main() for _ in range(subgraph.machines)]
 
 
 def machine_code(
@@ -182,8 +186,51 @@ def _address(function: Any) -> int:
     return ctypes.cast(function, c_void_p).value or 0
 
 
+class SharedTurns(Turns):
+    """The turns of compute.c, whose runs and Python's share the cores."""
+
+    def __init__(self, library: ctypes.CDLL, cores: int) -> None:
+        super().__init__(cores)
+        self._library = library
+        quick = ctypes.PyDLL(None, handle=library._handle)  # keeps the interpreter's lock
+        self._try, self._give, self._wait = quick.partita_take, quick.partita_give, library.partita_take
+        for take in (self._try, self._wait):
+            take.argtypes = (c_void_p, c_int64, c_int64)
+        self._give.argtypes = (c_void_p,)
+        self._mine = _Waiter()
+        library.partita_cores(c_int64(cores))
+
+    def take(self, threads: int) -> None:
+        mine, wanted = self._mine.address, min(max(threads, 1), self.cores)
+        if not self._try(mine, wanted, 0):
+            while not self._wait(mine, wanted, _PATIENCE):
+                pass
+
+    def give(self) -> None:
+        self._give(self._mine.address)
+
+    def pause(self) -> None:
+        self.give()
+        self._library.partita_pause()
+
+    def resume(self) -> None:
+        self._library.partita_resume()
+
+    def forked(self) -> SharedTurns:
+        self._library.partita_forked()
+        return self
+
+
+class _Waiter(threading.local):
+    """The Waiter of each thread."""
+
+    def __init__(self) -> None:
+        self._memory = ctypes.create_string_buffer(_WAITER)
+        self.address = ctypes.addressof(self._memory)
+
+
 class _NativeFunctions:
-    """The functions of compute.c, and their turns with forks and the end of the interpreter."""
+    """The functions of compute.c, and their turns with Python's runs, forks and the end of the interpreter."""
 
     def __init__(self, path: str) -> None:
         library = ctypes.CDLL(path)
@@ -193,10 +240,8 @@ class _NativeFunctions:
         """Lets calls of a subgraph's further sizes run there."""
         self.cores = usable_cores()
         """The number of cores for all runs together; one that wanted more would wait for ever."""
-        library.partita_cores(c_int64(self.cores))
-        pause, resume, forked = library.partita_pause, library.partita_resume, library.partita_forked
-        os.register_at_fork(before=lambda: pause(c_int64(_FOREVER)), after_in_parent=resume, after_in_child=forked)
-        when_the_door_is_closed(lambda: library.partita_end(c_int64(int(PATIENCE))))
+        replace_turns(SharedTurns(library, self.cores))
+        when_the_door_is_closed(lambda: library.partita_end(c_int64(int(1000 * PATIENCE))))
 
 
 _guard = Guard()

@@ -7,13 +7,14 @@ of this file. An exception becomes a status with its message."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from typing import Any
 
 import attrs
 
 from partita.accelerators.compiling import compile as compiled
+from partita.accelerators.engines.onnxruntime.taking import asking
 from partita.accelerators.placement.placing import query
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.graph.errors import PartitaError
@@ -118,10 +119,12 @@ class Provider:
     def __init__(self, factory: Factory, entries: Mapping[str, str]) -> None:
         self.factory = factory
         self.api = factory.api
-        self.options = factory.plugin.options.of_session(factory.plugin.name, entries)
+        self.name = factory.plugin.name
+        """Its name in onnxruntime."""
+        self.options = factory.plugin.options.of_session(self.name, entries)
         self.writes_context = entries.get("ep.context_enable") == "1"
         """True if the session writes a model of compiled subgraphs."""
-        self._labels: list[str] = []
+        self._told = asking.reasons
         self._info = ctypes.create_string_buffer(b"")
         self._memory = structure(PROVIDER, factory.plugin.library.functions, factory.texts)
         self.address = _kept(self, self._memory)
@@ -142,8 +145,12 @@ class Provider:
         chosen = self._chosen(read)
         for names in chosen:
             self._fuse(info, [read.nodes[name] for name in names])
+        for name, reason in self._reasons.items():
+            logger("onnxruntime").debug("%s stays with onnxruntime: %s", name, reason)
+            if self._told is not None and name in read.nodes:
+                self._told.setdefault(self.name, {})[reader.name(read.nodes[name])] = reason
         counts = sum(map(len, chosen)), counted(len(read.nodes), "op"), counted(len(chosen), "subgraph")
-        logger("onnxruntime").info("%s: %s takes %d of %s in %s", read.graph.name, self.factory.plugin.name, *counts)
+        logger("onnxruntime").info("%s: %s takes %d of %s in %s", read.graph.name, self.name, *counts)
 
     def _stays(self, reader: GraphReader, node: int, opsets: Mapping[str, int]) -> bool:
         """True if the bodies of a node stay as they are: a device runs it with them, or onnxruntime replaces it by its function,
@@ -159,11 +166,9 @@ class Provider:
         return source == context.SOURCE
 
     def _supported(self, read: ReadGraph) -> set[str]:
-        """The names of the ops that some device runs."""
+        """The names of the ops that some device runs. The reasons for the others are kept."""
         placement = query(read.graph, self.options.devices, config=self.options.config, partial=True)
-        for name, reasons in placement.unsupported.items():
-            for device, reason in reasons.items():
-                logger("onnxruntime").debug("%s is not on %s: %s", name, device, read.refused.get(name, reason))
+        self._reasons = {**_joined(placement.unsupported), **read.refused}
         return {name for name in placement if name in read.nodes and name not in read.refused and not placement.is_refused(name)}
 
     def _chosen(self, read: ReadGraph) -> list[tuple[str, ...]]:
@@ -172,18 +177,22 @@ class Provider:
         for _ in range(MOST_QUERIES):
             planned = plan(read.graph, subgraph_property=_Named(names))
             partitioned = planned.apply(read.graph)
-            refused = {name for group in planned.groups for name in self._refused_alone(partitioned, group.name)}
+            refused: dict[str, str] = {}
+            for group in planned.groups:
+                refused.update(self._refused_alone(partitioned, group.name))
             if not refused:
                 return [group.nodes for group in planned.groups]
-            names -= refused
+            names -= {*refused}
+            self._reasons.update({name: f"in its subgraph {reason}" for name, reason in refused.items()})
+        self._reasons.update(dict.fromkeys(names, f"in {MOST_QUERIES} plans a device refused some op of a subgraph"))
         return []
 
-    def _refused_alone(self, partitioned: Graph, name: str) -> Iterable[str]:
-        """The ops that no device runs in their subgraph as it stands alone."""
+    def _refused_alone(self, partitioned: Graph, name: str) -> dict[str, str]:
+        """The ops that no device runs in their subgraph as it stands alone, with the reasons."""
         body = partitioned[name].subgraph
         assert body is not None
         placement = query(body, self.options.devices, config=self.options.config, partial=True)
-        return placement.unsupported
+        return _joined(placement.unsupported)
 
     def _fuse(self, info: int, nodes: Sequence[int]) -> None:
         options = FusionOptions(API_VERSION, True)
@@ -195,6 +204,9 @@ class Provider:
         """Compile: a model for each fused subgraph."""
         reader = GraphReader(self.api, keeps=True)
         for i in range(count):
+            if self._told is not None:
+                computes[i] = Unbuilt(self.api, self.factory.plugin.library).address
+                continue
             compute = self._compute(reader, graphs[i], fused[i])
             computes[i] = compute.address = _kept(compute, compute.memory)
             if self.writes_context and contexts:
@@ -225,6 +237,27 @@ class Provider:
             compute = _objects.pop(address, None)
             if isinstance(compute, Compute):
                 compute.model.close()
+
+
+class Unbuilt:
+    """OrtNodeComputeInfo in a session that is only asked."""
+
+    def __init__(self, api: Api, library: Library) -> None:
+        self.api = api
+        self._memory = structure(COMPUTE, library.functions)
+        self.address = _kept(self, self._memory)
+        """The address of its structure."""
+
+    def run(self, context: int) -> None:
+        """Compute: an error."""
+        raise PartitaError("the session was made to be asked only", where="provider of Partita's", remedy="Make another session")
+
+
+def _joined(refusals: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The reasons of all devices in one text, by node."""
+    return {
+        name: "; ".join(f"{device}: {why}" for device, why in of_devices.items()) for name, of_devices in refusals.items()
+    }
 
 
 class _Named(SubgraphProperty):

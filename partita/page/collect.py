@@ -12,8 +12,8 @@ from partita.accelerators import CompiledModel, Placement, Profile
 from partita.accelerators.building.report import CompileReport, move_lines
 from partita.accelerators.errors import MEND, DeviceMistake
 from partita.accelerators.interface.compile_story import KernelWork
-from partita.accelerators.running.profile import PLAIN
-from partita.accelerators.running.real_runs import Timeline
+from partita.accelerators.runtime.profile import PLAIN
+from partita.accelerators.runtime.real_runs import Timeline
 from partita.graph.errors import GraphError, PartitaError
 from partita.graph.formatting import in_code
 from partita.graph.graph import Graph

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from partita.accelerators.running.profile import EXECUTED, Profile, Row, Span
-from partita.accelerators.running.real_runs import Timeline
-from partita.accelerators.running.recorded import Recorded
+from partita.accelerators.runtime.profile import Profile, Row, Span
+from partita.accelerators.runtime.real_runs import Timeline
+from partita.accelerators.runtime.recorded import Recorded
 from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Bar, Item, Lap, Probe, Seen
 
@@ -32,9 +32,7 @@ def add_times(boxes: Boxes, profile: Profile) -> list[Bar]:
         if home >= 0:
             _add_time(items, home, span.real_us)
         start = span.start_us
-        for row in span.rows if with_rows and home >= 0 else ():
-            if row.status != EXECUTED or row.node == span.name:
-                continue
+        for row in span.inside if with_rows and home >= 0 else ():
             box = _timed(items, ops[span.name].get(row.node, NOWHERE))
             bars.append(Bar(row.node, row.layer_type, span.device, start, row.real_us, 1, box))
             start += row.real_us

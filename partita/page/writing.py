@@ -13,7 +13,7 @@ from pathlib import Path
 
 from partita.accelerators import Placement, Profile
 from partita.accelerators.process.atomic import write_text
-from partita.accelerators.running.real_runs import Timeline
+from partita.accelerators.runtime.real_runs import Timeline
 from partita.graph.errors import WriteError, check_path
 from partita.page.collect import Subject, collect
 from partita.page.differences import compared

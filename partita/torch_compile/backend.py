@@ -22,6 +22,8 @@ from partita.torch_compile.splitting import split
 if TYPE_CHECKING:
     import torch
 
+    from partita.accelerators.runtime.compiled_model import CompiledModel
+
 DEVICES = "HETERO:cpu,reference"
 """Default devices."""
 
@@ -38,6 +40,8 @@ class Options:
     """Devices, as `pt.compile` takes them."""
     config: Mapping[str, Any] | None = None
     """Configuration of the devices, as `pt.compile` takes it."""
+    models: list[CompiledModel] | None = None
+    """A list to which each compiled model is added."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Options:
@@ -46,7 +50,10 @@ class Options:
         unknown = next((name for name in given or {} if name not in known), None)
         if unknown is not None:
             raise AcceleratorError(f"there is no option {unknown!r}", where=WHERE, remedy=f"Options are {', '.join(known)}")
-        return cls(**dict(given or {}))
+        options = cls(**dict(given or {}))
+        if not isinstance(options.models, list | None):
+            raise AcceleratorError("models is a list, to which each compiled model is added", where=WHERE, remedy="Pass []")
+        return options
 
 
 def backend(
@@ -100,9 +107,9 @@ class _Lazy:
         """The whole graph as one call, or parts of it if torch has to run others."""
         options = self._options
         let_go_of_tensors(self._module)
-        whole = GraphCall(self._module, options.devices, options.config)
+        whole = GraphCall(self._module, options.devices, options.config, options.models)
         reason = whole.why_not(inputs)
         if reason is None:
             return whole
         logger("torch").info("a graph is cut, since it has no form in ONNX as a whole: %s", reason)
-        return split(self._module, inputs, lambda part: GraphCall(part, options.devices, options.config))
+        return split(self._module, inputs, lambda part: GraphCall(part, options.devices, options.config, options.models))

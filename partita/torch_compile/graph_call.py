@@ -14,7 +14,7 @@ import numpy as np
 
 from partita.accelerators.compiling import compile as compiled
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.graph.logs import logger
 from partita.torch_compile.captured import Captured
 from partita.torch_compile.constants import Constants
@@ -69,7 +69,14 @@ class Ready:
 class GraphCall:
     """A graph that Partita runs as a whole."""
 
-    def __init__(self, module: torch.fx.GraphModule, devices: str | Sequence[str], config: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        devices: str | Sequence[str],
+        config: Mapping[str, Any] | None,
+        models: list[CompiledModel] | None = None,
+    ) -> None:
+        self._models = models
         self._captured = Captured.of(module)
         self._forward = module.forward
         """The graph as torch runs it."""
@@ -164,6 +171,8 @@ class GraphCall:
         # A write to them during compilation is detected at the next call.
         constants = Constants.of([inputs[i] for i in exported.fixed])
         model = None if exported.graph is None else compiled(exported.graph, self._devices, self._config)
+        if model is not None and self._models is not None:
+            self._models.append(model)
         fixed = set(exported.fixed)
         others = tuple(i for i in range(len(inputs)) if i not in fixed)
         kind = self._captured.kind(inputs, self._dynamic, others)

@@ -68,6 +68,17 @@ def _letters(op: str, domain: str, version: int) -> list[tuple[str | None, list[
     return found
 
 
+def allowed(c: Context, found: Sequence[Kind]) -> Sequence[Kind]:
+    """These kinds of the results, if the op's schema allows their element types."""
+    spec = spec_of(str(c.op), c.node.domain, c.version)
+    for kind, param in zip(found, () if spec is None else spec.outputs, strict=False):
+        dtype = kind.dtype if isinstance(kind, TensorType) else kind
+        if isinstance(dtype, str) and param.types and dtype not in param.types:
+            may_be = ", ".join(sorted(param.types))
+            raise TypeMismatch(f"its attributes ask for {param.name!r} of {dtype}, which may be {may_be}", where=c.where)
+    return found
+
+
 def named(c: Context, name: str, default: str | None) -> str | None:
     """The element type in an attribute: ONNX's number of it, or its name."""
     value = c.attribute(name)

@@ -21,7 +21,7 @@ from partita.passes.infer import sequences  # noqa: F401  it registers rules
 from partita.passes.infer.control_flow import RULES as WITH_BODIES
 from partita.passes.infer.control_flow import captured
 from partita.passes.infer.dim_symbols import merged, symbols_in
-from partita.passes.infer.element_types import KINDS, Kind, by_schema
+from partita.passes.infer.element_types import KINDS, Kind, allowed, by_schema
 from partita.passes.infer.inference_errors import DECLARED, REMEDY, DeclaredMismatch
 from partita.passes.infer.reading import FAILURES, Context, Reading, rule_of
 from partita.passes.infer.rules import IndexOutside, Unknown
@@ -131,7 +131,7 @@ class Inference(Reading):
         if rule is not None:
             return rule(context, lambda name, given: self._body(node, name, given))
         kinds = KINDS.get(f"{node.domain}.{node.op}" if node.domain else str(node.op))
-        return by_schema(node, context.version, context.type) if kinds is None else kinds(context)
+        return by_schema(node, context.version, context.type) if kinds is None else allowed(context, kinds(context))
 
     def _is_checked(self, node: Node) -> bool:
         """True if a contradiction of the node is an error. In a branch it is none: some are never run."""

@@ -214,7 +214,9 @@ def gather(c: Context) -> Sequence[Sizes]:
 
 @rule("GatherElements")
 def gather_elements(c: Context) -> Sequence[Sizes]:
-    data, indices = c.shape(0), c.shape(1)
+    indices = c.shape(1)
+    with counted(c, lambda: [indices]):
+        data = c.shape(0)
     axis = axis_of(c, len(data), 0)
     c.equal(len(indices), len(data), "the ranks of the indices and of the data")
     for d, (size, other) in enumerate(zip(data, indices, strict=True)):
@@ -226,9 +228,11 @@ def gather_elements(c: Context) -> Sequence[Sizes]:
 
 @rule("Scatter", "ScatterElements")
 def scatter_elements(c: Context) -> Sequence[Sizes]:
-    gather_elements(c)
-    alike(c, c.shape(1), c.shape(2), "the sizes of the indices and of the updates")
-    return [c.shape(0)]
+    data = c.shape(0)
+    with counted(c, lambda: [data]):
+        gather_elements(c)
+        alike(c, c.shape(1), c.shape(2), "the sizes of the indices and of the updates")
+    return [data]
 
 
 @rule("GatherND")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.graph.symbols import AnySize, Sizes, is_at_least, larger, smaller
-from partita.passes.infer.rules import Unknown, alike, known_values, one_way, rule, single
+from partita.passes.infer.rules import Unknown, alike, counted, known_sizes, known_values, one_way, rule, single
 
 if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
@@ -44,7 +44,9 @@ def _per_line(c: Context, slot: int, matrix: Sizes, axis: int) -> None:
 
 @rule("Gemm")
 def gemm(c: Context) -> Sequence[Sizes]:
-    left, right = c.shape(0)[:: -1 if c.attribute("transA", 0) else 1], c.shape(1)[:: -1 if c.attribute("transB", 0) else 1]
+    with counted(c, lambda: [(c.unknown("the rows"), c.unknown("the columns"))]):
+        left, right = c.shape(0), c.shape(1)
+    left, right = left[:: -1 if c.attribute("transA", 0) else 1], right[:: -1 if c.attribute("transB", 0) else 1]
     c.equal(len(left), 2, "the rank of the first matrix and 2")
     c.equal(len(right), 2, "the rank of the second matrix and 2")
     c.equal(left[1], right[0], _DEPTHS)
@@ -203,20 +205,22 @@ def unpool(c: Context) -> Sequence[Sizes]:
     data, taps = c.shape(0), c.attribute("kernel_shape")
     alike(c, c.shape(1), data, "the sizes of the indices and of the data")
     if c.has(2):
-        raise Unknown("a shape that is asked for")
+        raise Unknown("a shape that is asked for", [known_sizes(c, 2)])
     each = zip(data[2:], taps, _geometry(c, len(taps)), strict=True)
     return [(*data[:2], *[(size - 1) * step + tap - before - after for size, tap, (step, _, before, after) in each])]
 
 
 @rule("RoiAlign", "MaxRoiPool")
 def regions(c: Context) -> Sequence[Sizes]:
-    data, rois = c.shape(0), c.shape(1)
+    tall, wide = c.attribute("pooled_shape", (c.attribute("output_height", 1), c.attribute("output_width", 1)))
+    with counted(c, lambda: [(c.unknown("the regions"), c.unknown("the channels"), tall, wide)]):
+        data, rois = c.shape(0), c.shape(1)
     c.equal(rois[1], 4 if c.op == "RoiAlign" else 5, "the numbers of a region and those that it has to have")
     if c.op == "RoiAlign":
         alike(c, c.shape(2), rois[:1], "the number of batches and of regions")
         count = rois[0] if isinstance(rois[0], int) else c.shape(2)[0]
-        return [(count, data[1], int(c.attribute("output_height", 1)), int(c.attribute("output_width", 1)))]
-    return [(rois[0], data[1], *c.attribute("pooled_shape"))]
+        return [(count, data[1], tall, wide)]
+    return [(rois[0], data[1], tall, wide)]
 
 
 @rule("GridSample")

@@ -306,9 +306,10 @@ def nonzero(c: Context) -> Sequence[Sizes]:
 
 @rule("Compress")
 def compressed(c: Context) -> Sequence[Sizes]:
-    data, count = c.shape(0), c.unknown("how many are true")
+    count = c.unknown("how many are true")
     if c.attribute("axis") is None:
         return [(count,)]
+    data = c.shape(0)
     axis = axis_of(c, len(data), 0)
     return [(*data[:axis], count, *data[axis + 1 :])]
 
@@ -318,9 +319,12 @@ def one_hot(c: Context) -> Sequence[Sizes]:
     data = c.shape(0)
     axis = axis_of(c, len(data) + 1, -1)
     single(c, 1)
-    c.equal(c.shape(2)[0], 2, "the number of values and 2")
-    depth = (c.values(1) or [None])[0]
-    return [(*data[:axis], c.unknown("the depth") if depth is None else depth, *data[axis:])]
+    number = c.constant(1)
+    depth = (c.values(1) or [None])[0] if number is None else int(number.reshape(-1)[0])
+    result = (*data[:axis], c.unknown("the depth") if depth is None else depth, *data[axis:])
+    with counted(c, lambda: [result]):
+        c.equal(c.shape(2)[0], 2, "the number of values and 2")
+    return [result]
 
 
 @rule("EyeLike")
@@ -364,9 +368,11 @@ def reversed_(c: Context) -> Sequence[Sizes]:
 
 @rule("NonMaxSuppression")
 def boxes_kept(c: Context) -> Sequence[Sizes]:
-    boxes, scores = c.shape(0), c.shape(1)
+    result = (c.unknown("how many are kept"), 3)
+    with counted(c, lambda: [result]):
+        boxes, scores = c.shape(0), c.shape(1)
     alike(c, (boxes[0], boxes[1], boxes[2]), (scores[0], scores[2], 4), "the sizes of the boxes and of the scores")
-    return [(c.unknown("how many are kept"), 3)]
+    return [result]
 
 
 @rule("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")

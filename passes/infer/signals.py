@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.graph.symbols import AnySize, Sizes
 from partita.passes.infer.element_types import trained_slots
-from partita.passes.infer.rules import Unknown, alike, axis_of, inside, rule, single
+from partita.passes.infer.rules import Unknown, alike, axis_of, counted, inside, rule, single
 
 if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
@@ -97,9 +98,8 @@ def counted_ngrams(c: Context) -> Sequence[Sizes]:
 def distinct(c: Context) -> Sequence[Sizes]:
     count = c.unknown("how many are distinct")
     if c.attribute("axis") is None:
-        whole: AnySize = 1
-        for size in c.shape(0):
-            whole = whole * size
+        with counted(c, lambda: [(count,), (count,), (c.unknown("how many there are"),), (count,)]):
+            whole = math.prod(c.shape(0))
         return [(count,), (count,), (whole,), (count,)][: c.results]
     data = c.shape(0)
     axis = axis_of(c, len(data), 0)

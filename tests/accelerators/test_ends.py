@@ -9,7 +9,7 @@ import pytest
 
 from partita.accelerators.process import exit_barrier
 from partita.accelerators.process.exit_barrier import Door
-from partita.accelerators.running.requests import RequestQueue
+from partita.accelerators.runtime.requests import RequestQueue
 
 
 @pytest.fixture

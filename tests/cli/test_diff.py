@@ -23,5 +23,8 @@ def test_the_command_compares_and_writes_a_page(partita: Command, tmp_path: Path
     assert data["changes"][0] == {"kind": "moved", "name": "pool", "text": "no device or subgraph → cut"}
     assert data["counts"]["subgraphs"] == {"before": "2", "after": "1"}
     assert "nothing moved, and no time changed" in partita("diff after.html after.html").out
+    for conditions, status in (("moved", 1), ("new,gone", 0), ("never", 0), ("regrouped", 1), ("slower", 2), ("faster", 2)):
+        assert partita(f"diff before.html after.html --fail-on {conditions}").status == status, conditions
+    assert partita("diff before.html after.html --json --fail-on moved,gone").json["failed"] == ["moved"]
     done = partita("diff before.html after.html -o after.html")
     assert done.status == 1 and len(read_page("after.html").changes) == 0

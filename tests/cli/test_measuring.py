@@ -102,7 +102,7 @@ def test_a_batch() -> None:
     fixed = pt.Graph([pt.op("Add", x, pt.constant(np.ones((2, 4), np.float32)))])
     with pytest.raises(pt.PartitaError, match="the model does not take a batch of 3"):
         pt.bench(fixed, "reference", batch=3, iterations=1)
-    with pytest.raises(pt.PartitaError, match="the sizes of a compiled model are fixed\n  Give the graph"):
+    with pytest.raises(pt.PartitaError, match="a compiled model runs with the sizes of its inputs\n  Give the graph"):
         pt.bench(pt.compile(small_graph(), "reference"), batch=3)
 
 

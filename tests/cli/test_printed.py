@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from partita.accelerators.cache import CacheEntry
-from partita.accelerators.cache.key import EntryKey
 from partita.accelerators.interface.accelerator import TunedKernel
+from partita.accelerators.store import CacheEntry
+from partita.accelerators.store.key import EntryKey
 from partita.accelerators.tuning import TuningReport
 from partita.cli import cache
 from partita.cli.main import VERBS, make_parser

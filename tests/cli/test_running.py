@@ -253,7 +253,7 @@ def test_dynamic_sizes(partita: Command, dynamic: str) -> None:
     result = partita(f"run {dynamic} --devices reference --input x.npy --json").json
     assert result["outputs"][0]["shape"] == [2, 4, 6, 6]
     done = partita(f"run {dynamic} --devices reference --profile 0")
-    assert "warning: sizes that are not fixed are taken for 1, as with --shape x=1,3,8,8\n" in done.err
+    assert "warning: sizes that are not fixed are taken for 1: fix them, like --shape x=1,3,8,8\n" in done.err
     result = partita(f"run {dynamic} --devices reference --shape x=5,3,8,8 --json").json
     assert result["outputs"][0]["shape"] == [5, 4, 6, 6]
 

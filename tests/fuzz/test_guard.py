@@ -26,7 +26,7 @@ def campaign():
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 def test_a_kind_of_kernel_stays_within_its_arrays(name: str, campaign: Campaign) -> None:
     before = campaign.tally.kernels
     assert {campaign.try_model(name, seed) for seed in range(3)} == {"ran"}
@@ -36,10 +36,10 @@ def test_a_kind_of_kernel_stays_within_its_arrays(name: str, campaign: Campaign)
 
 def test_each_op_alone_stays_within_its_arrays(campaign: Campaign) -> None:
     before = campaign.tally.outcomes["ran"]
-    for name in sorted(set(RECIPES) - {"Call", "QDQ"})[::3]:
+    for name in sorted(set(RECIPES) - {"Call", "QDQ"})[::5]:
         campaign.try_model(name, 0)
     assert campaign.tally.failures == []
-    assert campaign.tally.outcomes["ran"] - before > 25
+    assert campaign.tally.outcomes["ran"] - before > 15
 
 
 @pytest.mark.parametrize("at_end", [True, False])
@@ -108,6 +108,7 @@ print("still here")
 """
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("which", ["input", "output"])
 def test_a_kernel_that_touches_one_element_outside_ends_the_process(which: str) -> None:
     """An array that is one element too short stands for a kernel that goes one element too far."""

@@ -16,9 +16,9 @@ import pytest
 
 import partita as pt
 from partita.accelerators.arrays.distance import array_distance
-from partita.accelerators.capsules.anonymous import anonymous, indices_like, random_like
-from partita.accelerators.capsules.capsule import FILES
-from partita.accelerators.capsules.value_roles import Indices, roles_of
+from partita.accelerators.store.capsules.anonymous import anonymous, indices_like, random_like
+from partita.accelerators.store.capsules.capsule import FILES
+from partita.accelerators.store.capsules.value_roles import Indices, roles_of
 from partita.by_layer import layer_of
 from partita.graph.types import numpy_dtype
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
@@ -86,7 +86,7 @@ def test_a_fault_that_is_only_wrong_by_a_smaller_tolerance_stays_wrong(tmp_path:
 
 def test_the_script_has_the_measure_of_a_diagnosis(capsys: pytest.CaptureFixture[str]) -> None:
     """Also where a mask, or numbers that only look like one, stand beside the others."""
-    is_right = runpy.run_path(str(ROOT / "accelerators/capsules/run.py.txt"))["is_right"]
+    is_right = runpy.run_path(str(ROOT / "accelerators/store/capsules/run.py.txt"))["is_right"]
     for wanted in ([2, 1, -1e9], [2, 1, -1e9, -np.inf], [2, 1, -900], [20, 1, -1001], [1e9, 1, 2], [0, 0, -1e9], [np.nan, 1]):
         array = np.array(wanted, np.float32)
         error = array_distance(array * np.float32(1.01), array)

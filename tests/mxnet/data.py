@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from partita.graph import Graph
+from partita.graph.readers.mxnet import load_mxnet
 
 FOLDER = Path(__file__).parents[1] / "data" / "mxnet"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "mxnet"
@@ -65,6 +66,21 @@ def seeded(name: str, shape: Sequence[int]) -> np.ndarray:
     if len(shape) == 1:
         return (random.randn(*shape) * 0.1).astype(np.float32)
     return (random.randn(*shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(np.float32)
+
+
+SIZES = {"alexnet": 224, "densenet121": 224, "inceptionv3": 299, "squeezenet1.0": 224, "squeezenet1.1": 224}
+"""The sizes of pictures for networks of the model zoo; 64 for the others."""
+
+
+def zoo_model(name: str, is_static: bool = False) -> tuple[Graph, np.ndarray, np.ndarray]:
+    """A network of the model zoo with its weights, an input, and MXNet's output for it."""
+    symbols, expected = zoo()
+    size = SIZES.get(name, 64)
+    data = np.random.RandomState(0).randn(2, 3, size, size).astype(np.float32)
+    bare = load_mxnet(symbols[name], shapes={"data": data.shape})
+    params = {node.name: seeded(node.name, node.output_types[0].shape) for node in bare.inputs if node.name != "data"}
+    graph = load_mxnet(symbols[name], params, shapes={"data": data.shape} if is_static else None)
+    return graph, data, expected[name]
 
 
 def run(graph: Graph, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from partita.graph import Graph, TensorType
 from partita.graph.readers.mxnet import load_mxnet
 from partita.graph.verify import verify
 from partita.graph.writers.onnx import to_model
-from tests.mxnet.data import FOLDER, SHARED, TOLERANCE, error, run, seeded, zoo
+from tests.mxnet.data import FOLDER, SHARED, TOLERANCE, error, run, seeded, zoo, zoo_model
 
 pytest.importorskip("onnxruntime")
 
@@ -87,7 +87,6 @@ def test_weights_left_out_are_inputs():
     assert error(output, expected["mobilenet0.25"]) < TOLERANCE
 
 
-SIZES = {"alexnet": 224, "densenet121": 224, "inceptionv3": 299, "squeezenet1.0": 224, "squeezenet1.1": 224}
 LARGE = ("alexnet", "vgg11", "vgg11_bn")
 
 
@@ -95,17 +94,8 @@ LARGE = ("alexnet", "vgg11", "vgg11_bn")
 @pytest.mark.thinned(2)
 def test_model_zoo(name):
     """The weights are drawn by name on both sides."""
-    symbols, expected = zoo()
-    size = SIZES.get(name, 64)
-    data = np.random.RandomState(0).randn(2, 3, size, size).astype(np.float32)
-    bare = load_mxnet(symbols[name], shapes={"data": data.shape})
-    params = {
-        node.name: seeded(node.name, node.output_types[0].shape)
-        for node in bare.inputs
-        if node.name != "data"
-    }
-    graph = load_mxnet(symbols[name], params)
+    graph, data, expected = zoo_model(name)
     verify(graph)
     (output,) = run(graph, {"data": data})
-    assert error(output, expected[name]) < TOLERANCE
+    assert error(output, expected) < TOLERANCE
     assert error(output[:1], output[1:]) > 10 * TOLERANCE

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+import partita as pt
 from partita.graph import PartitaError, ReadError, TensorType, UnknownOp, register_op, unregister_op
 from partita.graph.interpret import interpret
 from partita.graph.readers.mxnet import converter, load_mxnet
@@ -270,6 +271,18 @@ def test_a_users_op_that_is_one_op():
         del _table["my_elu"]
     assert listed(graph) == ["s: Elu(x)"]
     assert graph["s"].attrs == {"alpha": 2.0}
+
+
+def test_floats_are_those_of_an_onnx_file(tmp_path):
+    layer = node("LeakyReLU", "l", 0, attrs={"act_type": "leaky", "slope": "0.1"})
+    graph = load_mxnet(symbol(layer), shapes={"x": (2,)})
+    pt.save(graph, tmp_path / "net.onnx")
+    assert graph["l"].attrs == pt.load(tmp_path / "net.onnx")["l"].attrs == {"alpha": float(np.float32(0.1))}
+
+
+def test_an_unknown_op_with_a_similar_name():
+    with pytest.raises(UnknownOp, match=r"no converter reads this MXNet op: softmaxx.*\n  Did you mean 'softmax'.* Write one:"):
+        load_mxnet(symbol(node("softmaxx", "s", 0)))
 
 
 def test_unknown_ops_are_listed_together():

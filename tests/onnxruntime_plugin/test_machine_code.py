@@ -18,8 +18,11 @@ pytest.importorskip("onnxruntime", reason="the extra [onnxruntime] is not instal
 import onnxruntime
 from onnx import TensorProto, helper
 
+import partita as pt
 from partita.accelerators.tvm.code.linking import tools
+from partita.accelerators.tvm.run import threads
 from partita.onnxruntime_plugin.compute import Compute
+from partita.onnxruntime_plugin.machine_code import SharedTurns
 from tests.onnxruntime_plugin.models import assigned, chain, model, provider, session
 from tests.onnxruntime_plugin.node_tests import array_of, ort_value
 
@@ -106,6 +109,22 @@ def test_dynamic_sizes() -> None:
     calls = [{"x": np.full((n, 8), n, np.float32)} for n in (1, 5, 64)]
     for call, (result,) in zip(calls, twice(content, *calls), strict=True):
         np.testing.assert_allclose(result, np.maximum(call["x"] @ w, 0), rtol=1e-5)
+
+
+def test_sizes_that_are_compiled_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each size has kernels of its own; views are among the results."""
+    monkeypatch.setattr(type(pt.accelerator("cpu")), "any_size", lambda *ignored: None)
+    nodes = [
+        helper.make_node("Expand", ["x", "shape"], ["e"]), helper.make_node("Reshape", ["e", "flat"], ["f"]),
+        helper.make_node("Gather", ["e", "i"], ["g"]),
+    ]
+    constants = {"shape": np.array([1, 8]), "flat": np.array([-1]), "i": np.array([0, 0])}
+    content = model(nodes, {"x": ["n", 8]}, ["g", "f", "e"], constants)
+    calls = [{"x": np.arange(8 * n, dtype=np.float32).reshape(n, 8)} for n in range(1, 7)]
+    for call, (g, f, e) in zip(calls, twice(content, *calls), strict=True):
+        np.testing.assert_array_equal(g, call["x"][[0, 0]])
+        np.testing.assert_array_equal(f, call["x"].ravel())
+        np.testing.assert_array_equal(e, call["x"])
 
 
 def test_a_part_of_several_devices() -> None:
@@ -196,6 +215,29 @@ def test_64_threads(threads: int) -> None:
         assert not wrong and len(runs) == 6
 
 
+def test_runs_of_python_and_without_it_share_the_cores() -> None:
+    """While Python's runs have all cores, a run without Python waits for them."""
+    x = np.ones((3, 8), np.float32)
+    with provider("cpu") as name, counted() as runs:
+        running = session(chain("Abs"), name)
+        for _ in range(2):
+            running.run(None, {"x": x})
+        turns, ended = threads._turns, threading.Event()
+        assert isinstance(turns, SharedTurns) and len(runs) == 1
+
+        def run(running: Any = running) -> None:
+            running.run(None, {"x": x})
+            ended.set()
+
+        with turns.turn(turns.cores):
+            thread = threading.Thread(target=run)
+            thread.start()
+            assert not ended.wait(0.1)
+        thread.join()
+        assert len(runs) == 1
+        del running
+
+
 NO_KERNELS = """
 import os
 import numpy as np
@@ -243,4 +285,4 @@ def test_cores_that_come_later_are_not_waited_for() -> None:
 
 def alone(code: str) -> str:
     """The output of this program."""
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=300).stdout
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import partita as pt
-from partita.accelerators.running.real_runs import Timeline
+from partita.accelerators.runtime.real_runs import Timeline
 from partita.page.collect import Subject
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -155,3 +155,33 @@ def test_notes_are_in_plans() -> None:
     planned = pt.plan(chain("Relu"), subgraph_property=taking("Convolution"))
     assert "did you mean Conv?" in planned.notes[0]
     assert "did you mean Conv?" in str(planned)
+
+
+# -- names of MXNet's ------------------------------------------------------------------------------------
+
+LAYERS = {"FullyConnected", "Relu"}
+
+
+def test_names_of_mxnet_in_a_selectors_code_are_noted() -> None:
+    class ByName(SubgraphSelector):
+        def select(self, node: Node) -> bool:
+            return node.op in LAYERS or node.op == "relu"
+
+        def select_output(self, cur: Node, new: Node) -> bool:
+            return new.op in ("Convolution", "Exp")
+
+    nothing = report_of(chain("Tanh"), Property(ByName)).notes
+    assert [note.partition(", which ByName names. ")[::2] for note in nothing] == [
+        ("There is no op 'Convolution'", "It is a name of MXNet's; did you mean Conv?"),
+        ("There is no op 'FullyConnected'", "It is a name of MXNet's; did you mean Gemm or MatMul?"),
+        ("There is no op 'relu'", "It is a name of MXNet's; did you mean Relu?"),
+    ]
+    some = report_of(chain("Relu"), Property(ByName)).notes
+    assert len(some) == 2 and all("'relu'" not in note for note in some), "lower-case texts may be other words"
+
+
+def test_hooks_with_mxnets_names_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="nothing calls Old.SelectInput: the hook is select_input"):
+        type("Old", (SubgraphSelector,), {"SelectInput": lambda self, cur, new: True})
+    with pytest.warns(UserWarning, match="nothing calls Old.CreateSubgraphNode: the hook is create_subgraph_node"):
+        type("Old", (pt.SubgraphProperty,), {"CreateSubgraphNode": lambda self, sym, number: sym, "Other": 3})

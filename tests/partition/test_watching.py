@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import partita as pt
+from tests.graphs.topologies import chain
 
 
 def seed_example() -> pt.Graph:
@@ -221,3 +222,8 @@ def test_a_large_growth_is_cut_to_what_a_picture_shows() -> None:
     assert len(steps.around().ops or ()) == 80
     assert html.count('type="radio"') == 200 and "more steps; print tells them" in html
     assert len(html) < 1_500_000
+
+
+def test_a_page_to_send() -> None:
+    page = pt.watch(chain("Relu", "Exp"), pt.ContainOpSelector({"Relu"})).html()
+    assert page.startswith("<!doctype html>") and "<svg" in page and "relu0" in page

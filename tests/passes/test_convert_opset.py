@@ -113,6 +113,16 @@ def test_refusals(net: str, old: int, new: Any, said: str) -> None:
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(("old", "new", "dtype"), [(9, 13, "bool"), (10, 8, "float32"), (7, 9, "float32")])
+def test_the_mask_of_a_dropout_has_the_type_of_the_version(old: int, new: int, dtype: str) -> None:
+    dropped = op("Dropout", variable("x", "float32", (2,)), name="drop", output_names=["y", "mask"], opset=old, ratio=0.5)
+    mask = apply_pass(Graph([op("Relu", dropped[0], name="relu")], opsets={"": old}), "ConvertOpset", opset=new)["drop"][1]
+    assert str(mask.type) == f"{dtype}[2]"
+    if (old < 10) != (new < 10):
+        with pytest.raises(PassError, match="'drop' .Dropout.: the mask, an output of the graph, has another type in opset"):
+            apply_pass(Graph([dropped[0], dropped[1]], opsets={"": old}), "ConvertOpset", opset=new)
+
+
 def test_a_scan_does_not_cross_opset_9() -> None:
     body = Graph([variable("s"), variable("v")], name="body", opsets={"": 9})
     body = body.evolve(outputs=[op("Add", *body.inputs, name="sum", opset=9)[0]], output_names=["sum"], nodes=())

@@ -73,6 +73,45 @@ def test_types(net: str) -> None:
     assert str(apply_pass(graph, "InferShape").outputs[0].type) == NETS[net]
 
 
+PARTLY_KNOWN = {
+    "Gemm(f, u)": "float32[unk__0, unk__1]",
+    "Unique(u)": "float32[unk__0]",
+    "Compress(u, yes)": "float32[unk__0]",
+    "Compress(f, yes) {axis=1}": "float32[N, unk__0]",
+    "NonMaxSuppression(u, u)": "int64[unk__0, 3]",
+    "RoiAlign(u, f, l) {output_height=3}": "float32[unk__0, unk__1, 3, 1]",
+    "MaxRoiPool(u, f) {pooled_shape=[2, 4]}": "float32[unk__0, unk__1, 2, 4]",
+    "GatherElements(u, l)": "float32[M]",
+    "ScatterElements(f, v, u)": "float32[N, 4]",
+    "OneHot(l, three, u)": "float32[M, 3]",
+}
+
+
+@pytest.mark.parametrize("net", PARTLY_KNOWN)
+def test_what_is_known_although_the_rank_of_an_input_is_not(net: str) -> None:
+    graph = text(
+        "graph g(f: float32[N, 4], l: int64[M], u: float32, v: int64) -> (y) {\n"
+        f"three = const float32[1] [3.5]\n yes = const bool[2] [true, false]\n y = {net} }}",
+        "18",
+    )
+    assert str(apply_pass(graph, "InferShape").outputs[0].type) == PARTLY_KNOWN[net]
+
+
+@pytest.mark.parametrize(
+    ("net", "dtype"),
+    [
+        ("RandomUniformLike(f) {dtype=7}", "'output' of int64"), ("QuantizeLinear(f, half) {output_dtype=1}", "'y' of float32"),
+        ("Multinomial(f) {dtype=1}", "'output' of float32"), ("EyeLike(f) {dtype=8}", "'output' of string"),
+        ("Cast(f) {to=14}", "'output' of complex64"),
+    ],
+)
+def test_an_attribute_asks_for_a_type_that_the_op_does_not_make(net: str, dtype: str) -> None:
+    graph = text(f"graph g(f: float32[N, 4]) -> (y) {{\n half = const float32[] 0.5\n y = {net} }}", OPSETS)
+    with pytest.raises(PassError, match=f"attributes ask for {dtype}, which may be "):
+        apply_pass(graph, "InferShape")
+    assert apply_pass(graph, "InferShape", strict=False).outputs[0].type is None
+
+
 def type_of(net: str, **options: bool) -> str:
     return str(apply_pass(text(net), "InferShape", **options).outputs[0].type)
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import partita as pt
-from partita.accelerators.running.profile import Profile, Row, Span
-from partita.accelerators.showing.notebook import timeline_svg
+from partita.accelerators.interface.notebook import timeline_svg
+from partita.accelerators.runtime.profile import Profile, Row, Span
 from partita.graph.pictures import html
 from partita.graph.pictures.html import table
 from tests.graphs.pages import long, small

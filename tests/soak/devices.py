@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from partita.accelerators.starting.work import Starting
+from partita.accelerators.runtime.starting.work import Starting
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.soak.figures import Figures, rounds_for

@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 import partita as pt
-from partita.accelerators.cache import store
+from partita.accelerators.store import store
 from tests.soak.children import HANG, End, ended, forked, start
 from tests.soak.figures import Figures, rounds_for
 from tests.soak.nets import Net
@@ -206,7 +206,7 @@ def _several_versions(folder: Path, chance: random.Random, figures: Figures) -> 
 
         def other_version() -> bool:
             magic = mock.patch.object(store, "MAGIC", b"partita entry 2\n")
-            source = mock.patch("partita.accelerators.cache.key.source_digest", lambda: "0" * 64 if number % 4 else "as it is")
+            source = mock.patch("partita.accelerators.store.key.source_digest", lambda: "0" * 64 if number % 4 else "as it is")
             with magic, source:
                 return _right(nets[number])
 

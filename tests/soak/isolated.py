@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 import partita as pt
-from partita.accelerators.isolation.process import end_processes, process_of
+from partita.accelerators.interface.isolation.process import end_processes, process_of
 from tests.accelerators.isolation.fragile import Fragile
 from tests.soak.children import files_open
 from tests.soak.figures import Figures, rounds_for

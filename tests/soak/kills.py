@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 import partita as pt
-from partita.accelerators.cache.folder import Damaged
-from partita.accelerators.cache.store import Store
+from partita.accelerators.store.folder import Damaged
+from partita.accelerators.store.store import Store
 from tests.soak.children import forked
 from tests.soak.figures import Figures, rounds_for
 from tests.soak.nets import Net

@@ -13,7 +13,7 @@ import numpy as np
 
 from partita.accelerators.arrays.on_device import DeviceArray, Target, Wanted
 from partita.accelerators.errors import RunError
-from partita.accelerators.interface.accelerator import COPY, ProfileRow
+from partita.accelerators.interface.accelerator import COPY, EXECUTED, ProfileRow
 from partita.accelerators.interface.async_steps import Turn
 from partita.accelerators.tvm.code.launches import Number
 from partita.accelerators.tvm.compiled.assembling import Assembled
@@ -216,7 +216,7 @@ class CompiledSteps(CompiledTvm):
         rows = []
         for number, launch in enumerate(self.launches):
             name, spent = launch.nodes[0], times.get(number, 0.0)
-            rows.append(ProfileRow(name, launch.layer_type, "EXECUTED", spent, 0.0, launch.runs, launch.types))
+            rows.append(ProfileRow(name, launch.layer_type, EXECUTED, spent, 0.0, launch.runs, launch.types))
         results = {origin: i for i, origin in enumerate(self._assembled.outputs) if isinstance(origin, int)}
         sent = [copy_row(f"input {number}", spent, True) for up, number, spent in copies if up]
         return [*sent, *rows, *(copy_row(f"output {results.get(n, n)}", spent, False) for up, n, spent in copies if not up)]
@@ -231,7 +231,7 @@ class CompiledSteps(CompiledTvm):
 
 def copy_row(value: str, real_us: float, up: bool) -> ProfileRow:
     """Profile row of a copy between the host and the device."""
-    return ProfileRow(value, COPY, "EXECUTED", real_us, 0.0, "host to device" if up else "device to host")
+    return ProfileRow(value, COPY, EXECUTED, real_us, 0.0, "host to device" if up else "device to host")
 
 
 def _nothing() -> None:

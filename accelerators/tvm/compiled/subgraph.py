@@ -14,7 +14,7 @@ import numpy as np
 from partita.accelerators.arrays.layout import is_laid_out
 from partita.accelerators.arrays.sharing import held_once, is_fixed
 from partita.accelerators.errors import ClaimError, NotSupported, RunError
-from partita.accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
+from partita.accelerators.interface.accelerator import EXECUTED, CompiledSubgraph, ProfileRow
 from partita.accelerators.process.forking import renewed_in_children
 from partita.accelerators.tvm.code.codegen import ALIGNMENT
 from partita.accelerators.tvm.compiled.assembling import Assembled
@@ -237,7 +237,7 @@ class CompiledTvm(CompiledSubgraph):
 
     def _row(self, position: int, real: int, cpu: int) -> ProfileRow:
         launch = self.launches[position]
-        return ProfileRow(launch.nodes[0], launch.layer_type, "EXECUTED", real / 1e3, cpu / 1e3, launch.runs, launch.types)
+        return ProfileRow(launch.nodes[0], launch.layer_type, EXECUTED, real / 1e3, cpu / 1e3, launch.runs, launch.types)
 
     def export(self) -> bytes:
         """The code without the weights."""

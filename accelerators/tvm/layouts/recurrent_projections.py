@@ -46,7 +46,7 @@ class _Projecting:
         self.node = node
         self.namer = namer
         self.rewriter = rewriter
-        self.opset = graph.opsets.get("", 1)
+        self.opset = graph.opset
         given = node.inputs[0]
         assert given is not None and isinstance(given.type, TensorType)
         self.dtype = given.type.dtype

@@ -65,6 +65,7 @@ INSTRUCTIONS = (
     Special("bfmmla", "bfloat16", _needs("neon bf16"), 4),
     Special("bfdot", "bfloat16", _needs("neon bf16"), 4),
     Special("fma", "bfloat16", _needs(""), 0),
+    Special("fmlal", "float16", _needs("neon fp16fml"), 4),
     Special("vpermps", "int4", _needs("avx512f"), 16),
 )
 """The special instructions; for each element type the fastest comes first."""

@@ -177,7 +177,7 @@ def with_instruction(machine: Machine, name: str) -> Machine:
     row, features = BY_NAME[name], machine.features if machine.triple else usable_features()
     others = [used for used in machine.instructions if BY_NAME[used.name].multiplies != row.multiplies]
     machine = attrs.evolve(machine, instructions=(*others, Used(name, not row.is_here(features), is_asked=True)))
-    differs = row.multiplies == "bfloat16" and row.lanes not in (0, machine.lanes)
+    differs = row.multiplies in ("bfloat16", "float16") and row.lanes not in (0, machine.lanes)
     return attrs.evolve(machine, lanes=row.lanes, registers=32) if differs else machine
 
 

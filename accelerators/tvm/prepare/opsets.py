@@ -22,7 +22,7 @@ def raise_opset(graph: Graph) -> Graph:
     """The graph in the opset that its Upsamples and the decompositions of its com.microsoft ops need; unchanged if it cannot be
     converted."""
     needed = max((_needed(node) for node in graph.nodes), default=0)
-    if needed <= graph.opsets.get("", 1):
+    if needed <= graph.opset:
         return graph
     try:
         return apply_pass(graph, "ConvertOpset", opset=needed, verify=False)
@@ -46,7 +46,7 @@ OF_ALL_WIDTHS = 21
 @register_pass("UseOnnxQuantizing", keeps=REQUESTS, family="tvm")
 def use_onnx_quantizing(graph: Graph) -> Graph:
     """com.microsoft's QuantizeLinear and DequantizeLinear replaced by ONNX's if they mean the same. Linear."""
-    version = graph.opsets.get("", 1)
+    version = graph.opset
     if not any(_is_plain(node, version) for node in graph.nodes):
         return graph
 

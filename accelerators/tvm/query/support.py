@@ -75,7 +75,7 @@ def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
 
     An op that needs a trial is tried once for its attributes, element types and ranks.
     """
-    structure = _structure(node, graph, machine.kind)
+    structure = _structure(node, graph, machine)
     known = _answers.get(structure) if structure is not None else None
     if known is None:
         known = _answer(node, graph, machine)
@@ -95,7 +95,7 @@ def takes(graph: Graph, machine: Machine) -> Callable[[Node], bool]:
     return answer
 
 
-def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
+def _structure(node: Node, graph: Graph, machine: Machine) -> Hashable | None:
     """Key of all that the answer depends on except names; None if it is not cheap to compute, or if a reason would contain a
     name.
     """
@@ -113,7 +113,7 @@ def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
     named = [*[entry.type for entry in node.reads], *[entry.type for entry in node.outputs if entry.name]]
     if not all(isinstance(value_type, TensorType) and _is_plain(value_type) for value_type in named):
         return None
-    return kind, graph.opsets.get("", 1), node.op, FUSED in node.metadata, tuple(inputs), outputs, attributes_text(node.attrs)
+    return machine, graph.opset, node.op, FUSED in node.metadata, tuple(inputs), outputs, attributes_text(node.attrs)
 
 
 @lru_cache(1024)
@@ -142,8 +142,8 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if reason is not None:
         return reason
     if is_recurrent(node) and machine.kind == "cpu":
-        return why_not_ours(node, graph.opsets.get("", 1), REALS) or True
-    if is_widened(node) and not _static(node) and machine.kind == "cpu" and can_gather(node, graph.opsets.get("", 1)):
+        return why_not_ours(node, graph.opset, REALS) or True
+    if is_widened(node) and not _static(node) and machine.kind == "cpu" and can_gather(node, graph.opset):
         return True
     if is_widened(node):
         is_ours = _is_drafted(node, graph, machine) or (_static(node) and has_blocked_kernel(node, graph, machine))
@@ -330,7 +330,7 @@ def _takes_no_truth(node: Node, graph: Graph) -> str | None:
     for slot, entry in enumerate(node.inputs):
         data_type = entry.type if entry is not None else None
         if isinstance(data_type, TensorType) and data_type.dtype == "bool":
-            version = graph.opsets.get("", 1)
+            version = graph.opset
             allowed = _takes_truth(str(node.op), version)
             if allowed and not allowed[min(slot, len(allowed) - 1)]:
                 return f"ONNX's {node.op} of opset {version} takes no bool, and input {slot} is {data_type}"

@@ -58,6 +58,18 @@ class Turns:
             self._next()
         mine.acquire()
 
+    def pause(self) -> None:
+        """Wait for all runs to end, and let none begin until `resume`."""
+        self.take(self.cores)
+
+    def resume(self) -> None:
+        """Runs may begin again."""
+        self.give()
+
+    def forked(self) -> Turns:
+        """The turns of a forked process, in which no run is."""
+        return Turns(usable_cores())
+
     def give(self) -> None:
         """Release the caller's cores; if it was interrupted while waiting for them, it leaves the queue."""
         me = threading.get_ident()
@@ -96,10 +108,22 @@ def run_on(threads: int, call: Callable[[], T]) -> T:
     turns = _turns
     try:
         turns.take(threads)
+        while turns is not _turns:
+            turns.give()
+            turns = _turns
+            turns.take(threads)
         set_threads(threads)
         return call()
     finally:
         turns.give()
+
+
+def replace_turns(turns: Turns) -> None:
+    """From now on runs take these turns."""
+    global _turns
+    _turns.pause()
+    former, _turns = _turns, turns
+    former.resume()
 
 
 def set_threads(count: int) -> None:
@@ -128,16 +152,16 @@ def _helper() -> ThreadPoolExecutor:
 
 def _quiet() -> None:
     """Before a fork: wait for all runs to end. Otherwise the child would inherit TVM's locks as another thread held them."""
-    _turns.take(_turns.cores)
+    _turns.pause()
 
 
 def _go_on() -> None:
-    _turns.give()
+    _turns.resume()
 
 
 def _forked() -> None:
     global _generation, _turns, _elsewhere
-    _generation, _turns, _elsewhere = _generation + 1, Turns(usable_cores()), None
+    _generation, _turns, _elsewhere = _generation + 1, _turns.forked(), None
 
 
 if hasattr(os, "register_at_fork"):

@@ -150,7 +150,7 @@ def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
     """The body of an op that has no form for any size; None for one that has, and for one that the host computes."""
     if node.domain or node in reading.of_sizes:
         return None
-    write = _decomposition(node, reading, graph.opsets.get("", 1))
+    write = _decomposition(node, reading, graph.opset)
     return None if write is None else write(BodyBuilder(node, graph.opsets))
 
 

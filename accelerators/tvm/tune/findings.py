@@ -14,12 +14,12 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.cache.folder import chosen_folder, inner_folder, refuse_link
-from partita.accelerators.cache.store import Store
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.atomic import open_private, replacing
 from partita.accelerators.process.cores import processor
 from partita.accelerators.process.json_form import form_error
+from partita.accelerators.store.folder import chosen_folder, inner_folder, refuse_link
+from partita.accelerators.store.store import Store
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.run.runtime import version
 

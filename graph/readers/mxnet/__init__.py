@@ -2,7 +2,7 @@
 
 from partita.graph.readers.mxnet.conversion import Conversion
 from partita.graph.readers.mxnet.load import load_mxnet
-from partita.graph.readers.mxnet.ops import converter, onnx_ops
+from partita.graph.readers.mxnet.ops import converter, meant_by, onnx_ops
 from partita.graph.readers.mxnet.params import read_params
 
-__all__ = ["Conversion", "converter", "load_mxnet", "onnx_ops", "read_params"]
+__all__ = ["Conversion", "converter", "load_mxnet", "meant_by", "onnx_ops", "read_params"]

@@ -125,7 +125,8 @@ class Conversion(OpBuilder):
     ) -> Node:
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
-        node = op(op_type, *inputs, name=name, output_names=values, **attrs)
+        attrs = {key: float(np.float32(value)) if isinstance(value, float) else value for key, value in attrs.items()}
+        node = op(op_type, *inputs, name=name, output_names=values, **attrs)  # floats as an ONNX file holds them
         types = list(output_types(node, self.where))
         if shape is not None and isinstance(types[0], TensorType) and types[0].shape is None:
             types[0] = TensorType(types[0].dtype, shape)

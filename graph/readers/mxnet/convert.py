@@ -15,7 +15,7 @@ from partita.graph.node import Node, NodeEntry, next_place
 from partita.graph.readers.mxnet.conversion import Conversion
 from partita.graph.readers.mxnet.naming import Names, noted_name, unique, variable_names
 from partita.graph.readers.mxnet.ops import converter_of
-from partita.graph.readers.mxnet.ops.table import Converter
+from partita.graph.readers.mxnet.ops.table import Converter, known_ops
 from partita.graph.readers.mxnet.symbol import Symbol, SymbolNode
 from partita.graph.types import Dim, TensorType, Type
 
@@ -51,9 +51,11 @@ def _check_ops(symbol: Symbol) -> None:
     if not unknown:
         return
     listed = "; ".join(f"{op} (node {names[0]!r}{_more(len(names) - 1)})" for op, names in unknown.items())
+    near = did_you_mean(next(iter(unknown)), known_ops()) if len(unknown) == 1 else None
+    write = "Write one: a function under @partita.graph.readers.mxnet.converter(...) that makes ONNX nodes of the op"
     raise UnknownOp(
         f"no converter reads {'this MXNet op' if len(unknown) == 1 else 'these MXNet ops'}: {listed}",
-        remedy="Write one: a function under @partita.graph.readers.mxnet.converter(...) that makes ONNX nodes of the op",
+        remedy=f"{near} {write}" if near else write,
     )
 
 

@@ -68,7 +68,11 @@ def _read_file(path: str) -> bytes | Parts:
         with open(path, "rb") as file:
             return read_parts(file) or file.read()
     except FileNotFoundError:
-        raise ReadError("there is no such file", where=path, remedy="Check the path") from None
+        from partita.graph.readers.zoo import zoo_names  # it reads models too
+
+        zoo = path.lower() in zoo_names()
+        remedy = f"Did you mean 'zoo:{path.lower()}'?" if zoo else "Check the path"
+        raise ReadError("there is no such file", where=path, remedy=remedy) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise ReadError(f"the file cannot be read: {reason}", where=path) from None

@@ -11,15 +11,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import partita as pt
 from partita.accelerators.engines.lost_nan import loses_nan
 from partita.accelerators.engines.lower_bounds import least_sizes
-from partita.accelerators.onnxruntime import hazards as of_onnxruntime
-from partita.accelerators.openvino import hazards as of_openvino
+from partita.accelerators.engines.onnxruntime import quirks as of_onnxruntime
+from partita.accelerators.engines.openvino import quirks as of_openvino
+from partita.accelerators.engines.openvino.index_checks import GivenIndices
+from partita.accelerators.errors import RunError
 from partita.accelerators.precision.lowered_ops import bytes_won, weight_of_product, why_not
 from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
 from partita.accelerators.tvm.query.known_wrong import known_wrong
 from partita.graph.flops import count_flops
+from partita.graph.ops.traits import ops
 from partita.passes.decompose import decomposed
 from partita.passes.fold_constants import labour
 from tests.graphs.kept_graphs import text_sum
@@ -28,7 +33,10 @@ from tests.numerics.kept_variations import CASES, variations
 
 KEPT = Path(__file__).with_name("kept_answers.txt")
 
-WAYS = {"all sizes": lambda axis: True, "the first": lambda axis: axis == 0, "no size": lambda axis: False}
+WAYS = {
+    "all sizes": lambda axis: True, "the first": lambda axis: axis == 0, "no size": lambda axis: False,
+    "inputs alone": lambda axis: True,
+}
 """The axes whose sizes are static."""
 
 
@@ -36,7 +44,7 @@ def graph_of(case: Case, inputs: Sequence[Any], attrs: Mapping[str, Any], versio
     """The node as a graph with types; integers of few elements, and the second of several inputs, are constants."""
     entries: list[Any] = []
     for i, x in enumerate(inputs):
-        if x is None or i == 1 or (x.dtype.kind in "iu" and x.size < 9):
+        if x is None or (way != "inputs alone" and (i == 1 or (x.dtype.kind in "iu" and x.size < 9))):
             entries.append(None if x is None else pt.constant(x, name=f"c{i}"))
         else:
             shape = [size if WAYS[way](axis) else f"s{i}{axis}" for axis, size in enumerate(x.shape)]
@@ -45,8 +53,8 @@ def graph_of(case: Case, inputs: Sequence[Any], attrs: Mapping[str, Any], versio
     return pt.apply_pass(pt.Graph([node], name="one", opsets={"": version}), "InferShape")
 
 
-def answers(graph: pt.Graph) -> Iterator[str]:
-    """The answers about the node."""
+def answers(graph: pt.Graph, inputs: Sequence[Any]) -> Iterator[str]:
+    """The answers about the node, the last of them about these inputs."""
     node = graph["node"]
     yield str(of_onnxruntime.refused(node, graph) or loses_nan(node, graph, of_onnxruntime.LOSES_NAN, "onnxruntime"))
     given = frozenset(graph.inputs)
@@ -63,19 +71,25 @@ def answers(graph: pt.Graph) -> Iterator[str]:
         yield " ".join(str(list(least[entry])) for entry in node.outputs if entry in least)
     body = decomposed(node, graph.opsets)
     yield "no body" if body is None else text_sum(body)
+    try:
+        GivenIndices(graph).checked([inputs[int(node.name[1:])] for node in graph.inputs])
+    except RunError as error:
+        yield str(error)
 
 
-def line(graph: pt.Graph) -> str:
-    return "; ".join(answers(graph))
+def is_indexed(op: str) -> bool:
+    """True if some input holds indices or the lengths of sequences."""
+    return op in ops("indexed") or op in ops("recurrent") or op == "Slice"
 
 
 def lines(subject: str) -> Iterator[tuple[str, str]]:
     """The name of each variation of a subject, and what is said of it."""
     case = CASES[subject]
     for name, *rest in variations(case):
-        for way in WAYS:
+        inputs = [None if x is None else np.asarray(x) for x in rest[0]]
+        for way in WAYS if is_indexed(case.op) else list(WAYS)[:3]:
             try:
-                yield f"{name}, {way}", line(graph_of(case, *rest, way))
+                yield f"{name}, {way}", "; ".join(answers(graph_of(case, *rest, way), inputs))
             except Exception as error:  # noqa: BLE001  (nobody asks about nodes that are none)
                 yield f"{name}, {way}", type(error).__name__
 

@@ -130,7 +130,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 def table(device: str) -> Any:
-    return importlib.import_module(f"partita.accelerators.{device}.hazards").LOSES_NAN
+    return importlib.import_module(f"partita.accelerators.engines.{device}.quirks").LOSES_NAN
 
 
 def results(graph: pt.Graph, feeds: Sequence[Array], device: str, nan: str) -> list[Any]:

@@ -73,7 +73,7 @@ def test_rows_bear_the_graph_s_names_and_their_sum_is_the_total(device: str) -> 
 
 def test_no_session_is_built_under_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
-    from partita.accelerators.onnxruntime import session
+    from partita.accelerators.engines.onnxruntime import session
 
     slow, running, built = session.session_of, [], []
 
@@ -111,7 +111,7 @@ def info(real: int) -> Any:
 
 
 def test_openvino_s_means_are_taken_apart() -> None:
-    from partita.accelerators.openvino.profile import KEPT, Times
+    from partita.accelerators.engines.openvino.profile import KEPT, Times
 
     times, spent, listed = Times(), 0, []
     for run in range(1, 2 * KEPT):

@@ -88,7 +88,7 @@ def test_without_the_package_the_device_says_what_to_install(name: str, monkeypa
     monkeypatch.setattr(registry, "_instances", {})
     monkeypatch.setitem(sys.modules, name, None)
     if name == "openvino":
-        monkeypatch.setattr("partita.accelerators.openvino.device._import_openvino", _missing)
+        monkeypatch.setattr("partita.accelerators.engines.openvino.device._import_openvino", _missing)
     with pytest.raises(pt.AcceleratorUnavailable, match=rf"cannot be imported.*\s+Install it with: pip install .*{name}"):
         accelerator(name)
     listed = {device.name: device for device in pt.devices()}

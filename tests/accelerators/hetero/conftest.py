@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from partita.accelerators.isolation import background_worker
+from partita.accelerators.interface.isolation import background_worker
 from tests.accelerators.hetero.small_devices import device
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.running import requests
+from partita.accelerators.runtime import requests
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.graphs.topologies import alternating
@@ -93,7 +93,7 @@ def test_a_full_queue_is_an_error_if_the_caller_wants_that(slow):
     futures += [m.start(X), m.start(X)]
     with pytest.raises(pt.QueueFull) as caught:
         m.start(X)
-    assert str(caught.value).startswith("start: 1 requests run and 2 wait: the queue is full\n  Try again later, raise")
+    assert str(caught.value).startswith("start: the queue is full: 1 request may run and 2 wait\n  Try again later, raise")
     gate.open()
     for future in futures:
         np.testing.assert_array_equal(future.result(300)[0], interpret(alternating(), [X])[0])

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.running import requests
-from partita.accelerators.starting.work import Starting
+from partita.accelerators.runtime import requests
+from partita.accelerators.runtime.starting.work import Starting
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.accelerators.hetero.test_load import Clock

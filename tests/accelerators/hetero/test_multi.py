@@ -11,7 +11,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.interface.accelerator import Accelerator
-from partita.accelerators.running.multi import Spreading
+from partita.accelerators.runtime.multi import Spreading
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.graphs.topologies import alternating

@@ -18,8 +18,8 @@ from partita.accelerators import CompiledSubgraph
 from partita.accelerators.errors import RunError
 from partita.accelerators.interface.async_steps import Turn
 from partita.accelerators.process.exit_barrier import door
-from partita.accelerators.running.executor import Executor
-from partita.accelerators.running.steps import begun_early, ends_of, overlapping
+from partita.accelerators.runtime.executor import Executor
+from partita.accelerators.runtime.steps import begun_early, ends_of, overlapping
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import device
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.running.pipeline import TRIES, WINDOW, Pipeline, PipelineTrial, Window
-from partita.accelerators.running.steps import plan_run
+from partita.accelerators.runtime.pipeline import TRIES, WINDOW, Pipeline, PipelineTrial, Window
+from partita.accelerators.runtime.steps import plan_run
 from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from partita.accelerators.running.profile import Profile, Row, Span
+from partita.accelerators.runtime.profile import Profile, Row, Span
 
 FIRST = Row("cpu_0", 1, "conv", "EXECUTED", "Conv", 1234.56, 1000.04, "cpu", "vnni", "float32")
 INNER = Row("cpu_0", 2, "relu", "OPTIMIZED_OUT", "Relu", 0.0, 0.0, "cpu", "", "")

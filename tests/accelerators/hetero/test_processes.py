@@ -239,7 +239,7 @@ def test_a_fork_finds_each_guard_free() -> None:
 @forks
 def test_a_fork_shares_no_lock_file_with_its_parent(tmp_path) -> None:
     """A lock file stays locked until all who share it have closed it: the child would wait for itself."""
-    from partita.accelerators.cache.store import Store
+    from partita.accelerators.store.store import Store
 
     store, held, done = Store(tmp_path / "here"), threading.Event(), threading.Event()
 
@@ -273,11 +273,11 @@ def test_no_lock_is_outside_the_care_of_forks() -> None:
     makers = {"threading.Lock", "threading.RLock", "threading.Condition", "threading.Semaphore", "threading.BoundedSemaphore"}
     known = {
         "accelerators/process/forking.py", "accelerators/process/exit_barrier.py", "accelerators/tvm/run/threads.py",
-        "accelerators/running/compiled_model.py", "accelerators/running/executor.py", "accelerators/running/requests.py",
-        "accelerators/running/multi.py", "accelerators/tvm/compiled/subgraph.py", "accelerators/building/units.py",
-        "passes/infer/onnx_inference.py", "accelerators/running/recording.py", "accelerators/running/pipeline.py",
+        "accelerators/runtime/compiled_model.py", "accelerators/runtime/executor.py", "accelerators/runtime/requests.py",
+        "accelerators/runtime/multi.py", "accelerators/tvm/compiled/subgraph.py", "accelerators/building/units.py",
+        "passes/infer/onnx_inference.py", "accelerators/runtime/recording.py", "accelerators/runtime/pipeline.py",
         "accelerators/tvm/compiled/stepwise.py", "partita/mapping/processes.py", "accelerators/building/replicas.py",
-        "accelerators/tvm/machine/tvm_errors.py", "accelerators/starting/work.py",
+        "accelerators/tvm/machine/tvm_errors.py", "accelerators/runtime/starting/work.py",
     }
     listed = set()
     for folder in ("partita", "accelerators", "partition", "passes", "graph"):
@@ -287,5 +287,5 @@ def test_no_lock_is_outside_the_care_of_forks() -> None:
                     listed.add(path.relative_to(ROOT).as_posix())
                 if isinstance(node, ast.ImportFrom) and any(alias.name == "cached_property" for alias in node.names):
                     listed.add(path.relative_to(ROOT).as_posix() + " (cached_property)")
-    reentrant = {"interface/registry.py", "starting/file_model.py", "tvm/machine/library.py"}
+    reentrant = {"interface/registry.py", "runtime/starting/file_model.py", "tvm/machine/library.py"}
     assert listed - known - {f"accelerators/{path}" for path in reentrant} == set()

@@ -121,9 +121,9 @@ def test_rows_are_medians_of_several_calls():
 
 
 def test_a_slow_model_is_measured_once(monkeypatch, beta):
-    monkeypatch.setattr("partita.accelerators.running.compiled_model.SECONDS", 0.0)
+    monkeypatch.setattr("partita.accelerators.runtime.compiled_model.SECONDS", 0.0)
     assert pt.compile(alternating(), "beta").profile(X).calls == 3, "one slow call does not move the median"
-    monkeypatch.setattr("partita.accelerators.running.compiled_model.LONGEST", 0.0)
+    monkeypatch.setattr("partita.accelerators.runtime.compiled_model.LONGEST", 0.0)
     assert pt.compile(alternating(), "beta").profile(X).calls == 1
 
 

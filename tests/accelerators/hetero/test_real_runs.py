@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.running import real_runs
+from partita.accelerators.runtime import real_runs
 from tests.insight.small_devices import device_of
 
 ONES = np.ones((2, 4), np.float32)

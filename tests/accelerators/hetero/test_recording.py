@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.running import recording
-from partita.accelerators.running.recording import Recorder
+from partita.accelerators.runtime import recording
+from partita.accelerators.runtime.recording import Recorder
 from tests.graphs.small_models import convolutions
 from tests.insight.small_devices import device_of
 

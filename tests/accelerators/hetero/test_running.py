@@ -416,7 +416,7 @@ def test_closing_lets_a_call_that_runs_side_by_side_finish():
 
 
 def test_side_by_side_is_kept_where_it_is_measured_to_be_faster():
-    from partita.accelerators.running.executor import ConcurrencyTrial
+    from partita.accelerators.runtime.executor import ConcurrencyTrial
 
     def decided(in_turn: float, together: float) -> bool | None:
         trial = ConcurrencyTrial(None)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.running.executor import Spans
+from partita.accelerators.runtime.executor import Spans
 
 
 def test_memory_is_shared_where_numpy_says_so() -> None:

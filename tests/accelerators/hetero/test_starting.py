@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.isolation import process
+from partita.accelerators.interface.isolation import process
 from partita.accelerators.process.background import lowered
-from partita.accelerators.starting import devices, work
+from partita.accelerators.runtime.starting import devices, work
 from partita.graph.text import parse
 from tests.accelerators.hetero.small_devices import Ran, Small, device
 from tests.accelerators.package.models import ROOT

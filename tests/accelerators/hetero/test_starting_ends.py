@@ -11,9 +11,9 @@ import pytest
 
 import partita as pt
 from partita.accelerators.errors import CompileError
-from partita.accelerators.isolation import background_worker, process
-from partita.accelerators.isolation.process import ClassOrigin
-from partita.accelerators.starting.devices import Devices
+from partita.accelerators.interface.isolation import background_worker, process
+from partita.accelerators.interface.isolation.process import ClassOrigin
+from partita.accelerators.runtime.starting.devices import Devices
 from partita.graph.text import parse
 from tests.accelerators.hetero.small_devices import Small, device
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.isolation import background_worker
+from partita.accelerators.interface.isolation import background_worker
 from partita.accelerators.process.compile_slots import Places
 from partita.graph.text import parse
 from tests.accelerators.package.models import ROOT

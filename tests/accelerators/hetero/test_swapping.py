@@ -17,9 +17,9 @@ import pytest
 
 import partita as pt
 from partita.accelerators.api import begin
-from partita.accelerators.onnxruntime import whole_session
-from partita.accelerators.starting import file_model
-from partita.accelerators.starting.devices import Devices
+from partita.accelerators.engines.onnxruntime import whole_session
+from partita.accelerators.runtime.starting import file_model
+from partita.accelerators.runtime.starting.devices import Devices
 from partita.accelerators.tvm.cpu import CpuAccelerator
 from tests.accelerators.hetero.small_devices import Small, device
 from tests.accelerators.package.models import ROOT
@@ -299,7 +299,7 @@ def test_a_forked_process_reads_the_file_that_its_parent_had_just_read(model) ->
 FORKS = """
 import os, sys, threading
 import numpy as np, partita as pt
-from partita.accelerators.starting import file_model
+from partita.accelerators.runtime.starting import file_model
 model = pt.compile(sys.argv[1], "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
 assert type(model) is file_model.FileModel
 x = np.ones((1, 3, 6, 6), np.float32)

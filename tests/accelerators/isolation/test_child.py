@@ -88,3 +88,15 @@ def test_a_child_ends_with_its_parent_though_that_has_forked() -> None:
     finally:
         os.close(worker)
         os.killpg(parent.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("missing", ["socket_pair", "pipe", "SharedMemory", "environment"])
+def test_a_child_that_cannot_be_started_leaves_nothing_open(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(f"partita.accelerators.process.child.{missing}", failing)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="Too many open files"):
+        Child([sys.executable, "-c", "pass"])
+    assert os.listdir("/proc/self/fd") == before

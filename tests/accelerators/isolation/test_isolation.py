@@ -19,9 +19,9 @@ import pytest
 
 import partita as pt
 from partita.accelerators.errors import AcceleratorError, named
+from partita.accelerators.interface.isolation import process as processes
+from partita.accelerators.interface.isolation.process import Limit, end_processes, process_of
 from partita.accelerators.interface.registry import accelerator
-from partita.accelerators.isolation import process as processes
-from partita.accelerators.isolation.process import Limit, end_processes, process_of
 from tests.waiting import is_running, until
 
 from . import fragile
@@ -385,7 +385,7 @@ ENDING = """
 import os, sys, threading, time
 import numpy as np
 import partita as pt
-from partita.accelerators.isolation.process import process_of
+from partita.accelerators.interface.isolation.process import process_of
 from tests.accelerators.isolation.fragile import Fragile
 pt.register_accelerator(Fragile)
 x = pt.variable("x", "float32", (3,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partita.accelerators.starting.work import DoneOnce
+from partita.accelerators.runtime.starting.work import DoneOnce
 
 
 def test_an_error_is_kept_and_an_interruption_is_not() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from partita.accelerators.interface.isolation.background_worker import Workshop
+from partita.accelerators.interface.isolation.process import DeviceChild, Limit, origin_of
 from partita.accelerators.interface.registry import accelerator
-from partita.accelerators.isolation.background_worker import Workshop
-from partita.accelerators.isolation.process import DeviceChild, Limit, origin_of
 from partita.accelerators.process.background import lowered
 from partita.accelerators.process.cores import all_but_one_core, default_threads
 from tests.waiting import until

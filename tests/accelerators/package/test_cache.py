@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.cache import clear, explain, list_entries
-from partita.accelerators.cache.folder import chosen_folder, default_folder
-from partita.accelerators.cache.store import Store
 from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.store import clear, explain, list_entries
+from partita.accelerators.store.folder import chosen_folder, default_folder
+from partita.accelerators.store.store import Store
 from partita.page.collect import collect
 from tests.accelerators.package.models import in_new_process, run
 from tests.graphs import pages

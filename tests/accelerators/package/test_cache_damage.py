@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.cache import answers, clear, explain, list_entries
-from partita.accelerators.cache.folder import Damaged
-from partita.accelerators.cache.store import MAGIC, Store
+from partita.accelerators.store import answers, clear, explain, list_entries
+from partita.accelerators.store.folder import Damaged
+from partita.accelerators.store.store import MAGIC, Store
 from partita.accelerators.tvm.tune import findings
 from partita.cli import exits
 from partita.cli.main import main

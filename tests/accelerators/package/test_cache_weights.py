@@ -16,12 +16,12 @@ import partita as pt
 from partita.accelerators.arrays import sharing
 from partita.accelerators.arrays.layout import aligned_block
 from partita.accelerators.arrays.sharing import array_digest, held_once
-from partita.accelerators.cache import store
-from partita.accelerators.cache.folder import Damaged
-from partita.accelerators.cache.store import Store, read_weights, write_weights
 from partita.accelerators.process import background
 from partita.accelerators.process.atomic import PIECE, write_pieces
 from partita.accelerators.process.background import short_turns
+from partita.accelerators.store import store
+from partita.accelerators.store.folder import Damaged
+from partita.accelerators.store.store import Store, read_weights, write_weights
 from tests.close import is_close
 
 

@@ -240,7 +240,7 @@ def test_kernels_for_any_size_travel(tmp_path, monkeypatch):
     assert unit.compiled.sizes == () and "compiled once for any size" in unit.compiled.notes
 
 
-def test_kernels_for_any_size_that_do_not_fit_are_compiled_again(tmp_path, monkeypatch):
+def test_kernels_for_any_size_that_do_not_fit_are_refused_or_compiled_again(tmp_path, monkeypatch):
     x = pt.variable("x", "float32", ("N", 24))
     model = pt.compile(pt.Graph([pt.op("Tanh", x)]), "cpu")
     model.export(tmp_path / "net.partita")
@@ -249,6 +249,8 @@ def test_kernels_for_any_size_that_do_not_fit_are_compiled_again(tmp_path, monke
     monkeypatch.setattr(
         "partita.accelerators.package.unpacking._Importing.read", lambda *_: pytest.fail("code for another processor is loaded")
     )
-    imported = pt.import_model(tmp_path / "net.partita")
+    with pytest.raises(pt.PartitaError, match="does not fit device 'cpu' here: it was compiled for another processor"):
+        pt.import_model(tmp_path / "net.partita")
+    imported = pt.import_model(tmp_path / "net.partita", recompile=True)
     given = np.random.default_rng(3).standard_normal((3, 24)).astype(np.float32)
     np.testing.assert_array_equal(imported(given)[0], model(given)[0])

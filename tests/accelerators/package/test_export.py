@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.cache.key import make_key
 from partita.accelerators.errors import AcceleratorUnavailable
 from partita.accelerators.interface.keys import Key
 from partita.accelerators.interface.registry import accelerator
-from tests.accelerators.hetero.small_devices import Small, device
+from partita.accelerators.store.key import make_key
+from tests.accelerators.hetero.small_devices import Ran, Small, device
 from tests.accelerators.package.models import imported_elsewhere
 from tests.graphs.networks import dynamic_net, inputs_of, small_net
 
@@ -270,3 +270,53 @@ def test_lists_dictionaries_and_numbers_of_numpy_travel_with_the_configuration(t
         configs = [model.units[0].config | {"TABLE": array} for array in arrays]
         assert len({make_key(accelerator("keyed"), small_net(), config).digest for config in configs}) == 3
     assert not (tmp_path / "again.partita").exists()
+
+
+class Exporting(Ran):
+    def export(self):
+        return b"code"
+
+
+def test_what_nothing_could_read_is_not_exported(tmp_path):
+    with device("deaf", subgraph_type=Exporting):
+        model = pt.compile(small_net(), "deaf")
+        with pytest.raises(pt.NotSupported, match="defines no import_ to read the export\n  Define import_"):
+            model.export(tmp_path / "net.partita")
+
+
+def test_an_import_gets_the_body_before_transform(tmp_path):
+    seen = []
+
+    def transform(self, graph):
+        return pt.apply_pass(graph, "PartitionGraph", subgraph_property=pt.PatternProperty(pt.Pattern("Conv", "Relu"), "fused"))
+
+    def compile_noted(self, graph, config):
+        seen.append([node.name for node in graph.nodes if node.is_op])
+        return Exporting(graph)
+
+    def import_(self, data, graph, config):
+        seen.append([node.name for node in graph.nodes if node.is_op])
+        return compile_noted(self, self.configured(config).transform(graph), config)
+
+    with device("fusing", transform=transform, compile=compile_noted, import_=import_):
+        pt.compile(small_net(), "fusing").export(tmp_path / "net.partita")
+        pt.import_model(tmp_path / "net.partita")
+    assert seen[0] == seen[2] == ["fused_0", "mean", "matmul", "soft"]
+    assert seen[1] == ["conv", "relu", "mean", "matmul", "soft"]
+
+
+def test_a_device_that_cannot_run_here_is_not_compiled_for_again(tmp_path):
+    def away(self, config):
+        return "no card here"
+
+    def misfit(self, identity, config):
+        return "for another card"
+
+    hooks = {"misfit": misfit, "import_": lambda self, data, graph, config: Exporting(graph)}
+    with device("card", subgraph_type=Exporting, **hooks):
+        pt.compile(small_net(), "card").export(tmp_path / "net.partita")
+    with device("card", subgraph_type=Exporting, why_not_here=away, **hooks):
+        with pytest.raises(pt.AcceleratorError, match="for another card.*: card: no card here\n  Import with recompile='cpu'"):
+            pt.import_model(tmp_path / "net.partita", recompile=True)
+        again = pt.import_model(tmp_path / "net.partita", recompile="HETERO:card,reference")
+        assert again.properties.devices == ("reference",)

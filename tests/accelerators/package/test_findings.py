@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from partita.accelerators.cache import clear
+from partita.accelerators.store import clear
 from tests.accelerators.package.models import in_new_process
 from tests.graphs.networks import small_net
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.cache.folder import Damaged
-from partita.accelerators.cache.store import LOCKS, Store
 from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.store.folder import Damaged
+from partita.accelerators.store.store import LOCKS, Store
 from tests.accelerators.package.models import ROOT
 from tests.graphs.networks import inputs_of, small_net
 
@@ -55,7 +55,7 @@ def test_processes_compile_the_same_model_once(tmp_path):
 
 WRITE = """
 from pathlib import Path
-from partita.accelerators.cache.store import LOCKS, Store
+from partita.accelerators.store.store import LOCKS, Store
 store = Store(Path(args[0]))
 print("ready", flush=True)
 round = 0
@@ -125,7 +125,7 @@ def killed_while_compiling(tmp_path, kills):
 
 
 def clear_sometimes(rounds):
-    from partita.accelerators.cache import clear
+    from partita.accelerators.store import clear
 
     if rounds.random() < 0.5:
         clear()
@@ -149,7 +149,7 @@ def test_three_hundred_kills(killed, kills, tmp_path):
 
 WAIT = """
 import partita as pt
-from partita.accelerators.cache.store import Store
+from partita.accelerators.store.store import Store
 from tests.graphs.networks import small_net
 locked = Store.locked
 Store.locked = lambda self, key: print("waits", flush=True) or locked(self, key)

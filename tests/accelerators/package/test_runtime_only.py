@@ -13,7 +13,7 @@ import partita as pt
 from partita.accelerators.tvm import cuda
 from partita.accelerators.tvm.code import nvcc
 from tests.accelerators.package.models import in_new_process
-from tests.graphs.networks import inputs_of, small_net
+from tests.graphs.networks import dynamic_net, inputs_of, small_net
 
 ALONE = """
 import importlib.abc, os
@@ -44,6 +44,10 @@ try:
     accelerator("cuda")
 except pt.PartitaError as error:
     answer.add(str(error))
+try:
+    pt.import_model(args[2])
+except pt.PartitaError as error:
+    answer.add(str(error))
 print("\\n".join(answer))
 """
 
@@ -72,9 +76,11 @@ def test_a_cpu_export_runs(libraries, tmp_path):
 
 def test_what_needs_the_compiler_says_so(libraries, tmp_path):
     pt.save(small_net(), tmp_path / "net.onnx")
-    result = in_new_process(ALONE + REFUSALS, libraries, tmp_path / "net.onnx").stdout
+    pt.compile(dynamic_net(), "cpu").export(tmp_path / "any.partita")
+    result = in_new_process(ALONE + REFUSALS, libraries, tmp_path / "net.onnx", tmp_path / "any.partita").stdout
+    assert "its sizes vary, so that it is prepared here, and" in result and "  Export it with fixed sizes" in result
     assert "TVM's compiler is not installed here, only its runtime: pip install apache-tvm" in result
-    assert "True" not in result
+    assert "True" not in result.splitlines()
 
 
 @pytest.mark.skipif(nvcc.compiler() is None, reason="no CUDA compiler here")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from partita.accelerators.cache import list_entries, waiting
-from partita.accelerators.cache.store import LOCKS, Store
+from partita.accelerators.store import list_entries, waiting
+from partita.accelerators.store.store import LOCKS, Store
 from tests.accelerators.package.models import ROOT, run
 from tests.close import assert_close
 from tests.graphs.networks import inputs_of, small_net
@@ -24,7 +24,7 @@ Holder = subprocess.Popen[str]
 HOLD = """
 import contextlib, sys, time
 from pathlib import Path
-from partita.accelerators.cache.store import LOCKS, Store
+from partita.accelerators.store.store import LOCKS, Store
 store = Store(Path(sys.argv[1]))
 with contextlib.ExitStack() as held:
     for i in range(LOCKS):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.choosing import auto, measured_costs
+from partita.accelerators.precision import auto, measured_costs
 from tests.accelerators.placement.test_measure import brief  # noqa: F401  planted devices
 from tests.accelerators.placement.test_place import SIZE, SLEEPS, Left, chain
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.choosing import measured_costs
-from partita.accelerators.choosing.measured_costs import busy_neighbour, in_turns
+from partita.accelerators.precision import measured_costs
+from partita.accelerators.precision.measured_costs import busy_neighbour, in_turns
 from tests.accelerators.placement.test_place import SLEEPS, Left, Right, chain
 
 

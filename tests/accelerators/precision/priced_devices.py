@@ -79,7 +79,7 @@ class Priced(pt.CompiledSubgraph):
 def priced(monkeypatch: pytest.MonkeyPatch, **devices: Prices) -> Iterator[str]:
     """Devices of these names and prices; -> the string that asks for all of them."""
     clock = Clock()
-    monkeypatch.setattr("partita.accelerators.choosing.op_costs.perf_counter", clock)
+    monkeypatch.setattr("partita.accelerators.precision.op_costs.perf_counter", clock)
 
     def register(label: str, prices: Prices) -> None:
         class Device(pt.Accelerator):

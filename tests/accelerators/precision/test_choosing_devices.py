@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.choosing.op_costs import Measuring
 from partita.accelerators.errors import NotSupported
 from partita.accelerators.precision.device_plan import on_devices
+from partita.accelerators.precision.op_costs import Measuring
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.precision.priced_devices import Prices, priced
 from tests.graphs.small_models import convolutions, inputs_of, sensitive
@@ -92,7 +92,7 @@ def test_ops_that_a_device_refuses_lie_elsewhere(monkeypatch: pytest.MonkeyPatch
 
 def test_a_device_that_tells_one_time_for_all_is_measured_too(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Prices({"Conv": 4.0, "Gemm": 4.0}, fused=True)
-    monkeypatch.setattr("partita.accelerators.running.profile.perf_counter_ns", lambda: 0)
+    monkeypatch.setattr("partita.accelerators.runtime.profile.perf_counter_ns", lambda: 0)
     with priced(monkeypatch, slow=SLOW, whole=whole) as devices:
         plan = chosen(convolutions(), devices, precisions=())
     assert set(plan.placement.values()) == {"whole"}

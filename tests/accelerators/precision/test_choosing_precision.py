@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.arrays.distance import distance
-from partita.accelerators.choosing.op_costs import Measuring
 from partita.accelerators.precision.calibration import calibrated
+from partita.accelerators.precision.op_costs import Measuring
 from partita.accelerators.precision.precision_plan import PrecisionRow
 from partita.graph.types import Array
 from partita.partition.fingerprint import fingerprint
@@ -240,7 +240,7 @@ def test_a_version_without_scales_for_channels_is_converted() -> None:
 
 def test_a_version_that_onnx_cannot_convert_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = convolutions().evolve(opsets={"": 12})
-    monkeypatch.setattr("partita.accelerators.choosing.choose_precision.with_channel_scales", lambda graph: graph)
+    monkeypatch.setattr("partita.accelerators.precision.choose_precision.with_channel_scales", lambda graph: graph)
     plan = chosen(graph, 0.1)
     assert set(plan.values()) == {"float32"}
     assert "a scale for each channel needs opset 13, and the model has 12" in plan.why("first")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.onnxruntime.taking import why_not
+from partita.accelerators.engines.onnxruntime.taking import asked, why_not
+from partita.cli.main import main
 from tests.accelerators.providers import foreign
 from tests.accelerators.providers.test_providers import graph, pytestmark  # noqa: F401  it holds for this file too
 
@@ -120,3 +122,60 @@ def test_a_session_that_has_lost_its_model(path: str) -> None:
     with pytest.raises(pt.AcceleratorError, match=r"does not keep its model(.|\n)*explain_session\(session, model\)"):
         pt.explain_session(session)
     assert pt.explain_session(session, pt.load(path))["cos"] == CPU
+
+
+class WithoutCos(pt.Accelerator):
+    """Refuses Cos, and a Relu without neighbours; compiles nothing."""
+
+    name = "without_cos"
+
+    def query(self, graph: pt.Graph) -> dict[str, bool | str]:
+        ops = [node for node in graph.nodes if node.is_op]
+        alone = len(ops) > 1 or "it is alone"
+        return {node.name: "it has no Cos" if node.op == "Cos" else node.op != "Relu" or alone for node in ops}
+
+    def compile(self, graph: pt.Graph, config: object) -> pt.CompiledSubgraph:
+        return pt.accelerator("reference").compile(graph, {})
+
+
+@pytest.fixture
+def ours() -> Iterator[str]:
+    from tests.onnxruntime_plugin.models import provider
+
+    pt.register_accelerator(WithoutCos)
+    with provider("without_cos", "Explained") as name:
+        yield name
+    pt.unregister_accelerator("without_cos")
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_partitas_own_provider_gives_its_reasons(path: str, ours: str, records: bool) -> None:
+    why = pt.explain_session(session_of(path, ours, records=records))
+    assert dict(why) == {"cos": CPU, "mul": ours, "relu": ours, "turn": ours, "back": ours}
+    assert why.why("cos").endswith(f"  not on {ours}: without_cos: it has no Cos")
+
+
+def test_partitas_own_reasons_are_of_a_subgraph_or_of_its_reader(ours: str) -> None:
+    x, words = pt.variable("x", "float32", (2, 3)), pt.variable("words", "string", (2,))
+    alone = pt.op("Relu", pt.op("Cos", x, name="cos"), name="alone")
+    g = pt.Graph([pt.op("Cos", alone, name="end"), pt.op("Identity", words, name="echo")])
+    why = pt.explain_session(session_of(to_bytes(g), ours, level="ORT_DISABLE_ALL"))
+    assert set(why.values()) == {CPU}
+    assert why.why("alone").endswith(f"not on {ours}: in its subgraph without_cos: it is alone")
+    assert "holds strings, which providers in Python cannot read" in why.why("echo")
+
+
+def test_partitas_own_provider_compiles_nothing_to_be_asked(
+    path: str, ours: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*ignored: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(WithoutCos, "compile", fails)
+    assert main(["why", path, "cos", "--providers", ours, "--quiet"]) == 0
+    assert f"not on {ours}: without_cos:" in capsys.readouterr().out
+    with asked() as reasons:
+        session = session_of(path, ours)
+    assert reasons == {ours: {"cos": "without_cos: it has no Cos"}}
+    with pytest.raises(Exception, match="made to be asked only"):
+        session.run(None, {"x": np.ones((3, 8), np.float32)})

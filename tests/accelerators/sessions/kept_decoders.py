@@ -15,11 +15,11 @@ import numpy as np
 
 import partita as pt
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, gpt2, llama
-from partita.accelerators.sessions.input_roles import roles_of
-from partita.accelerators.sessions.kv_pairs import find_caches
-from partita.accelerators.sessions.readers import Unfit
-from partita.accelerators.sessions.step import StepSizes, step_graph
-from partita.accelerators.sessions.tokens import token_axes
+from partita.accelerators.decoder.input_roles import roles_of
+from partita.accelerators.decoder.kv_pairs import find_caches
+from partita.accelerators.decoder.readers import Unfit
+from partita.accelerators.decoder.step import StepSizes, step_graph
+from partita.accelerators.decoder.tokens import token_axes
 from partita.graph.errors import PartitaError
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx.defs
 
-from partita.accelerators.sessions.tokens import ALONG_ONE
+from partita.accelerators.decoder.tokens import ALONG_ONE
 
 
 def test_axes_that_are_not_stated_are_the_schemas() -> None:

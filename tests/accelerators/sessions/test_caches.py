@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.sessions.kv_pairs import TO_THE_END, _last, find_caches
-from partita.accelerators.sessions.readers import Unfit
-from partita.accelerators.sessions.step import StepSizes, step_graph
+from partita.accelerators.decoder.kv_pairs import TO_THE_END, _last, find_caches
+from partita.accelerators.decoder.readers import Unfit
+from partita.accelerators.decoder.step import StepSizes, step_graph
 
 
 def integers(*values: int) -> pt.Node:

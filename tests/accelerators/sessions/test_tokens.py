@@ -10,9 +10,9 @@ import pytest
 
 import partita as pt
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, gpt2, llama
-from partita.accelerators.sessions.input_roles import Roles, roles_of
-from partita.accelerators.sessions.kv_pairs import find_caches
-from partita.accelerators.sessions.tokens import token_axes
+from partita.accelerators.decoder.input_roles import Roles, roles_of
+from partita.accelerators.decoder.kv_pairs import find_caches
+from partita.accelerators.decoder.tokens import token_axes
 from tests.close import is_close
 
 End = Callable[[pt.Node], pt.Node]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.decoder.input_roles import roles_of
+from partita.accelerators.decoder.kv_pairs import find_caches
 from partita.accelerators.errors import InputError, RunError
-from partita.accelerators.sessions.input_roles import roles_of
-from partita.accelerators.sessions.kv_pairs import find_caches
 from tests.close import is_close
 
 FOLDER = Path(__file__).parents[2] / "data" / "torch" / "decoders"

@@ -15,7 +15,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators import api
-from partita.accelerators.starting import file_model, work
+from partita.accelerators.runtime.starting import file_model, work
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.package.models import ROOT
 from tests.accelerators.starting.files import X, convolution
@@ -313,7 +313,7 @@ def test_a_name_that_is_no_text_is_left_to_the_reader(tmp_path, capfd) -> None:
 ANSWERS = """
 import sys
 import numpy as np, partita as pt
-from partita.accelerators.starting import file_model, work
+from partita.accelerators.runtime.starting import file_model, work
 work.HELD_BACK = 1e6
 model = pt.compile(sys.argv[1], "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
 assert type(model) is file_model.FileModel, type(model)
@@ -326,7 +326,7 @@ first = model(np.ones((1, 3, 6, 6), np.float32))["y"]
 LOADS = """
 import sys
 import numpy as np, partita as pt
-from partita.accelerators.starting import file_model, work
+from partita.accelerators.runtime.starting import file_model, work
 work.HELD_BACK = 1e6
 model = pt.compile(pt.load(sys.argv[1]), "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
 assert type(model) is file_model.FileModel, type(model)

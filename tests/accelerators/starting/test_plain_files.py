@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from partita.accelerators.onnxruntime import hazards
-from partita.accelerators.onnxruntime.plain_files import PLAIN, is_plain
+from partita.accelerators.engines.onnxruntime import quirks
+from partita.accelerators.engines.onnxruntime.plain_files import PLAIN, is_plain
 from tests.accelerators.starting.files import convolution, model, value
 from tests.onnx.test_fuzz import bytes_damaged
 
@@ -129,9 +129,9 @@ def test_damaged_files_are_no_error() -> None:
 
 
 def test_no_plain_op_has_to_be_looked_at_otherwise() -> None:
-    """What `hazards` refuses of these is refused by attributes that a plain op does not have."""
-    assert PLAIN.keys() & hazards._HAZARDS.keys() == {"AveragePool", "Conv", "ConvTranspose", "GatherND", "MaxPool"}
-    assert not PLAIN.keys() & (hazards.FATAL | {"Compress", "TopK", "DequantizeLinear", "EPContext"})
+    """What the quirks refuse of these is refused by attributes that a plain op does not have."""
+    assert PLAIN.keys() & quirks.QUIRKS.by_op.keys() == {"AveragePool", "Conv", "ConvTranspose", "GatherND", "MaxPool"}
+    assert not PLAIN.keys() & (quirks.FATAL | {"Compress", "TopK", "DequantizeLinear", "EPContext"})
     versions = [schema for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain]
     known = {op: {name.encode() for schema in versions if schema.name == op for name in schema.attributes} for op in PLAIN}
     assert {op: names - known[op] for op, names in PLAIN.items()} == dict.fromkeys(PLAIN, frozenset())

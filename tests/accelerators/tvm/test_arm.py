@@ -19,9 +19,17 @@ from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.package.container import PackageError
 from partita.accelerators.tvm.code import linking
 from partita.accelerators.tvm.code.codegen import generate, object_code
-from partita.accelerators.tvm.kernels.language import Kernel, Value, emit, float32, int8, int32, uint8, usmmla
+from partita.accelerators.tvm.kernels.language import Kernel, Value, element_named, emit, float32, int8, int32, usmmla
 from partita.accelerators.tvm.kernels.quantized.dots import dot_of
-from partita.accelerators.tvm.kernels.shared.instructions import BFDOT, BFMMLA, WAYS, instruction_for_rows
+from partita.accelerators.tvm.kernels.shared.instructions import (
+    BFDOT,
+    BFMMLA,
+    FMLAL,
+    WAYS,
+    Instruction,
+    instruction_for_rows,
+    instruction_for_stored,
+)
 from partita.accelerators.tvm.machine.library import function
 from partita.accelerators.tvm.machine.machine import Machine, hidden_features, host_machine, named_machine, with_instruction
 from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES, PROCESSORS, UNUSED, is_here, processor
@@ -43,8 +51,19 @@ def product() -> pt.Graph:
     return pt.Graph([pt.op("Relu", pt.op("MatMul", x, weight), name="y")], name="net")
 
 
-def assembly(graph: pt.Graph, arch: str, **config: object) -> str:
-    return "".join(kernel.assembly for kernel in pt.compile(graph, "cpu", config={"ARCH": arch, **config}).kernels())
+def assembly(arch: str, **config: object) -> str:
+    """The machine code of products of four element types."""
+    integers = pt.op("MatMulInteger", pt.variable("i", "uint8", (20, 40)), pt.constant(np.ones((40, 48), "int8")))
+    floats = [pt.op("MatMul", pt.variable(kind, kind, (20, 40)), pt.constant(np.ones((40, 48), dtype))) for kind, dtype in FLOATS]
+    model = pt.compile(pt.Graph([integers, *floats]), "cpu", config={"ARCH": arch, **config})
+    return "".join(kernel.assembly for kernel in model.kernels())
+
+
+def instructions(code: str) -> set[str]:
+    return {*re.findall(r"^\t(\w+)", code, re.MULTILINE)}
+
+
+FLOATS = ("float32", np.float32), ("float16", np.float16), ("bfloat16", BFLOAT16)
 
 
 # -- the table ---------------------------------------------------------------------------------------------
@@ -63,7 +82,7 @@ def test_a_machine_is_planned_by_its_row() -> None:
     v1, n1, a72 = (named_machine(name) for name in ("neoverse-v1", "neoverse-n1", "cortex-a72"))
     assert (v1.lanes, v1.registers, v1.threads, v1.near) == (4, 32, 64, 65536) and v1.has_fma
     assert [[str(used) for used in machine.instructions] for machine in (v1, n1, a72)] == [
-        ["usmmla", "bfmmla"], ["sdot", "fma"], ["plain", "fma"],
+        ["usmmla", "bfmmla", "fmlal"], ["sdot", "fma"], ["plain", "fma"],
     ]
     server = named_machine("skylake-avx512", 8)
     assert (server.lanes, server.registers, server.threads) == (16, 32, 8)
@@ -98,6 +117,18 @@ def test_what_is_compiled_for_another_processor_is_exported_and_does_not_run_her
 
 
 @needs_linker
+@elsewhere
+def test_what_is_compiled_for_any_size_elsewhere_is_refused_when_it_is_imported(tmp_path: Path) -> None:
+    x = pt.variable("x", "float32", ("n", 40))
+    graph = pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(np.ones((40, 48), "float32"))))])
+    pt.compile(graph, "cpu", config={"ARCH": "neoverse-v1"}).export(tmp_path / "net.partita")
+    with pytest.raises(PackageError, match=r"compiled for neoverse-v1 \(aarch64-linux-gnu\), and the processor here is"):
+        pt.import_model(tmp_path / "net.partita")
+    again = pt.import_model(tmp_path / "net.partita", recompile=True)
+    assert again(np.ones((3, 40), "float32"))[0].tolist() == [[40.0] * 48] * 3
+
+
+@needs_linker
 def test_the_command_line_names_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pt.save(product(), tmp_path / "net.onnx")
     out = tmp_path / "net.partita"
@@ -121,14 +152,13 @@ def test_a_missing_linker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_linker
 def test_kernels_have_the_instructions_of_their_processor() -> None:
-    by_element = re.compile(r"\bfmla\s+v\d+\.4s, v\d+\.4s, v\d+\.s\[")
-    assert by_element.search(assembly(product(), "cortex-a72"))
-    layer = LAYERS["squares"].graph()
-    for arch, name in (("neoverse-v1", "usmmla"), ("neoverse-n1", "sdot"), ("aarch64+i8mm", "usmmla")):
-        assert re.search(rf"\b{name}[\s.]", assembly(layer, arch)), arch
-    assert not re.search(r"\bsdot|\busdot", assembly(layer, "cortex-a72"))
-    assert re.search(r"\bbfmmla[\s.]", assembly(product(), "neoverse-v1", PRECISION="bf16"))
-    assert re.search(r"\bbfdot[\s.]", assembly(product(), "neoverse-v1", PRECISION="bf16", BFLOATS="bfdot"))
+    own = {"usmmla", "usdot", "sdot", "bfmmla", "bfdot", "fmlal"}
+    for arch, names in (("neoverse-v1", {"usmmla", "bfmmla", "fmlal"}), ("neoverse-n1", {"sdot"}), ("cortex-a72", set())):
+        code = assembly(arch)
+        assert re.search(r"\bfmla\s+v\d+\.4s, v\d+\.4s, v\d+\.s\[", code), arch
+        assert own & instructions(code) == names, arch
+        assert "fmlal" not in names or re.search(r"\bfmlal\s+v\d+\.4s, v\d+\.4h, v\d+\.h\[0\]", code)
+    assert {"bfdot", "usdot"} <= instructions(assembly("neoverse-v1", BFLOATS="bfdot", INTEGERS="usdot"))
 
 
 Step = Callable[..., Value]
@@ -137,13 +167,12 @@ Step = Callable[..., Value]
 def step_kernel(step: Step, arrays: list[Any], sums: Any) -> Kernel:
     """Adds to each row of sums what a step makes of the rows of two matrices."""
     kernel = Kernel("k")
-    types = [{"uint8": uint8, "int8": int8, "int32": int32}[array.dtype.name] for array in arrays]
+    types = [element_named(array.dtype.name) for array in arrays]
     left, right = (kernel.input(name, kind, array.shape) for name, kind, array in zip("ab", types, arrays, strict=True))
     kind = float32 if sums.dtype == np.float32 else int32
     start, y = kernel.input("start", kind, sums.shape), kernel.output("y", kind, sums.shape)
     with kernel.loop(len(sums), "row") as row:
-        wide = arrays[0].shape[1]
-        y[row, 0] = step(start.vector(4, row, 0), left.vector(wide, row, 0), right.vector(wide, row, 0))
+        y[row, 0] = step(start.vector(4, row, 0), *(side.vector(side.shape[1], row, 0) for side in (left, right)))
     return kernel
 
 
@@ -198,6 +227,22 @@ def test_products_of_bfloat16_on_arm_have_the_bits_of_the_emulation(name: str, t
         portable = several.add
     there = on(v1, step_kernel(real.add, [left, right], start), [left, right, start], tmp_path)
     here = on(host_machine(1), step_kernel(portable, [left, right], start), [left, right, start], tmp_path)
+    np.testing.assert_array_equal(there.view(np.uint32), here.view(np.uint32))
+
+
+@emulated
+def test_products_of_float16_on_arm_have_the_bits_of_the_emulation(tmp_path: Path) -> None:
+    random, v1 = np.random.default_rng(5), named_machine("neoverse-v1")
+    exponents = [random.integers(-20, 12, (2000, count)) for count in (1, 4)]
+    left, right = (np.ldexp(random.standard_normal(powers.shape), powers).astype("float16") for powers in exponents)
+    assert ((left != 0) & (abs(left) < 2.0**-14)).any(), "some are subnormal"
+    given = [left, right, wild(random, 2000, 4)]
+    emulated = instruction_for_stored("float16", with_instruction(host_machine(1), "fmlal"))
+
+    def kernel(instruction: Instruction) -> Kernel:
+        return step_kernel(lambda total, one, four: instruction.add(total, one.spread(4), four), given[:2], given[2])
+
+    there, here = (on(m, kernel(one), given, tmp_path) for m, one in ((v1, FMLAL), (host_machine(1), emulated)))
     np.testing.assert_array_equal(there.view(np.uint32), here.view(np.uint32))
 
 

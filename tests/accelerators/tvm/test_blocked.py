@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
@@ -19,13 +19,12 @@ from partita.accelerators.tvm.kernels.shared.window import Window, window_attrib
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.node import Node, frozen_attrs
 from tests.accelerators.tvm.running import check, normals, products_and_spills, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 
 normal = normals(23)
 LIMIT = 5e-6
-
-some = settings(max_examples=15, deadline=None, derandomize=True)
 
 
 def convolved(x: pt.Node, ins: int, outs: int, taps: int = 1, **attributes: Any) -> pt.Node:

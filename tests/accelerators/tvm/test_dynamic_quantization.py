@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
@@ -17,6 +17,7 @@ from tests.accelerators.tvm.narrow import typed
 from tests.accelerators.tvm.packed import Packed
 from tests.accelerators.tvm.quantizing import integers
 from tests.accelerators.tvm.running import compiled, error, normals, number, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 
@@ -75,7 +76,7 @@ def exact(x: Array, point: int, weight: Array, attributes: dict[str, Any]) -> Ar
     return np.asarray(interpret(typed(node), [moved])[0]).astype(np.int32)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@some
 @given(
     st.integers(1, 12), st.integers(1, 20), st.integers(5, 9), st.integers(1, 3), st.integers(1, 2), st.integers(1, 2),
     st.integers(0, 2), st.sampled_from(("uint8", "int8")), st.sampled_from(("none", "known", "given")), st.integers(1, 2),

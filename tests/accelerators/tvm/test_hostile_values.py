@@ -115,7 +115,7 @@ def test_remainders_of_floats(dtype: str) -> None:
         np.testing.assert_array_equal(mine.astype("float64"), np.fmod(a.astype("float64"), b.astype("float64")))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("size", [3, "N"])
 @pytest.mark.parametrize("ignored", [None, -1, 2])
 @pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])

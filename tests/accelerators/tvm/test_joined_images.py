@@ -29,7 +29,7 @@ def joins(graph: pt.Graph) -> int:
     return sum(kernel.schedule == "concat" for kernel in pt.compile(graph, "cpu").kernels())
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("attributes", [{}, {"group": 3}, {"strides": [2, 2]}, {"dilations": [2, 2]}], ids=str)
 def test_a_filter_of_any_image_reads_what_is_joined_where_it_stands(attributes: dict[str, Any], lanes: int) -> None:
     image, first, second = parts("N", 3, "H", "W")

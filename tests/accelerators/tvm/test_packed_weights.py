@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
@@ -17,6 +17,7 @@ from partita.accelerators.tvm.machine.processor import host_features
 from partita.graph.interpret import interpret
 from tests.accelerators.tvm.narrow import Weight, rows_of, typed
 from tests.accelerators.tvm.running import compiled, error, normals, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 
@@ -59,7 +60,7 @@ def test_a_product_reads_the_stored_bytes(weight: Weight, dtype: str) -> None:
         assert off <= LIMIT
 
 
-@settings(max_examples=8, deadline=None, derandomize=True)
+@some
 @given(
     st.integers(1, 20), st.integers(1, 90), st.integers(1, 90), st.sampled_from(KINDS), st.sampled_from((0, 1, 5, 12, 20, 24)),
     st.sampled_from((None, 1, -1)), st.booleans(),

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
@@ -18,6 +18,7 @@ from partita.graph.types import numpy_dtype
 from partita.page.collect import collect
 from tests.accelerators.tvm.running import compiled, doubled, error, number, schedules
 from tests.close import assert_close
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 pytest.importorskip("ml_dtypes")
@@ -32,7 +33,6 @@ SUM = 2.0**-24
 NARROW = Machine("cpu", "generic", 1, 8, 16)
 """A processor with vectors of 8 numbers and none of the instructions."""
 
-some = settings(max_examples=8, deadline=None, derandomize=True)
 sets = st.sampled_from(["host", "amx-bf16", "vdpbf16ps", "fma", "narrow"])
 seeds = st.integers(0, 2**32 - 1)
 

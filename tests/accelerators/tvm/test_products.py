@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
@@ -13,13 +13,12 @@ from partita.accelerators.tvm.kernels.catalogue import fuse_kernels
 from partita.accelerators.tvm.layouts.blocking import block
 from partita.accelerators.tvm.machine.machine import Machine
 from tests.accelerators.tvm.running import check, compiled, error, normals, products_and_spills, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 
 normal = normals(11)
 LIMIT = 5e-6
-
-some = settings(max_examples=20, deadline=None, derandomize=True)
 
 
 def convolved(

@@ -24,7 +24,7 @@ REPEATED = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "
 @pytest.mark.parametrize("version", [7, 8, 9, 10])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("sizes", [(1, 2, 5, 6), (1, 2, "h", "w"), (2, 3, 7)])
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 def test_enlarging_as_older_files_write_it(version: int, mode: str, sizes: tuple[Any, ...]) -> None:
     """TVM takes other positions for factors that are attributes, as they were before opset 9."""
     for factors in ((2.0, 3.0), (2.0,), (1.0, 4.0), (0.5, 0.5), (1.5, 2.0)):
@@ -36,6 +36,7 @@ def test_enlarging_as_older_files_write_it(version: int, mode: str, sizes: tuple
         assert len(sizes) == 3 or factors[0] % 1 or [unit.device.label for unit in model.units] == ["cpu"]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("opset", [11, 17])
 def test_nets_for_segmentation_in_older_opsets(opset: int) -> None:
     """A U-Net that enlarges to the sizes of what it joins, and classes that are enlarged to the image's, as exporters wrote it

@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
 from tests.accelerators.tvm.running import check, compiled, normals, number, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 
 normal = normals(17)
 AXIS = pt.constant(np.array([-1]))
 
-some = settings(max_examples=5, deadline=None, derandomize=True)
 shapes = st.lists(st.integers(1, 6), min_size=1, max_size=2).flatmap(
     lambda rows: st.integers(2, 90).map(lambda columns: (*rows, columns))
 )

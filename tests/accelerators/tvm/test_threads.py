@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -17,7 +18,9 @@ import pytest
 
 import partita as pt
 from partita.accelerators.process import cores
+from partita.accelerators.tvm.code.linking import tools
 from partita.accelerators.tvm.run.threads import Turns
+from partita.onnxruntime_plugin.machine_code import SharedTurns, build
 
 pytest.importorskip("tvm")
 
@@ -75,26 +78,63 @@ def test_turns_are_taken_in_order_as_far_as_there_are_cores() -> None:
     assert [sorted(order[a:b]) for a, b in ((0, 1), (1, 3), (3, 5), (5, 6), (6, 10))] == [[0], [1, 2], [3, 4], [5], [6, 7, 8, 9]]
 
 
-def test_more_threads_than_cores_are_one_turn() -> None:
-    turns = Turns(2)
+@pytest.fixture(params=["Python", "machine code"])
+def turns(request: pytest.FixtureRequest, tmp_path: Path) -> Turns:
+    """Turns of two cores; those of machine code are in a library of their own."""
+    if request.param == "Python":
+        return Turns(2)
+    programs = tools()
+    if programs is None or not programs.compile or not build(tmp_path / "compute.so", *programs.compile):
+        pytest.skip("needs a C compiler")
+    return SharedTurns(ctypes.CDLL(str(tmp_path / "compute.so")), 2)
+
+
+def test_more_threads_than_cores_are_one_turn(turns: Turns) -> None:
     with turns.turn(16):
         pass
     with turns.turn(2):
         pass
 
 
-def test_a_run_within_a_run_does_not_wait_for_itself() -> None:
-    turns = Turns(2)
+def test_a_run_within_a_run_does_not_wait_for_itself(turns: Turns) -> None:
     with turns.turn(2), turns.turn(2):
         pass
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda _: turns.take(1), range(1))) == [None]
 
 
+def test_runs_pause_while_a_process_forks(turns: Turns) -> None:
+    """The one that has cores runs to its end, further ones wait, and the thread that pauses gives its own cores."""
+    events = []
+
+    def runs(name: str) -> None:
+        with turns.turn(2):
+            events.append(f"{name} begins")
+            time.sleep(0.05)
+            events.append(f"{name} ends")
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(runs, "first")
+        while not events:
+            time.sleep(0.001)
+        turns.pause()
+        events.append("pause")
+        second = pool.submit(runs, "second")
+        time.sleep(0.05)
+        events.append("resume")
+        turns.resume()
+        first.result()
+        second.result()
+    assert events == ["first begins", "first ends", "pause", "resume", "second begins", "second ends"]
+    turns.take(2)
+    turns.pause()
+    turns.resume()
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no such signals here")
-def test_an_interrupt_leaves_the_cores_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_leaves_the_cores_to_others(turns: Turns) -> None:
     """The main thread is interrupted at odd moments, most of all while it waits."""
-    turns, stop, interrupts = Turns(2), threading.Event(), [0]
+    stop, interrupts = threading.Event(), [0]
 
     def interrupt(*_: object) -> None:
         interrupts[0] += 1  # Where Python throws the error away, as in a destructor, the loop below ends nevertheless.
@@ -122,8 +162,10 @@ def test_an_interrupt_leaves_the_cores_to_others(monkeypatch: pytest.MonkeyPatch
         for other in others:
             other.join()
     with turns.turn(2):
-        assert turns._free == 0
-    assert turns._free == 2 and not turns._waiting and not turns._held
+        pass
+    turns.pause()  # waits until all cores are free
+    turns.resume()
+    assert not turns._waiting and not turns._held
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.tvm.machine.machine import Machine
 from tests.accelerators.tvm.running import check, compiled, normals, number, products_and_spills, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 
 normal = normals(13)
 LIMIT = 5e-6
-
-some = settings(max_examples=12, deadline=None, derandomize=True)
 
 
 def ints(*values: int) -> pt.Node:

@@ -39,6 +39,7 @@ def test_nan_goes_through_bounds_and_signs(dtype: str) -> None:
     packed.check(1e-3 if dtype == "float16" else 1e-6)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_nan_is_the_largest(dtype: str) -> None:
     packed = Packed()
@@ -75,6 +76,7 @@ def test_maxima_in_row_programs_and_behind_convolutions() -> None:
     packed.check(1e-5)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_whole_numbers_count_on_from_the_other_end(dtype: str) -> None:
     limits, packed = np.iinfo(dtype), Packed()
@@ -118,6 +120,7 @@ def test_division_by_several_constants(dtype: str) -> None:
     packed.check()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_sums_of_half_precision(dtype: str) -> None:
     kind: Any = np.dtype(dtype) if dtype == "float16" else pytest.importorskip("ml_dtypes").bfloat16
@@ -143,6 +146,7 @@ SHORTER = [
 ]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", ["float32", "bool", "int8"])
 def test_indices_shorter_than_the_data(dtype: str) -> None:
     packed = Packed()

@@ -410,7 +410,7 @@ def resealed(entry: bytes, rng: random.Random) -> bytes:
     """An entry with other words; its code is as it was."""
     import hashlib
 
-    from partita.accelerators.cache.store import MAGIC
+    from partita.accelerators.store.store import MAGIC
 
     start = len(MAGIC) + 40
     size = int.from_bytes(entry[start - 8 : start], "little")

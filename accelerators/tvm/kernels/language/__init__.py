@@ -24,6 +24,7 @@ from partita.accelerators.tvm.kernels.language.intrinsics import (
     exp,
     float_remainder,
     floor,
+    fmlal,
     high_halves,
     lane_max,
     lane_min,
@@ -83,5 +84,5 @@ __all__ = [
     "lane_min", "lane_sum", "log", "maximum", "minimum", "named", "narrowing", "nearest", "power", "quotient", "remainder",
     "select", "sqrt", "symbols_of", "tdpbf16ps", "tdpbusd", "tile_configure", "tile_load", "tile_release", "tile_store",
     "tile_zero", "type_of", "uint16", "uint32", "uint64", "uint8", "vpdpbusd", "vpermps", "vpmaddwd",
-    "bfdot", "bfmmla", "both_rows", "even_lanes", "high_halves", "low_halves", "odd_lanes", "sdot", "usdot", "usmmla",
+    "bfdot", "bfmmla", "both_rows", "even_lanes", "fmlal", "high_halves", "low_halves", "odd_lanes", "sdot", "usdot", "usmmla",
 ]

@@ -11,7 +11,7 @@ import attrs
 
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.kernels.language.expressions import Call, Load
-from partita.accelerators.tvm.kernels.language.types import Type, float32, int8, int16, int32, int64, type_of, uint8
+from partita.accelerators.tvm.kernels.language.types import Type, float16, float32, int8, int16, int32, int64, type_of, uint8
 from partita.accelerators.tvm.kernels.language.values import Value
 
 Emit = Callable[[Any, str, Sequence[Any]], Any]
@@ -264,6 +264,31 @@ bfdot = _bfloat16_of_arm("bfdot", "bfdot.v4f32.v8bf16", "4 sums of float32, and 
 """Adds both products of each pair, and that sum to the sums; both additions are rounded to odd."""
 bfmmla = _bfloat16_of_arm("bfmmla", "bfmmla", "sums of two rows and columns, and four bfloat16 of each as int32")
 """Adds, like bfdot, the first pairs of two rows and two columns, then the second ones; four sums, stored row by row."""
+
+
+def _half_products(types: Sequence[Type]) -> Type | None:
+    fits = len(types) == 3 and types[0] is type_of(float32, 4) and types[1] is types[2] is type_of(float16, 4)
+    return types[0] if fits else None
+
+
+fmlal = Intrinsic(
+    "fmlal", _half_products, "4 sums of float32, and twice 4 float16", _extern("partita_fmlal"),
+    """
+declare <4 x float> @llvm.aarch64.neon.fmlal.v4f32.v8f16(<4 x float>, <8 x half>, <8 x half>)
+declare <8 x half> @llvm.arithmetic.fence.v8f16(<8 x half>)
+define <4 x float> @partita_fmlal(<4 x float> %sums, <4 x half> %left, <4 x half> %right) alwaysinline {
+  %first = extractelement <4 x half> %left, i32 0
+  %one = insertelement <8 x half> poison, half %first, i32 0
+  %kept = call <8 x half> @llvm.arithmetic.fence.v8f16(<8 x half> %one)
+  %a = shufflevector <8 x half> %kept, <8 x half> poison, <8 x i32> zeroinitializer
+  %b = shufflevector <4 x half> %right, <4 x half> poison, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>
+  %made = call <4 x float> @llvm.aarch64.neon.fmlal.v4f32.v8f16(<4 x float> %sums, <8 x half> %b, <8 x half> %a)
+  ret <4 x float> %made
+}
+""",
+)
+"""Adds the products of one float16 and four, which float32 holds exactly, to the sums; the one is the first of its vector. The
+fence keeps it in a lane: LLVM would load it into all lanes, which takes a vector instruction."""
 
 
 def _two_vectors(types: Sequence[Type]) -> Type | None:

@@ -96,7 +96,7 @@ def extreme_sought(body: Body) -> Search | None:
 
 def largest_sought(body: Body) -> Search | None:
     """The search of a Hardmax along the last dimension, or along all from one on; None for any other body."""
-    node, version = body.ops[0], body.graph.opsets.get("", 1)
+    node, version = body.ops[0], body.graph.opset
     shape, dtype = shape_of(node[0]), element_of(node[0])
     if not shape or 0 in shape or dtype not in TYPES:
         return None

@@ -119,7 +119,7 @@ class Program:
 
 def find_program(body: Body) -> Program | None:
     """The body's program; None if one of its ops is no row op."""
-    alone = _alone(body.ops[0], body.graph.opsets.get("", 1)) if len(body.ops) == 1 else None
+    alone = _alone(body.ops[0], body.graph.opset) if len(body.ops) == 1 else None
     return _Making(body, alone or {}).run(None if alone is None else body.ops[0])
 
 
@@ -219,7 +219,7 @@ class _Making:
         self.body = body
         self.is_of_channels = body.ops[0].op == OF_CHANNELS
         self.shapes = shapes
-        self.version = body.graph.opsets.get("", 1)
+        self.version = body.graph.opset
         self.steps: list[RowStep] = []
         self.values: dict[NodeEntry, RowStep] = {}
         self.inputs: dict[int, Size] = {}

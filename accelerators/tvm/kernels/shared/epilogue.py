@@ -84,7 +84,7 @@ def make_epilogue(
 
     `start` computes the product's result from the sum and the root's inputs; those in `beside` are operands of the given shapes.
     The dimensions first to last of each group are merged into one."""
-    version = body.graph.opsets.get("", 1)
+    version = body.graph.opset
     shape = real_shape(root[0])
     others = [node for node in body.ops if node is not root and node not in before]
     formulas = {node: formula(node, version) for node in others}
@@ -148,7 +148,7 @@ def make_channel_epilogue(body: Body, root: Node, start: Formula, beside: Mappin
     compute one value for each channel, or for all, which is recomputed for each result.
 
     `start` computes the root's result from the sum and the root's inputs; those in `beside` have the given shapes."""
-    shape, version = shape_of(root[0]), body.graph.opsets.get("", 1)
+    shape, version = shape_of(root[0]), body.graph.opset
     groups = [(0, len(shape) - 1), (len(shape) - 1, len(shape))]
     others = [node for node in body.ops if node is not root]
     formulas = {node: formula(node, version) for node in others}
@@ -189,7 +189,7 @@ def make_matrix_epilogue(body: Body, root: Node, start: Formula, beside: Sequenc
     whole = real_shape(root[0])
     before = {entry.node for entry in root.reads}
     others = [node for node in body.ops if node is not root and node not in before]
-    formulas = {node: formula(node, body.graph.opsets.get("", 1)) for node in others if node.op not in VIEWS}
+    formulas = {node: formula(node, body.graph.opset) for node in others if node.op not in VIEWS}
     arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes if _is_read(node, others))
     if not whole or 0 in whole or arrays or None in formulas.values():
         return None

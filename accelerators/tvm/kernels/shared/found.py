@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Found)
 
 def found_in(body: Body, find: Callable[[Node, Readers, int], F | None]) -> F | None:
     """The match of `find` around one of the body's ops, if it covers the body and every matrix is an input."""
-    readers, version = readers_of(body.graph), body.graph.opsets.get("", 1)
+    readers, version = readers_of(body.graph), body.graph.opset
     match = next(filter(None, (find(node, readers, version) for node in body.ops)), None)
     if match is None or len(body.graph.outputs) != 1 or match.result != body.graph.outputs[0] or match.nodes != set(body.ops):
         return None
@@ -68,7 +68,7 @@ class FoundProperty(SubgraphProperty, Generic[F]):
     def matches(self, graph: Graph) -> Iterator[F]:
         """The matches, of which an earlier one has the nodes that are in several. Linear."""
         roots = list(filter(self.is_root, graph.nodes))
-        readers, version = readers_of(graph) if roots else {}, graph.opsets.get("", 1)
+        readers, version = readers_of(graph) if roots else {}, graph.opset
         return filter(None, (self.find(root, readers, version) for root in roots))
 
     @abstractmethod

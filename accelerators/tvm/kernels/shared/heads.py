@@ -169,7 +169,7 @@ class Heads:
             strides = strides_in(broadcast_to(whole, (*self.batch, rows, columns)), whole)
             views.append(View(self.inputs[self.problem.positions[entry]], strides))
 
-        version = self.problem.body.graph.opsets.get("", 1)
+        version = self.problem.body.graph.opset
         formulas = {node: compute for node in nodes if (compute := formula(node, version)) is not None}
 
         def number(total: Value, head: Head, row: Operand, column: Operand) -> Value:

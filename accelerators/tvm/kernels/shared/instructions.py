@@ -19,6 +19,7 @@ from partita.accelerators.tvm.kernels.language import (
     dot_bfloat16,
     even_lanes,
     float32,
+    fmlal,
     int32,
     int64,
     low_halves,
@@ -54,14 +55,17 @@ class Instruction:
     the packed right matrix."""
     rows: int = 1
     """Number of rows that are multiplied at once, by as many columns: sums of two rows are then held by two columns."""
+    widens: bool = False
+    """True if operands of 16 bits are widened before it."""
 
     def __str__(self) -> str:
         return self.name
 
     def left(self, buffer: Buffer, *position: Operand) -> Value:
         """The left operand, from a position on."""
-        word = int32 if self.group == 2 else int64
-        return read(buffer, position) if self.group == 1 else buffer.vector(self.group, *position).regrouped(word)
+        if self.group == 1:
+            return self._one(buffer, position)
+        return buffer.vector(self.group, *position).regrouped(int32 if self.group == 2 else int64)
 
     def steps(self, depth: int) -> int:
         """Number of steps for this depth; the last is padded with zeros."""
@@ -70,8 +74,11 @@ class Instruction:
     def right(self, buffer: Buffer, position: Operand, lanes: int) -> Value:
         """The right operand, from a position of the packed matrix on."""
         if self.group == 1:
-            return read(buffer, (position,), lanes)
+            return self._one(buffer, (position,), lanes)
         return buffer.vector(self.group * lanes, position).regrouped(int32)
+
+    def _one(self, buffer: Buffer, position: tuple[Operand, ...], lanes: int = 1) -> Value:
+        return read(buffer, position, lanes) if self.widens else buffer.vector(lanes, *position)
 
 
 def _multiply_and_add(total: Value, left: Value, right: Value) -> Value:
@@ -123,7 +130,12 @@ def _bfmmla_emulated(total: Value, left: Value, right: Value) -> Value:
     return total
 
 
-FMA = Instruction("fma", _multiply_and_add)
+def _fmlal_emulated(total: Value, left: Value, right: Value) -> Value:
+    """The same rounds once too, fused or not: float32 holds the product of two float16."""
+    return total + left.cast(float32) * right.cast(float32)
+
+
+FMA = Instruction("fma", _multiply_and_add, widens=True)
 """float32 times float32, fused by LLVM if the processor can. Narrower elements are widened first."""
 
 DOT_BFLOAT16 = Instruction("vdpbf16ps", dot_bfloat16, 2)
@@ -135,6 +147,9 @@ BFDOT = Instruction("bfdot", bfdot, 2)
 
 BFMMLA = Instruction("bfmmla", bfmmla, 4, 2)
 """Arm's, for two rows and two columns of four bfloat16: the bits are those of two steps of bfdot."""
+
+FMLAL = Instruction("fmlal", fmlal)
+"""Arm's, for float16: the bits are those of FMA."""
 
 
 @attrs.frozen(slots=True)
@@ -176,6 +191,14 @@ def instruction_for_rows(dtype: str, depth: int, machine: Machine) -> Instructio
     if used is None or used.name != BFMMLA.name or depth % BFMMLA.group or machine.lanes != BY_NAME[used.name].lanes:
         return None
     return attrs.evolve(BFMMLA, add=_bfmmla_emulated) if used.is_emulated else BFMMLA
+
+
+def instruction_for_stored(dtype: str, machine: Machine) -> Instruction:
+    """The instruction if the right matrix is read as it is stored: FMA would widen float16 in each step."""
+    used = machine.instruction(dtype)
+    if used is None or used.name != FMLAL.name or machine.lanes != BY_NAME[used.name].lanes:
+        return instruction_for(dtype, machine)
+    return attrs.evolve(FMLAL, add=_fmlal_emulated) if used.is_emulated else FMLAL
 
 
 def in_lanes(instruction: Instruction, lanes: int, machine: Machine) -> Instruction:

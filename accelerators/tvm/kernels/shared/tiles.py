@@ -262,7 +262,7 @@ class PanelTile(Tile):
         """The sums of a tile; number(r, k) is the left matrix's element, group(r, step) the left operand of an instruction that
         takes more than one element. `unrolled` steps are written out one after another."""
         acc, taken = self.sums(kernel), panel.instruction.group
-        given = number if group is None or taken == 1 else group
+        given = number if group is None or panel.instruction.widens else group
 
         def step(k: Operand) -> None:
             instruction = panel.instruction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -184,6 +184,17 @@ def vectors_along(axis: int) -> Implied:
 def converter_of(op: str) -> Converter | None:
     """The op's row, or None."""
     return _table.get(op)
+
+
+def known_ops() -> Collection[str]:
+    """The names of all MXNet ops that are read."""
+    return _table.keys()
+
+
+def meant_by(op: str) -> str | None:
+    """The ONNX ops that a user who writes this MXNet op means, as a remedy; None for a name that is not MXNet's."""
+    row = _table.get(op)
+    return f"It is a name of MXNet's; did you mean {' or '.join(sorted(row.onnx))}?" if row is not None and row.onnx else None
 
 
 def onnx_ops(names: Iterable[str]) -> frozenset[str]:

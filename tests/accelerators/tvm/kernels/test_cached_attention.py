@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
@@ -16,10 +16,9 @@ from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter
 from tests.accelerators.tvm.running import compiled, schedules
 from tests.close import assert_close
+from tests.drawn import some
 
 pytest.importorskip("tvm")
-
-some = settings(max_examples=10, deadline=None, derandomize=True)
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx.backend.test.case.node import col2im
 
@@ -18,6 +18,7 @@ from partita.accelerators.errors import NotSupported
 from partita.graph.numerics.evaluate import evaluate
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.running import compiled, error, normals, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 pytest.importorskip("ml_dtypes")
@@ -55,7 +56,7 @@ def blocks(draw: Any) -> tuple[list[int], list[int], Attributes, int]:
     return image, block, {"strides": steps, "dilations": gaps, "pads": pads}, count
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@some
 @given(blocks(), st.sampled_from((*EXACT, *HALVES)), st.integers(0, 2**32 - 1))
 def test_any_blocks(case: tuple[list[int], list[int], Attributes, int], dtype: str, seed: int) -> None:
     image, block, attrs, count = case

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
 from tests.accelerators.tvm.halves import KINDS, casts_alone, narrowed
 from tests.accelerators.tvm.running import check, compiled, error, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -27,7 +28,6 @@ seeds = st.integers(0, 2**32 - 1)
 LANES = 16
 """No processor's vector holds more float32 numbers. Products of values with fewer columns go through casts."""
 
-some = settings(max_examples=10, deadline=None, derandomize=True)
 types = pytest.mark.parametrize("dtype", KINDS)
 
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
 from partita.graph.interpret import interpret
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.running import compiled, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 
 DTYPES = "float32 float16 bfloat16 float64 int8 int64 uint8 bool".split()
-some = settings(max_examples=8, deadline=None, derandomize=True)
 sizes = st.integers(1, 40)
 
 

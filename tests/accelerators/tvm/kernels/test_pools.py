@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import partita as pt
@@ -14,6 +14,7 @@ from partita.graph.errors import PartitaError
 from partita.graph.numerics.evaluate import evaluate
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.running import compiled, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 pytest.importorskip("ml_dtypes")
@@ -44,7 +45,7 @@ def pools(draw: Any) -> tuple[str, str, list[int], dict[str, Any]]:
     return op, draw(st.sampled_from(OPS[op])), each(3, 11), attrs
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@some
 @given(pools(), st.integers(0, 2**32 - 1))
 def test_any_windows(pool: tuple[str, str, list[int], dict[str, Any]], seed: int) -> None:
     op, dtype, sizes, attrs = pool

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.running import check, compiled, schedules
+from tests.drawn import some
 
 pytest.importorskip("tvm")
 pytest.importorskip("ml_dtypes")
@@ -18,7 +19,7 @@ LIMITS = {"float32": 3e-6, "float64": 1e-12, "float16": 2**-11 * 1.02, "bfloat16
 OPS = "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare".split()
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@some
 @given(
     st.sampled_from(OPS),
     st.sampled_from(list(LIMITS)),
@@ -46,7 +47,7 @@ def test_nan_comes_through(op: str) -> None:
     assert schedules(model) == ["reduction"]
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@some
 @given(
     st.sampled_from(OPS),
     st.sampled_from(list(LIMITS)),

@@ -1,1 +1,0 @@
-"""The checks, measurements and decisions of `choose_precision` for one model."""

@@ -1,5 +1,0 @@
-"""The device `openvino`: Intel's engine, with any of its devices."""
-
-from partita.accelerators.openvino.device import OpenVinoAccelerator
-
-__all__ = ["OpenVinoAccelerator"]

@@ -1,1 +1,0 @@
-"""Pictures of placements and runs, and notebook representations."""
