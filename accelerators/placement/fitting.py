@@ -26,16 +26,19 @@ GRID = 8
 REFINEMENTS = 3
 """Number of grids between a price that does not suffice and one that does."""
 
-EFFORT = 60_000
+EFFORT = 12_000
 """Maximum number of nodes of all subproblems of the branching."""
 
-MOST_PARTS = 120
+MOST_PARTS = 1000
 """Maximum number of subproblems of the branching."""
 
 RAISED = (0.5, 1.0, 2.0, 4.0, 8.0)
 """The prices of what leaves a device at which a part's cheapest assignment is tried, relative to its best ones."""
 
-AGAIN = 2
+MOST_MOVED = 2000
+"""Maximum number of nodes of an assignment that is improved by moving single nodes."""
+
+AGAIN = 1
 """Number of price updates of a subproblem, whose prices start from those of the problem that it is a part of."""
 
 CLOSE = 1e-9
@@ -236,7 +239,7 @@ class Fitting:
     def _improve(self) -> None:
         """Moves single nodes as long as that is cheaper and fits."""
         assert self._best is not None
-        if len(self._best) > EFFORT // 30:
+        if len(self._best) > MOST_MOVED:
             return
         neighbours = self._neighbours()
         again = True
