@@ -64,7 +64,7 @@ def taken(graph: pt.Graph, devices: str) -> set[str]:
 
 @contextmanager
 def planned() -> Iterator[list[set[frozenset[str]]]]:
-    """The subgraphs of each graph that a provider plans inside. onnxruntime lists nodes in its own order, in which other subgraphs
+    """The subgraphs of each graph that a provider plans inside. onnxruntime lists nodes in its own order, where other subgraphs
     than in the file's may be as large."""
     plans: list[set[frozenset[str]]] = []
     own = Provider._chosen
