@@ -64,8 +64,8 @@ def taken(graph: pt.Graph, devices: str) -> set[str]:
 
 @contextmanager
 def planned() -> Iterator[list[set[frozenset[str]]]]:
-    """The subgraphs of each graph that a provider plans inside. onnxruntime lists nodes in an order of its own, in which others
-    than by the file's order may be as large."""
+    """The subgraphs of each graph that a provider plans inside. onnxruntime lists nodes in its own order, where other subgraphs
+    than in the file's may be as large."""
     plans: list[set[frozenset[str]]] = []
     own = Provider._chosen
 
