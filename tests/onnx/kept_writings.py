@@ -18,6 +18,7 @@ from google.protobuf.json_format import MessageToDict
 import partita as pt
 from partita.graph.pictures import to_dot
 from partita.graph.readers.nnvm import from_nnvm_json
+from partita.graph.sparse import SparseTensor
 from partita.graph.writers.nnvm import to_nnvm_json
 from partita.graph.writers.onnx import to_model
 from tests.accelerators.devices.kept_runs import MODELS
@@ -111,12 +112,25 @@ def _large() -> pt.Graph:
     return pt.Graph([last, pt.op("Add", last, pt.constant(shared, name="again"), name="y")], name="large")
 
 
+def _edges() -> pt.Graph:
+    """Constants as large as one that stays inside may be, and larger; attributes of bytes, and sparse ones; a null node."""
+    x = pt.variable("x", "float32", (256,))
+    y = pt.op("Neg", x, name="first")
+    for count in (255, 256, 257):
+        y = pt.op("Odd", y, pt.constant(np.ones(count, np.float32), name=f"c{count}"), name=f"n{count}", domain="my.ops")
+    sparse = SparseTensor(np.array([1.0, 2.0], np.float32), np.array([0, 3]), (2, 2))
+    kinds = {"type": pt.TensorType("float32", (2, None)), "types": [pt.SequenceType(pt.TensorType("int64", ()))]}
+    attributes = {"s": b"\xff", "w": [b"\xff", "a"], "sparse": sparse, "several": [sparse, sparse], **kinds}
+    return pt.Graph([pt.op("Odd", y, name="last", domain="my.ops", **attributes)], name="edges")
+
+
 GRAPHS: dict[str, Callable[[], pt.Graph]] = {
     **{name: lambda text=text: pt.parse(text if text.startswith("opset") else f"opset 21\n{text}") for name, text in (
         *TEXTS.items(), *((f"model {name}", text) for name, text in MODELS.items()),
     )},
     **{f"partition {seed}": lambda seed=seed: partitioned(f"{seed}, walk") for seed in range(8)},
     "large": _large,
+    "edges": _edges,
 }
 
 
