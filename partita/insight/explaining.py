@@ -157,8 +157,13 @@ def _opened(graph: Graph, providers: Providers, level: Any) -> tuple[Any, Engine
     options = quiet_options(engine, shares_threads=False)
     options.graph_optimization_level = level
     options.add_session_config_entry(RECORDED, "1")
-    model = engine_model(graph, {})
-    return session_of(engine, model, graph, options, [(name, dict(own)) for name, own in providers.items()]), model
+    model, named = engine_model(graph, {}), [(name, dict(own)) for name, own in providers.items()]
+    devices = {name: [one for one in getattr(engine, "get_ep_devices", list)() if one.ep_name == name] for name in providers}
+    if providers.keys() <= {*engine.get_available_providers()} or not all(devices.values()):
+        return session_of(engine, model, graph, options, named), model
+    for name, own in named:  # onnxruntime 1.24 passes over plugins among `providers`
+        options.add_provider_for_devices(devices[name], own)
+    return session_of(engine, model, graph, options, None), model
 
 
 def _taken_alone(graph: Graph, name: str, options: Mapping[str, str]) -> bool | str:

@@ -44,12 +44,14 @@ def test_the_fastest_is_chosen_and_kept(capsys: pytest.CaptureFixture[str], tmp_
     assert choice.reason in str(choice) and json.loads(json.dumps(choice.to_dict()))["chosen"] == 1
 
 
+@pytest.mark.slow
 def test_priority_stays_unless_another_is_faster() -> None:
     choice = pt.auto(chain("Neg", "Relu"), "HETERO:left,right", seconds=600)  # four times as long on the right
     assert choice.chosen == 0
     assert choice.reason.startswith("by priority: no other one was more than 2% faster, in the median of")
 
 
+@pytest.mark.slow
 def test_the_budget_ends_compiling() -> None:
     choice = pt.auto(chain("Tanh"), "HETERO:left,right", seconds=1e-3)
     assert choice.chosen == 0 and [row.note for row in choice.rows] == ["", "the budget of 0.001 s was used up"]
@@ -60,6 +62,7 @@ def test_the_budget_ends_compiling() -> None:
     assert pt.auto(chain("Tanh"), "HETERO:left,right", seconds=1e-3) == longer
 
 
+@pytest.mark.slow
 def test_pins_are_obeyed() -> None:
     choice = pt.auto(chain("Tanh", "Tanh"), "HETERO:left,right", pin={"tanh0": "left"}, seconds=600)
     assert all(row.ops.get("left") for row in choice.rows)

@@ -190,8 +190,8 @@ def test_repeated_heads_that_attention_reads_are_appended_to_in_place() -> None:
     assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
 
 
-@pytest.mark.parametrize("longest", [5, pytest.param(8, marks=pytest.mark.slow), 12])
-@pytest.mark.thinned(4)
+@pytest.mark.parametrize("longest", [5, 8, 12])
+@pytest.mark.slow
 def test_a_window_is_found_in_a_buffer_that_it_fills_nearly(longest: int) -> None:
     """Where the first of several new tokens sees all, the last may not."""
     graph, ids = _Window(attrs.evolve(SMALL_LLAMA, layers=1)).graph("window"), tokens(longest)
