@@ -73,6 +73,7 @@ page:  ## build the report page's program from its sources (needs npm); the resu
 ep-wheel:  ## the wheel onnxruntime-ep-partita, in build/: Partita as a provider for onnxruntime, with its libraries for two processors
 	@.ci/venv .venv-wheel linker "setuptools>=77" wheel
 	@cd packages/onnxruntime-ep-partita && ../../.venv-wheel/bin/python -m pip wheel -q --no-deps --no-build-isolation --wheel-dir ../../build .
+	@rm -rf packages/onnxruntime-ep-partita/build
 
 # OpenCL for the processor; it is not made for other machines.
 POCL = 'pocl-binary-distribution >=3.0, <4; platform_system == "Linux" and platform_machine == "x86_64"'
