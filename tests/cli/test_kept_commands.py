@@ -1,4 +1,4 @@
-"""What commands print and write stays as it is kept."""
+"""The output of commands, and the files that they write, compared with kept ones."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def described(value: Any) -> str:
 
 
 def said(action: Callable[[], Any]) -> str:
-    """What the action returns, or its error."""
+    """The result of the action, or its error."""
     try:
         return described(action())
     except Exception as error:  # noqa: BLE001  (the kind and the text are kept)
@@ -153,14 +153,14 @@ def said(action: Callable[[], Any]) -> str:
 
 
 def printed(*values: Any) -> str:
-    """What rich prints of these."""
+    """These as rich prints them."""
     with io.StringIO() as file:
         Console(file=file, width=160, color_system=None).print(*values)
         return TIMES.sub("? s", file.getvalue())
 
 
 def shown(value: Any) -> str:
-    """What a notebook shows."""
+    """The view in a notebook."""
     return str(value._repr_mimebundle_()["text/html"])
 
 
@@ -331,7 +331,7 @@ def compiled(graph: pt.Graph, asked: str, setting: dict[str, Any]) -> pt.Compile
 
 
 def configured(model: pt.CompiledModel, inputs: list[Any]) -> Iterator[tuple[str, str]]:
-    """What settings change in a model."""
+    """The changes in a model by its settings."""
     yield "settings", f"{model.settings}\n{[unit.config for unit in model.units]}"
     yield "report", TIMES.sub("? s", str(model.report))
     yield "output", said(lambda: model(*inputs))

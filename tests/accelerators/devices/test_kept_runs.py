@@ -1,4 +1,4 @@
-"""What is said of small compiled models, what they return and how they refuse stays as it is kept."""
+"""Texts about small compiled models, their results and their refusals, compared with kept ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device with a random transform answers about random graphs is what is kept."""
+"""The answers of devices with random transforms about random graphs, compared with kept ones."""
 
 from __future__ import annotations
 

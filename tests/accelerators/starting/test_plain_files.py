@@ -129,7 +129,7 @@ def test_damaged_files_are_no_error() -> None:
 
 
 def test_no_plain_op_has_to_be_looked_at_otherwise() -> None:
-    """What the quirks refuse of these is refused by attributes that a plain op does not have."""
+    """The quirks of these ops concern attributes that a plain op does not have."""
     assert PLAIN.keys() & quirks.QUIRKS.by_op.keys() == {"AveragePool", "Conv", "ConvTranspose", "GatherND", "MaxPool"}
     assert not PLAIN.keys() & (quirks.FATAL | {"Compress", "TopK", "DequantizeLinear", "EPContext"})
     versions = [schema for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain]
