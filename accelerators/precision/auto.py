@@ -316,6 +316,8 @@ def compiled(
     graph: Graph, devices: Sequence[str], config: Mapping[str, Any] | None, pin: Pin | None, forbid: Forbid | None, **options: Any
 ) -> CompiledModel:
     """The graph, compiled as `auto` recommends."""
+    if config is not None and not isinstance(config, Mapping):
+        raise BadConfig(f"{config!r:.80} is no mapping", where="compile, option config", remedy='Write {"AUTO": {"SECONDS": 30}}')
     given = dict(config or {})
     own = given.pop(AUTO, {})
     if not isinstance(own, Mapping) or not own.keys() <= {"SECONDS"}:

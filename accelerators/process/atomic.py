@@ -22,12 +22,14 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = True) -> Iterator[BinaryIO]:
+def replacing(
+    path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = True, follows: bool = True
+) -> Iterator[BinaryIO]:
     """A file to write to, and to read again. If the block succeeds, it replaces the path; otherwise nothing changes.
-    A link is kept, and its target is replaced.
+    A link is kept, and its target is replaced; unless it `follows` links, the link is replaced and its target stays.
 
     A file that need not be `lasting` may be lost on a power failure, and is written faster."""
-    target = _target(path)
+    target = _target(path, follows)
     try:
         number, aside = open_aside(target.parent, mode)
         try:
@@ -58,11 +60,11 @@ def write_pieces(file: BinaryIO, data: bytes | bytearray | memoryview) -> None:
         file.write(view[start : start + PIECE])
 
 
-def _target(path: str | os.PathLike[str]) -> Path:
+def _target(path: str | os.PathLike[str], follows: bool) -> Path:
     """The path to replace. A device or a pipe is refused, because a file would replace it."""
     name = os.fsdecode(path)
     why = "it has no name" if not name else "there is a zero in its name" if "\0" in name else None
-    target = Path(name if why else os.path.realpath(name))
+    target = Path(name if why else os.path.realpath(name) if follows else os.path.abspath(name))
     why = why or no_file(target)
     if why is not None:
         where = repr(name) if "\0" in name else name

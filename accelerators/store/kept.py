@@ -31,5 +31,5 @@ def keep(path: Path, data: bytes) -> None:
     with contextlib.suppress(AcceleratorError, OSError):
         private_folder(path.parents[1])
         inner_folder(path.parent)
-        with replacing(path, 0o600, lasting=False) as file:
+        with replacing(path, 0o600, lasting=False, follows=False) as file:
             file.write(hashlib.sha256(data).hexdigest().encode() + data)

@@ -108,7 +108,7 @@ class Store:
         rows = write_weights(self._weights, weights)
         stated = {"weights": rows, "code": hashlib.sha256(code).hexdigest(), "size": len(code)}
         words = json.dumps({**meta, **stated}).encode()
-        with replacing(self._entries / key, 0o600, lasting=False) as file:
+        with replacing(self._entries / key, 0o600, lasting=False, follows=False) as file:
             file.write(MAGIC + hashlib.sha256(words).digest() + len(words).to_bytes(8, "little") + words)
             file.write(code)
         size = len(code) + sum(array.nbytes for array in weights)
@@ -253,7 +253,7 @@ def keep_weight(folder: Path, array: Array, digest: str) -> Array | None:
 
 def _write(path: Path, data: Any) -> None:
     if not path.exists():
-        with replacing(path, 0o600, lasting=False) as file:
+        with replacing(path, 0o600, lasting=False, follows=False) as file:
             write_pieces(file, data)
         _written[str(path)] = _state(path.stat())
 

@@ -37,7 +37,7 @@ _BY_ATTRIBUTES = {
 
 PLAIN = {op: frozenset(names.encode().split()) for names, listed in _BY_ATTRIBUTES.items() for op in listed.split()}
 """The safe ops of ONNX's own domain, with the attributes that they may have. None makes an empty value of
-non-empty ones, and none is handled in `hazards`, `guarding` or `optimizers` unless for other attributes."""
+non-empty ones, and none is handled in `quirks`, `guarding` or `optimizers` unless for other attributes."""
 
 _SILENT = {b"auto_pad": b"NOTSET", b"batch_dims": 0, b"ceil_mode": 0, b"storage_order": 0, b"noop_with_empty_axes": 0}
 """Attributes that any op may have with these values, which are defaults."""

@@ -78,7 +78,7 @@ def add(config: Mapping[str, Any], machine: Machine, key: str, choices: Finding)
         known = {**_read(path), digest_of(key): choices}
         inner_folder(path.parent)
         rows = {name: attrs.asdict(row) for name, row in sorted(known.items())}
-        with replacing(path, 0o600) as file:
+        with replacing(path, 0o600, follows=False) as file:
             file.write(json.dumps({"machine": str(machine), "kernels": rows}, indent=1).encode())
 
 

@@ -16,6 +16,7 @@ import partita as pt
 from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.store import clear, explain, list_entries
 from partita.accelerators.store.folder import chosen_folder, default_folder
+from partita.accelerators.store.kept import keep, read_kept
 from partita.accelerators.store.store import Store
 from partita.page.collect import collect
 from tests.accelerators.package.models import in_new_process, run
@@ -322,3 +323,12 @@ def test_a_named_folder_that_others_may_write_to_is_one_error(size, tmp_path):
     graph = pt.Graph([pt.op("Relu", x, name="y")])
     with pytest.raises(pt.BadConfig, match="others may write to it, and code is loaded from it"):
         pt.compile(graph, "HETERO:cpu,reference", {"cpu": {"CACHE_DIR": str(tmp_path / "open")}})
+
+
+def test_no_small_file_of_the_cache_is_written_through_a_link(tmp_path):
+    own, other = tmp_path / "cache", tmp_path / "other"
+    other.write_text("mine")
+    keep(own / "auto" / "one", b"a")
+    (own / "auto" / "two").symlink_to(other)
+    keep(own / "auto" / "two", b"b")
+    assert other.read_text() == "mine" and read_kept(own / "auto" / "two") == b"b"

@@ -87,6 +87,8 @@ def test_wrong_options_are_refused() -> None:
     graph = chain("Tanh")
     with pytest.raises(pt.AcceleratorError, match="option seconds: 0 is no time"):
         pt.auto(graph, "left", seconds=0)
+    with pytest.raises(pt.BadConfig, match="option config: 5 is no mapping"):
+        pt.compile(graph, "AUTO:left,right", 5)  # type: ignore[arg-type]
     with pytest.raises(pt.BadConfig, match="it has the key SECONDS alone"):
         pt.compile(graph, "AUTO:left,right", config={"AUTO": {"MINUTES": 1}})
     with pytest.raises(pt.AcceleratorError, match="plan, optimize, min_subgraph_size and example_inputs have no meaning"):
