@@ -37,7 +37,10 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     writable(arguments.lock, arguments.model)
     devices = arguments.devices or f"HETERO:{','.join(everything())}"
     graph, config = load_graph(arguments, screen), config_of(arguments.config, devices)
-    choice = pt.auto(graph, devices, config=config, seconds=arguments.seconds, again=arguments.again, **placing_of(arguments))
+    choice = pt.auto(
+        graph, devices, config=config, seconds=arguments.seconds, again=arguments.again, progress=not screen.quiet,
+        **placing_of(arguments),
+    )
     if arguments.lock:
         choice.lock(arguments.lock)
         screen.say(f"wrote {arguments.lock}")

@@ -10,7 +10,7 @@ import pytest
 import partita as pt
 from partita.accelerators.engines.onnxruntime import quirks as of_onnxruntime
 from partita.accelerators.engines.openvino import quirks as of_openvino
-from partita.accelerators.engines.quirks import Quirk
+from partita.accelerators.engines.quirks import Case, Quirk
 from partita.graph.types import numpy_dtype
 from tests.accelerators.devices.engine_differences import PAGE, page
 
@@ -252,6 +252,13 @@ def test_convolutions_of_dequantized_data(constant: bool, quantized: bool) -> No
 
 def test_the_page_of_differences_is_what_the_tables_say() -> None:
     assert PAGE.read_text("utf-8") == page(), "python -m tests.accelerators.devices.engine_differences writes it"
+
+
+def test_attributes_are_words_that_hide_no_others() -> None:
+    node = pt.op("Mine", v(2), domain="mine", name="it", op="other", dtype="other", text=b"\xff")
+    graph = pt.Graph([node])
+    assert Quirk("mine.Mine", "{op} of {dtype}: {text}").reason(Case(node, graph)) == "Mine of float32: b'\\xff'"
+    assert Case(node, graph).attr("text") == "\N{REPLACEMENT CHARACTER}"
 
 
 def test_every_row_can_be_a_reason() -> None:
