@@ -19,7 +19,7 @@ PROVIDER = "ExecutionProvider"
 KEYS: dict[str, str] = {
     "inference_precision_hint": "PRECISION", "intra_op_num_threads": "NUM_THREADS", "inference_num_threads": "NUM_THREADS",
     "inter_op_num_threads": "INTER_OP_THREADS", "graph_optimization_level": "GRAPH_OPTIMIZATION",
-    "enable_profiling": "PERF_COUNT",
+    "enable_profiling": "PERF_COUNT", "providers": "PROVIDER",
 }
 """The keys by other programs' names for them, in lower case."""
 
@@ -50,6 +50,7 @@ METHODS: dict[str, str] = {
     "state_dict": "The graph holds the weights: pt.save(g, path) writes it as ONNX",
     "get_property": "m.properties has them as attributes, like m.properties.optimal_requests",
     "export_model": "m.export(path) writes it, and pt.import_model(path) reads it",
+    **dict.fromkeys(("benchmark", "bench"), "pt.bench(m, vs=devices) measures it beside others"),
 }
 """Remedies by the names of methods that compiled models of other programs have."""
 
@@ -58,10 +59,11 @@ _SELECT = "A graph is cut by a property, which has a selector: pt.SubgraphProper
 NAMES: dict[str, str] = {
     "InferenceSession": "pt.compile(pt.load('net.onnx'), devices) makes a model, which is called with arrays",
     "SessionOptions": "Options are config of pt.compile, like {'NUM_THREADS': 2}",
-    **dict.fromkeys(("get_available_providers", "get_device", "available_devices"), "pt.devices() lists the devices"),
+    **dict.fromkeys(("get_available_providers", "get_device", "available_devices", "list_devices"), "pt.devices() lists the devices"),
     **dict.fromkeys(("OrtValue", "Tensor", "nd"), "Models take and return NumPy arrays; pt.to_device copies one to a GPU"),
     "Core": "pt.load(path) reads a model, pt.compile(g, devices) compiles it, and pt.devices() lists the devices",
-    **dict.fromkeys(("read_model", "load_checkpoint"), "pt.load(path) reads a model"),
+    **dict.fromkeys(("read_model", "load_model", "load_checkpoint", "from_onnx", "from_mxnet"), "pt.load(path) reads a model"),
+    **dict.fromkeys(("run", "infer"), "model = pt.compile(g, devices), then model(inputs)"),
     "convert_model": "pt.load(path) reads ONNX, and pt.from_torch(module, inputs) a torch module",
     **dict.fromkeys(("compile_model", "build"), "pt.compile(g, devices) compiles a graph"),
     "query_model": "pt.query(g, devices) returns the placement",
@@ -70,6 +72,10 @@ NAMES: dict[str, str] = {
     "PrePostProcessor": "Preprocessing is ops of the graph, or NumPy before the call",
     **dict.fromkeys(("trace", "script"), "pt.from_torch(module, inputs) makes a graph of a torch module"),
     **dict.fromkeys(("register_pattern_table", "register_subgraph_backend", "register_subgraph_property"), _SELECT),
+    "register_backend": "pt.register_property(name, MyProperty) registers a backend, and pt.register_accelerator(MyDevice) a device",
+    **dict.fromkeys(("is_op", "wildcard", "dpl"), "A pattern is a chain of op names: pt.Pattern('Conv', 'Relu?'), docs/selectors.md"),
+    **dict.fromkeys(("relax", "relay", "sym"), "Graphs have ONNX's ops: pt.load(path), or pt.variable and pt.op"),
+    **dict.fromkeys(("var", "Variable", "placeholder"), "pt.variable(name, 'float32', shape) makes an input of a graph"),
     "partition_for": "pt.apply_pass(g, 'PartitionGraph', backend=...) cuts a graph",
 }
 """Remedies by the names of functions and classes that the modules of other programs have."""
