@@ -80,8 +80,8 @@ def test_keys_that_are_something_else(graph: pt.Graph) -> None:
 
 def test_names_in_the_module() -> None:
     names = {
-        "InferenceSession": "pt.compile", "Core": "pt.load", "register_pattern_table": "SubgraphProperty", "load_model": "pt.load",
-        "run": r"model\(inputs\)", "is_op": "pt.Pattern", "relax": "ONNX's ops", "var": "pt.variable",
+        "InferenceSession": "pt.compile", "Core": "pt.load", "register_pattern_table": "SubgraphProperty",
+        "load_model": "pt.load", "run": r"model\(inputs\)", "is_op": "pt.Pattern", "relax": "ONNX's ops", "var": "pt.variable",
         "register_backend": "pt.register_property", "list_devices": "pt.devices",
     }
     for name, remedy in names.items():
