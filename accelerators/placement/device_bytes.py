@@ -47,7 +47,7 @@ class DeviceBytes:
     caches: int = 0
     """The caches of a decoder that its ops read."""
     workspace: int = 0
-    """What was measured beside these."""
+    """Further bytes, which were measured."""
 
     @property
     def total(self) -> int:

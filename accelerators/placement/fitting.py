@@ -361,5 +361,14 @@ class Fitting:
             highest = np.maximum(self._floors[:, np.newaxis], tallest)
             full = able & self._limited & ((with_it > part.limits + slack) | (with_it + highest > self.limits + slack))
             if not full.any():
-                return True
+                return self._has_room(able[~part.fixed], self.shares[~part.fixed], np.minimum(part.limits, self.limits - tallest) - held)
             part.times[full] = np.inf
+
+    def _has_room(self, able: Array, shares: Array, room: Array) -> bool:
+        """False if nodes that may be on some limited devices only need more than these have."""
+        for devices in np.unique(able, axis=0):
+            if self._limited[devices].all():
+                needed = float(shares[~(able & ~devices).any(axis=1)].sum())
+                if needed * (1 - CLOSE) > room[devices].sum():
+                    return False
+        return True
