@@ -98,5 +98,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A remedy that suggests the most similar known names, or None."""
     import difflib  # only here: most programs need no remedy
 
-    near = difflib.get_close_matches(name, list(known), 3)
+    names = list(known)
+    near = [one for one in names if one.lower() == name.lower()] or difflib.get_close_matches(name, names, 3)
     return f"Did you mean {', '.join(map(repr, near))}?" if near else None

@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("measuring")
     text = "nothing new is begun after so long (default: %(default)s)"
     group.add_argument("--seconds", type=positive, default=SECONDS, metavar="S", help=text)
-    group.add_argument("--again", action="store_true", help="measure anew, whatever is in the cache")
+    group.add_argument("--again", action="store_true", help="measure again, without the cache")
     group.add_argument("--lock", metavar="PLAN.json", help="write the recommended placement, as `partita place --lock` does")
 
 

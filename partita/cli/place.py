@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_devices(parser)
     group = parser.add_argument_group("placing")
     add_repeated(group, "--limit", limit, "D=SIZE", "D takes at most so many bytes, like cuda=22GiB; again for each device")
-    group.add_argument("--limit-free", action="store_true", help="each device takes what is free now, less a tenth")
+    group.add_argument("--limit-free", action="store_true", help="limit each device to nine tenths of its free memory")
     group.add_argument("--even", action="store_true", help="spread the bytes as evenly as possible")
     add_count(group, "--max-nodes", 1, "no compiled subgraph has more ops")
     add_count(group, "--longest", 1, "the tokens that caches of a decoder have room for")
