@@ -29,6 +29,7 @@ OWN = {
     "auto": {"--seconds": 60.0},
     "precision": {"--calls": 4, "--tolerance": 0.01, "--precisions": ["int8"], "--win": "time", "--calibration": "minmax"},
     "compare": {"--tolerance": 0.01},
+    "export": {"--form": "partita"},
     "diagnose": {"--against": "reference", "--runs": 2},
     "reduce": {"--against": "reference", "--most": 400, "--repeats": 1},
     "capsule": {"--subgraph": "0", "--against": "reference"},
