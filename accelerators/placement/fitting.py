@@ -361,7 +361,8 @@ class Fitting:
             highest = np.maximum(self._floors[:, np.newaxis], tallest)
             full = able & self._limited & ((with_it > part.limits + slack) | (with_it + highest > self.limits + slack))
             if not full.any():
-                return self._has_room(able[~part.fixed], self.shares[~part.fixed], np.minimum(part.limits, self.limits - tallest) - held)
+                room, free = np.minimum(part.limits, self.limits - tallest) - held, ~part.fixed
+                return self._has_room(able[free], self.shares[free], room)
             part.times[full] = np.inf
 
     def _has_room(self, able: Array, shares: Array, room: Array) -> bool:
