@@ -257,6 +257,21 @@ def test_metrics_that_tell_no_devices() -> None:
         assert plugin.configs[-1]["DEVICE_ID"] == "3"
 
 
+@pytest.mark.parametrize(
+    ("config", "providers"),
+    [
+        ({}, ["CUDAExecutionProvider", "CPUExecutionProvider"]),
+        ({"DEVICE_ID": "3"}, [("CUDAExecutionProvider", {"device_id": "3"}), "CPUExecutionProvider"]),
+        ({"DEVICE_ID": "3", "PROVIDER_OPTIONS": {"device_id": "4"}}, [("CUDAExecutionProvider", {"device_id": "4"}), "CPUExecutionProvider"]),
+        ({"PROVIDER_OPTIONS": {"a": "b"}}, [("CUDAExecutionProvider", {"a": "b"}), "CPUExecutionProvider"]),
+    ],
+)
+def test_the_device_of_a_provider_is_one_of_its_options(config: dict[str, Any], providers: list[Any]) -> None:
+    names = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    full = {"PROVIDER": names, "PROVIDER_OPTIONS": {}, "DEVICE_ID": "0", **config}
+    assert usable("onnxruntime")._providers(full) == providers  # type: ignore[attr-defined]
+
+
 def test_providers_whose_devices_onnxruntime_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     result = usable("onnxruntime")
     engine: Any = result._engine  # type: ignore[attr-defined]
