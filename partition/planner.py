@@ -106,7 +106,7 @@ class Planner:
         """The groups within the limits of the properties that make their calls, by first node."""
         by_maker: dict[SubgraphProperty, list[list[int]]] = {}
         for group in groups:
-            device = common_affinity(self.index.affinity[v] for v in group)
+            device = common_affinity(map(self.index.affinity.__getitem__, group))
             by_maker.setdefault(hooks.property.for_device(device), []).append(group)
         by_maker.setdefault(hooks.property, [])
         kept = [group for maker, mine in by_maker.items() for group in self._within(maker, mine, evidence)]
@@ -163,7 +163,7 @@ class Planner:
         by_device: dict[str | None, Hooks] = {}
         chosen = []
         for i, members in enumerate(groups):
-            device = common_affinity(affinity[v] for v in members)
+            device = common_affinity(map(affinity.__getitem__, members))
             if device not in by_device:
                 own = hooks.property.for_device(device)
                 by_device[device] = hooks if own is hooks.property else Hooks(own, self.witness, device)
