@@ -61,10 +61,10 @@ def check_flag(value: object, where: str, error: type[PartitaError]) -> None:
         raise error(f"{value!r:.80} is neither True nor False", where=where, remedy="Write True or False")
 
 
-def check_count(where: str, value: object, error: type[PartitaError]) -> None:
-    """Raise the error unless the value is an integer of 0 or more, or None."""
-    if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0):
-        raise error(f"{value!r:.80} is no count", where=where, remedy="Give an integer of 0 or more")
+def check_count(where: str, value: object, error: type[PartitaError], least: int = 0) -> None:
+    """Raise the error unless the value is an integer of `least` or more, or None."""
+    if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least):
+        raise error(f"{value!r:.80} is no count", where=where, remedy=f"Give an integer of {least} or more")
 
 
 def check_path(where: str, value: object, error: type[PartitaError]) -> str:

@@ -261,7 +261,7 @@ class _Candidates:
         """The problem with measured costs; None if the time does not suffice."""
         end = self.start + COMPILING * self.seconds
         costs = measured(self.base, self.target, self.batch, labels, False, self.again, end, self.progress)
-        return None if costs is None else Setting(self.base, costs, able, dict.fromkeys(self.base.devices, math.inf), False)
+        return None if costs is None else Setting(self.base, costs, able, dict.fromkeys(self.base.devices, math.inf))
 
     def _enter(self, title: str, where: Mapping[str, str], share: float) -> None:
         """Compiles a placement, unless there is an equal one, or that share of the budget is used up."""

@@ -280,7 +280,7 @@ class _OnThisMachine:
         found: dict[str, float] = {}
         for same in list(kinds.values())[:KINDS]:
             try:
-                model = self._compiled(_alone(same[0], self.base.graph), label)
+                model = self._compiled(op_alone(same[0], self.base.graph), label)
                 (taken,) = in_turns([partial(model, *model.example_inputs())], SECONDS / 10)
             except PartitaError:
                 continue
@@ -331,7 +331,7 @@ def _chain(ops: Sequence[str], labels: Sequence[str], count: int) -> Graph:
     return with_affinities(Graph([value], name="hand_over", output_names=["y"]), {"op0": labels[0], "op1": labels[1]})
 
 
-def _alone(node: Node, graph: Graph) -> Graph:
+def op_alone(node: Node, graph: Graph) -> Graph:
     """An op of the graph with its own inputs."""
     given: dict[Any, Node] = {}
     for i, entry in enumerate(dict.fromkeys(node.reads)):

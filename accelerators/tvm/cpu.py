@@ -92,7 +92,7 @@ class CpuAccelerator(TvmAccelerator):
         """Element type of products on this machine according to the configuration."""
         asked = self._config["PRECISION"]
         if asked == FAST:
-            from partita.accelerators.tvm.kernels.shared.instructions import is_faster
+            from partita.accelerators.tvm.kernels.contraction.instructions import is_faster
 
             return "bfloat16" if is_faster("bfloat16", machine) else "float32"
         return DTYPES[asked]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "devices", "inspect", "partition", "place", "auto", "plan", "explain", "why", "diff", "run", "map", "bench", "compile",
-    "tune", "precision", "compare", "diagnose", "reduce", "passes", "capsule", "cache",
+    "export", "tune", "precision", "compare", "diagnose", "reduce", "passes", "capsule", "cache",
 )
 """Verbs, one file each."""
 

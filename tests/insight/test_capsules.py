@@ -461,6 +461,13 @@ def test_masks_keep_their_rows_and_tables_their_order() -> None:
     assert (np.isinf(random_like(masked, random)) == ~mask).all()
 
 
+def test_sorted_indices_of_one_dimension_stay_sorted() -> None:
+    random = np.random.default_rng(0)
+    rising = np.arange(0, 60, 3)
+    one, two = (indices_like(array, Indices((100,) * n), random) for n, array in ((1, rising), (2, rising.reshape(-1, 2))))
+    assert (np.diff(one) >= 0).all() and len(set(one)) > 5 and (np.diff(two) < 0).any()
+
+
 @pytest.mark.parametrize("is_written", [False, True])
 @pytest.mark.parametrize("seen", [[0], [3, 0, 3], [-4, 2]])
 def test_indices_of_an_unknown_size_stay_within_those_seen(seen: list[int], is_written: bool) -> None:
