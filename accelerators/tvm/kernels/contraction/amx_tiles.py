@@ -37,9 +37,6 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.machine.machine import Machine
 
-TILES = "amx-bf16"
-"""The name of the instruction in `machine/instructions.py`."""
-
 LANES = 16
 """Sums in a row of a tile."""
 
@@ -203,7 +200,7 @@ def unit_for(dtype: str, rows: int, columns: int, depth: int, machine: Machine) 
     used = machine.instruction(dtype)
     least = -(-depth // MOST_DEPTH)
     steps = next((steps for steps in range(least, 2 * least + 1) if depth % (2 * steps) == 0), None)
-    if used is None or used.name != TILES or columns < LANES or steps is None:
+    if used is None or not used.row.has_tiles or columns < LANES or steps is None:
         return None
     high = 1 if rows <= MOST_ROWS else 2
     wide = min(SUMS // high, columns // LANES)

@@ -16,7 +16,7 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import CHUNK, ByteBands, Frame, bands_of
 from partita.accelerators.tvm.kernels.contraction.quantized.byte_tiles import ByteRows, Tiles, configure, release
-from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, Tile, make_cut
+from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, make_cut
 from partita.accelerators.tvm.kernels.contraction.quantized.draft import ByteLayer
 from partita.accelerators.tvm.kernels.contraction.quantized.fast_inner_product import STEP, Crossed, Own
 from partita.accelerators.tvm.kernels.contraction.quantized.winograd import Squares
@@ -136,7 +136,7 @@ class _ByteProducts:
     def _band(self, height: int, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
         """Writes a band with tiles of this height."""
         tile, is_highest = self.cut.tile, height == self.cut.tile.rows
-        cut = attrs.evolve(self.cut, tile=Tile(height, tile.vectors, tile.crosses and is_highest))
+        cut = attrs.evolve(self.cut, tile=attrs.evolve(tile, rows=height, crosses=tile.crosses and is_highest))
         attrs.evolve(self, cut=cut, is_highest=is_highest).write_band(n, top, part, image)
 
     def write_band(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
@@ -206,7 +206,7 @@ class _ByteProducts:
         if cut.shape.is_winograd:
             return self.squares.memory_of_weights()
         widens = cut.widens and self.is_highest
-        return self.kernel.memory("wide", cut.dot.column, (cut.tile.vectors * cut.block_bytes,)) if widens else None
+        return self.kernel.memory("wide", cut.dot.right_element, (cut.tile.vectors * cut.block_bytes,)) if widens else None
 
     def _weights(self, panel: _BytePanel, band: _Band) -> _PanelWeights:
         """The panel's weights as its tiles read them: widened, or as Winograd sums, if there is a buffer for those."""
@@ -266,13 +266,14 @@ class _ByteProducts:
 
             if dot.less is not None:
                 for v in range(vectors):
-                    less[v] = dot.less(less[v], weights.buffer, packed + k * (vectors * dot.bytes) + v * dot.bytes)
+                    columns_now = dot.right(weights.buffer, packed + k * (vectors * dot.right_size) + v * dot.right_size)
+                    less[v] = dot.less(less[v], columns_now)
             for r in range(0, cut.tile.rows, self._rows):
                 left = word(r) if self._rows == 1 else kernel.name_value(f"lefts{r}", both_rows(word(r), word(r + 1)))
                 for v in range(vectors):
-                    first = packed + k * (vectors * dot.bytes) + v * dot.bytes
+                    first = packed + k * (vectors * dot.right_size) + v * dot.right_size
                     for i in range(self._rows):
-                        start = first + i * (dot.bytes // self._rows) if i else first
+                        start = first + i * (dot.right_size // self._rows) if i else first
                         alone.step(kernel, acc, (r + i, v), left, weights.buffer, start)
         sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), dot.lanes)
         if self._rows > 1:
@@ -286,7 +287,7 @@ class _ByteProducts:
     @property
     def _rows(self) -> int:
         """Rows that the processor multiplies at once."""
-        return self.cut.dot.rows if self.cut.dot.add is not None else 1
+        return self.cut.dot.rows if self.cut.dot.function is not None else 1
 
     def _exchange(self, acc: Registers, into: Registers) -> None:
         """Writes the sums of two rows as the instruction for two rows holds them, by two columns, or the other way round."""
@@ -311,7 +312,7 @@ class _ByteProducts:
                 acc[r, v] = own.taken_off(row, v, lanes)
         with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // STEP, "k") as k:
             firsts = [address + tap + k * STEP for address in addresses]
-            first = kernel.name_value("first", packed + k * (2 * vectors * cut.dot.bytes))
+            first = kernel.name_value("first", packed + k * (2 * vectors * cut.dot.right_size))
             self._products.step(acc, image, firsts, weights.buffer, first)
         sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), lanes)
         for r in range(cut.tile.rows):
