@@ -15,7 +15,6 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body, element_of
-from partita.accelerators.tvm.kernels.contraction.amx_tiles import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from partita.accelerators.tvm.kernels.contraction.instructions import (
     Instruction,
     instruction_for_rows,
@@ -24,6 +23,7 @@ from partita.accelerators.tvm.kernels.contraction.instructions import (
     widened,
 )
 from partita.accelerators.tvm.kernels.contraction.packing import PanelLayout
+from partita.accelerators.tvm.kernels.contraction.tile_registers import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from partita.accelerators.tvm.kernels.contraction.tiles import (
     MANY,
     UNROLLED,

@@ -17,7 +17,7 @@ from partita.accelerators.tvm.kernels.contraction.instructions import (
     instruction_in_tiles,
 )
 from partita.accelerators.tvm.kernels.contraction.quantized import fast_inner_product
-from partita.accelerators.tvm.kernels.contraction.quantized.byte_tiles import Tiling
+from partita.accelerators.tvm.kernels.contraction.tile_registers import TileUnit, unit_for_bytes
 from partita.accelerators.tvm.kernels.contraction.tiles import MANY, PanelTile, step_cycles
 from partita.accelerators.tvm.kernels.language import Element, int8, int16, uint8
 from partita.accelerators.tvm.kernels.shared.choice import choose
@@ -203,7 +203,7 @@ class ByteCut:
     parts: int
     """Number of ranges of panels, for the threads to share."""
     parallel: bool
-    tiling: Tiling | None = None
+    unit: TileUnit | None = None
     """The use of the processor's tile registers; None: sums are in vectors."""
 
     @property
@@ -362,9 +362,9 @@ def _tiled(
         dot, shape = several, shape.taken_by(several, machine)
     if may_use_tiles and instruction_in_tiles("int8", machine) is not None and pixels >= FEWEST:
         used = machine.instruction("int8")
-        tiling = Tiling.of(pixels, shape.run, used is not None and used.is_emulated)
-        blocks = math.ceil(shape.own / dot.lanes)
-        return ByteCut(shape, dot, ByteTile(tiling.rows * tiling.high, min(2, blocks), dot.lanes), rows, 1, False, tiling)
+        blocks, is_emulated = math.ceil(shape.own / dot.lanes), used is not None and used.is_emulated
+        unit = unit_for_bytes(pixels, shape.run, blocks, is_emulated)
+        return ByteCut(shape, dot, ByteTile(unit.rows * unit.high, unit.wide, dot.lanes), rows, 1, False, unit)
     highest = min(pixels, CALM) if shape.is_open else pixels
     listed = RegisterTiles(*dot.row.beside).sizes(machine)
     sizes = [ByteTile(*size, dot.lanes) for size in listed if size[0] <= highest and size[0] % dot.rows == 0]
