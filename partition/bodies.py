@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -150,17 +150,19 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     copies: dict[Node, Node] = {}
     kept = []
     for node in members:
-        inputs = read(node.inputs)
         if node.captures or node.after or crossing:
-            captures = tuple(read(node.captures))
+            inputs, captures = tuple(read(node.inputs)), tuple(read(node.captures))
             after = tuple([copies.get(o, o) for o in node.after if o in inside])
             metadata = noted_after(node) if crossing else node.metadata
-            copy = node.evolve(inputs=tuple(inputs), captures=captures, after=after, metadata=metadata)
-        elif any(map(is_not, inputs, node.inputs)):
-            copy = node.reading(tuple(inputs))
+            copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
         else:
-            kept.append(node)
-            continue
+            for entry in node.inputs:
+                if entry is not None and entry.node in inner:
+                    copy = node.reading(tuple(read(node.inputs)))
+                    break
+            else:
+                kept.append(node)
+                continue
         copies[node] = copy
         inner[node] = values_of(copy)
         kept.append(copy)
