@@ -69,7 +69,7 @@ class _Splicer:
             rebuilt = rebuilt.evolve(**bound)
         if rebuilt is not old:
             self.nodes[old] = rebuilt
-            self.values[old] = values_of(rebuilt)
+            self.values[old] = {0: NodeEntry(rebuilt, 0)} if len(rebuilt.output_names) == 1 else values_of(rebuilt)
         self.kept.append(rebuilt)
 
     def _bound(self, old: Node, base: Node) -> dict[str, Any]:
