@@ -24,21 +24,23 @@ from partita.accelerators.interface.device_list import parse_devices
 from partita.accelerators.store.cached_compiling import _change, _other_ops
 from partita.accelerators.store.capsules.anonymous import anonymous, indices_like, random_like
 from partita.accelerators.store.capsules.value_roles import Indices, roles_of
-from partita.accelerators.store.key import graph_digest
+from partita.accelerators.store.key import graph_digest, make_key
 from partita.by_layer import Layer, _numbers_of, _rounded, layer_of, matched_outputs
-from partita.compare import Difference, compare
+from partita.compare import Difference, check_tolerance, compare
 from partita.graph.types import Array, numpy_dtype
 from partita.insight.cutting import Cutter
 from partita.insight.diagnosis import Diagnosis, Fault, SubgraphCheck
 from partita.insight.searching import first_wrong, search
 from partita.insight.trial import RAISES, RIGHT, WRONG, Trial
+from tests.accelerators.hetero.small_devices import device
 from tests.partition.kept_partitions import graph_of
 
 KEPT = Path(__file__).with_name("kept_measures.txt")
 
 COUNTS = {
-    "compare": 80, "layer": 40, "told": 30, "search": 160, "roles": 80, "like": 250, "indices": 80, "rounded": 30,
-    "key": 12, "change": 12}
+    "compare": 80, "layer": 150, "told": 30, "search": 160, "roles": 160, "like": 250, "indices": 80, "rounded": 30,
+    "key": 12, "change": 12, "entry": 1,
+}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 DTYPES = "float32 float32 float32 float16 bfloat16 float8_e4m3fn int8 uint8 int64 bool object complex64".split()
@@ -201,6 +203,8 @@ def searched(rng: random.Random) -> Iterator[str]:
     yield f"{[trials.cutter.siblings(i) for i in range(len(trials.cutter.ops))]}"
 
 
+OPSETS = {"": 18, "ai.onnx.ml": 4, "mine": 1}
+
 MAKERS: Mapping[str, Callable[[Any, Any, Any], pt.Node]] = {
     "gather": lambda x, value, given: pt.op("Gather", x, given, axis=1),
     "same": lambda x, value, given: pt.op("Identity", given),
@@ -230,9 +234,34 @@ MAKERS: Mapping[str, Callable[[Any, Any, Any], pt.Node]] = {
     "selu": lambda x, value, given: pt.op("Selu", value, alpha=1.5),
     "norm": lambda x, value, given: pt.op("Normalizer", value, domain="ai.onnx.ml", norm="L1"),
     "scaler": lambda x, value, given: pt.op("Scaler", value, domain="ai.onnx.ml", offset=[1.0, 2.0, 3.0], scale=[0.5]),
+    "table": lambda x, value, given: pt.op(
+        "LabelEncoder", given, domain="ai.onnx.ml", keys_tensor=np.array([4, 7]), values_tensor=np.array([0.5, 0.25], np.float32),
+        default_tensor=np.array([-1.5], np.float32),
+    ),
+    "filled": lambda x, value, given: pt.op("ConstantOfShape", pt.op("Shape", value), value=np.array([7.5], np.float32)),
+    "mine": lambda x, value, given: pt.op(
+        "Mine", value, domain="mine", equation="abc", factor=0.5, factors=[0.5, 1.5], table=np.arange(3.0),
+        labels=["ab", "", "c"], none=[], raw=b"ab", locale="x", ones=[1, 2], alone=np.array([2.5]),
+    ),
+    "branch": lambda x, value, given: branches(x, given),
+    "of twelve": lambda x, value, given: pt.op("ConstantOfShape", pt.constant(np.ones(12, np.int64))),
+    "of more": lambda x, value, given: pt.op("ConstantOfShape", pt.constant(np.ones(14, np.int64))),
+    "batched": lambda x, value, given: pt.op("GatherND", x, pt.constant(np.array([[4], [0], [-1], [3], [2], [2]])), batch_dims=1),
+    "last": lambda x, value, given: pt.op("Gather", x, given, axis=-1),
+    "elements": lambda x, value, given: pt.op("GatherElements", x, pt.constant(np.array([[0, 3], [5, -2]])), axis=0),
     "einsum": lambda x, value, given: pt.op("Einsum", x, pt.constant(np.ones((5, 2), "f")), equation="pq,qr->pr"),
 }
 """Ops that read the model's input, another value or integers."""
+
+
+def branches(x: Any, given: Any) -> pt.Node:
+    """An If whose branches gather from what is outside."""
+    def branch(axis: int) -> pt.Graph:
+        inner, ids = pt.variable("inner", type=x[0].type), pt.variable("inner_ids", type=given[0].type)
+        return pt.Graph([pt.op("Gather", inner, ids, axis=axis, name=f"along{axis}")], [inner, ids], f"branch{axis}", OPSETS)
+
+    node = pt.op("If", pt.constant(np.array(True)), then_branch=branch(0), else_branch=branch(1))
+    return node.evolve(captures=(x[0], given[0]))
 
 
 def indexed(rng: random.Random) -> pt.Graph:
@@ -246,7 +275,16 @@ def indexed(rng: random.Random) -> pt.Graph:
         kind = rng.choice([*MAKERS])
         made = MAKERS[kind](x, value, given)
         (integers if kind in ("same", "joined", "sum") else values).append(made)
-    return pt.Graph(values[-3:] + integers[-1:], [x, ids], "secret", {"": 18, "ai.onnx.ml": 4, "mine": 1})
+    return pt.Graph(values[-3:] + integers[-1:], [x, ids], "secret", OPSETS)
+
+
+def plain(value: Any) -> Any:
+    """The value of an attribute, with rounded numbers."""
+    if isinstance(value, pt.Graph):
+        return [node.name for node in value.nodes]
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [plain(one) for one in value]
+    return round(float(value), 3) if isinstance(value, (float, np.floating)) else value
 
 
 def roles(rng: random.Random) -> Iterator[str]:
@@ -260,7 +298,7 @@ def roles(rng: random.Random) -> Iterator[str]:
     yield from hidden.stays
     kept = {node.name: node.attrs for node in graph.nodes if node.is_op}.values()
     attributes = [
-        {key: value == old[key] for key, value in node.attrs.items()}
+        {key: plain(value) if key in old else key for key, value in node.attrs.items()}
         for node, old in zip([node for node in hidden.graph.nodes if node.is_op], kept, strict=True)
     ]
     outputs = hidden.graph.output_names
@@ -298,7 +336,7 @@ def like(rng: random.Random) -> Iterator[str]:
     shape = rng.choice(((1,), (40,), (5, 8), (8, 1), (0, 3), ()))
     random = np.random.default_rng(rng.randrange(10**6))
     spread = rng.choice((1, 2, 2, 3, 100))
-    wide = random.integers(0, spread, shape) + rng.choice((0, 0, 7, 90))
+    wide = random.integers(0, spread, shape) + rng.choice((0, 0, 7, 90, -7, -90) if not dtype.startswith("u") else (0, 7, 90))
     if rng.random() < 0.3 and shape == (40,):
         wide = random.permutation(40) * 2 if rng.random() < 0.5 else np.sort(wide)
     if "float" in dtype and rng.random() < 0.3 and wide.size:
@@ -317,7 +355,7 @@ def like(rng: random.Random) -> Iterator[str]:
         "sorted": bool((np.diff(new.real.reshape(-1)) >= 0).all()), "distinct": len(np.unique(new)) == new.size,
         "few": len(np.unique(new)) <= 2, "whole": bool((new[some] == np.rint(new[some].real)).all()),
     }
-    yield f"{dtype} {shape} {spread} {facts}"
+    yield f"{dtype} {shape} {spread} {facts} {np.round(new.reshape(-1)[:6], 2).tolist()}"
 
 
 def indices(rng: random.Random) -> Iterator[str]:
@@ -336,6 +374,7 @@ def indices(rng: random.Random) -> Iterator[str]:
          len(np.unique(a)) == len(np.unique(b)))
         for a, b, end in zip(old.T, new.T, [size or 99 for size in sizes], strict=True)
     ]
+    yield str(drawn.tolist())
     ordered = bool((np.diff(drawn.reshape(-1)) >= 0).all())
     yield f"{sizes} {count} {drawn.shape} {facts} {ordered if len(sizes) == 1 else ''}"
 
@@ -370,6 +409,26 @@ def key(rng: random.Random) -> Iterator[str]:
         yield f"{i}: {[f.name for f in attrs.fields(type(first)) if getattr(a, f.name) != getattr(b, f.name)]}"
 
 
+def entry(rng: random.Random) -> Iterator[str]:
+    """What the key of an entry of the cache depends on, and tolerances that make no sense."""
+    graph = graph_of(random.Random(3))
+    with device("alpha") as alpha:
+        plain_config = alpha.full_config({})
+        first = make_key(alpha, graph, plain_config)
+        yield f"{first.device} | {first.options} | {first.target} | {first.versions.split(', Partita ')[0]} | {len(first.digest)}"
+        changes = {"LEVEL": 2, "CACHE_DIR": "x", "DEVICE_ID": "1", "ISOLATE": True, "ISOLATE_SECONDS": 3.0, "PERF_COUNT": True,
+                   "PROGRESS": len, "OTHER": np.arange(2000)}
+        for name, value in changes.items():
+            other = make_key(alpha, graph, {**plain_config, name: value})
+            yield f"{name}: {first.differences(other)} {first.digest == other.digest} {len(other.options)}"
+        yield str(first.differences(make_key(alpha, graph_of(random.Random(4)), plain_config)))
+    for tolerance in (None, 0, 0.5, -0.1, True, float("inf"), float("nan"), "x", np.float32(0.1)):
+        try:
+            yield f"{tolerance!r}: {check_tolerance(tolerance, 'here')}"  # type: ignore[arg-type,func-returns-value]
+        except pt.PartitaError as error:
+            yield f"{tolerance!r}: {error}"
+
+
 def change(rng: random.Random) -> Iterator[str]:
     """Why something is compiled again, in words."""
     before, now = (Counter(rng.choices(("Relu", "Add", "Conv"), k=rng.randint(0, 4))) for _ in range(2))
@@ -385,7 +444,7 @@ def change(rng: random.Random) -> Iterator[str]:
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "compare": compared, "layer": layer, "told": told, "search": searched, "roles": roles, "like": like, "rounded": rounded,
     "indices": indices,
-    "key": key, "change": change,
+    "key": key, "change": change, "entry": entry,
 }
 
 
