@@ -310,7 +310,7 @@ def contest(rng: random.Random) -> Iterator[str]:
     def in_turns(calls: Sequence[Callable[[], Any]], seconds: float, times_more: int = 1) -> list[list[float]]:
         return [[float(rng.randint(60, 140)) for _ in range(3)] for _ in calls]
 
-    def measured(base: Any, target: Any, batch: Any, labels: Any, busy: bool, again: bool, end: float) -> pt.Costs | None:
+    def measured(base: Any, target: Any, batch: Any, labels: Any, busy: bool, again: bool, *options: Any) -> pt.Costs | None:
         if rng.random() < 0.15:
             return None
         times = {label: {name: float(rng.randint(1, 50)) for name in base if rng.random() < 0.97} for label in labels}
@@ -325,7 +325,7 @@ def contest(rng: random.Random) -> Iterator[str]:
         rules = rng.choice(({}, {}, {"pin": {".*1.*": "one"}}, {"forbid": {"Add": "two"}}))
         inputs = rng.choice((None, drawn.inputs(1)[0]))
         config = {"one": {"CACHE_DIR": "off"}}
-        choice = pt.auto(drawn.graph, labels, inputs=inputs, config=config, seconds=20, again=True, **rules)
+        choice = pt.auto(drawn.graph, labels, inputs=inputs, config=config, seconds=20, again=True, progress=False, **rules)
         yield f"{step} {rules} {labels}"
         yield str(choice)
         yield json.dumps(json.loads(json.dumps(choice.to_dict()), parse_float=lambda text: round(float(text), 3)))
@@ -344,7 +344,7 @@ def asked(rng: random.Random) -> Iterator[str]:
         [], [(one, one), (other, one)], [(one, one), {"y": one, "x": one}],
     ]
     for call in calls:
-        yield told(lambda given: [{name: a.shape for name, a in batch.items()} for batch in batches_of(graph, given)], call)
+        yield told(lambda given: [{name: a.shape for name, a in batch.items()} for batch in batches_of(graph, given, "asked")], call)
     locks: list[Any] = [
         {}, {"product": "int8"}, {"product.*": "f16"}, {"sum": "int8"}, {"producd": "int8"}, {"product(": "int8"},
         {"product": "int3"}, {"product.*": "f16", "product": "bf16"}, {1: "int8"}, 5,
