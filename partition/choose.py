@@ -415,7 +415,7 @@ def _mxnet_names(chooser: Chooser, took_any: bool) -> Iterator[str]:
     known = op_names("")
     for name in texts_in(chooser) if isinstance(chooser, SubgraphSelector) else ():
         if name.isidentifier() and name not in known and not (took_any and name.islower()):
-            from partita.graph.readers.mxnet import meant_by
+            from partita.graph.readers.mxnet import meant_by  # start-up
 
             hint = meant_by(name)
             if hint is not None:
@@ -451,7 +451,7 @@ def _unknown_names(chooser: Chooser, index: OpIndex) -> Iterator[str]:
 
 
 def _hint(op: str, domain: str, known: frozenset[str] | set[str]) -> str:
-    from partita.graph.readers.mxnet import meant_by
+    from partita.graph.readers.mxnet import meant_by  # start-up
 
     mxnet = None if domain else meant_by(op)
     if mxnet is not None:

@@ -33,7 +33,7 @@ class _Actor:
         import tempfile
         from pathlib import Path
 
-        import partita as pt
+        import partita as pt  # optional package
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.partita"
@@ -53,7 +53,7 @@ class _Actor:
 
     def one(self, arrays: Mapping[str, Array]) -> dict[str, Array] | str:
         """Result of one call."""
-        import partita as pt
+        import partita as pt  # optional package
 
         try:
             return dict(zip(self.model.graph.output_names, self.model(arrays), strict=True))
