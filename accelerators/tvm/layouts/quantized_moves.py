@@ -9,8 +9,8 @@ import numpy as np
 from partita.accelerators.tvm.bodies.blocked import DOMAIN as BLOCKED
 from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.contraction.operands import only_reader
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
-from partita.accelerators.tvm.kernels.shared.operands import only_reader
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk
 from partita.accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, Scaling, is_lossless, scaling_of

@@ -232,6 +232,16 @@ def test_export_and_import() -> None:
         device.import_(b"?", g, device.full_config({}))
 
 
+def test_what_the_engine_read_from_its_own_cache_can_be_exported(tmp_path: Path) -> None:
+    device, g = accelerator("openvino"), conv_relu()
+    config = device.full_config({"CACHE_DIR": str(tmp_path)})
+    cold, warm = (device.compile(g, config).export() for _ in range(2))
+    for data in (cold, warm):
+        again = device.import_(data, g, device.full_config({}))
+        np.testing.assert_array_equal(again.run([IMAGE])[0], run("openvino", g, IMAGE)[0])
+        assert bytes(again.export()) == data
+
+
 def test_it_reports_nothing_to_anybody() -> None:
     code = """
 import sys

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import partita as pt
 from partita.accelerators.engines.onnxruntime import quirks as of_onnxruntime
 from partita.accelerators.engines.openvino import quirks as of_openvino
-from partita.accelerators.engines.quirks import Quirk
+from partita.accelerators.engines.openvino.small_integers import _INDEXED
+from partita.accelerators.engines.quirks import Case, Quirk
 from partita.graph.types import numpy_dtype
 from tests.accelerators.devices.engine_differences import PAGE, page
 
@@ -252,6 +254,24 @@ def test_convolutions_of_dequantized_data(constant: bool, quantized: bool) -> No
 
 def test_the_page_of_differences_is_what_the_tables_say() -> None:
     assert PAGE.read_text("utf-8") == page(), "python -m tests.accelerators.devices.engine_differences writes it"
+
+
+@pytest.mark.parametrize("op", _INDEXED)
+def test_sizes_axes_and_indices_are_read_where_onnx_has_them(op: str) -> None:
+    inputs = onnx.defs.get_schema(op, 10 if op == "Scatter" else 21).inputs
+    names = {inputs[slot].name for slot in _INDEXED[op]}
+    assert names <= set(
+        "K axes axis batch_indices depth indices input k max_output_boxes_per_class pads repeats sequence_lens shape sizes split "
+        "starts ends steps".split()
+    )
+    assert all("tensor(int64)" in inputs[slot].types and (op, slot) != ("OneHot", 2) for slot in _INDEXED[op])
+
+
+def test_attributes_are_words_that_hide_no_others() -> None:
+    node = pt.op("Mine", v(2), domain="mine", name="it", op="other", dtype="other", text=b"\xff")
+    graph = pt.Graph([node])
+    assert Quirk("mine.Mine", "{op} of {dtype}: {text}").reason(Case(node, graph)) == "Mine of float32: b'\\xff'"
+    assert Case(node, graph).attr("text") == "\N{REPLACEMENT CHARACTER}"
 
 
 def test_every_row_can_be_a_reason() -> None:

@@ -19,9 +19,7 @@ from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.package.container import PackageError
 from partita.accelerators.tvm.code import linking
 from partita.accelerators.tvm.code.codegen import generate, object_code
-from partita.accelerators.tvm.kernels.language import Kernel, Value, element_named, emit, float32, int8, int32, usmmla
-from partita.accelerators.tvm.kernels.quantized.dots import dot_of
-from partita.accelerators.tvm.kernels.shared.instructions import (
+from partita.accelerators.tvm.kernels.contraction.instructions import (
     BFDOT,
     BFMMLA,
     FMLAL,
@@ -30,6 +28,8 @@ from partita.accelerators.tvm.kernels.shared.instructions import (
     instruction_for_rows,
     instruction_for_stored,
 )
+from partita.accelerators.tvm.kernels.contraction.quantized.dots import dot_of
+from partita.accelerators.tvm.kernels.language import Kernel, Value, element_named, emit, float32, int8, int32, usmmla
 from partita.accelerators.tvm.machine.library import function
 from partita.accelerators.tvm.machine.machine import Machine, hidden_features, host_machine, named_machine, with_instruction
 from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES, PROCESSORS, UNUSED, is_here, processor

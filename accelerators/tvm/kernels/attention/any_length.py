@@ -13,13 +13,13 @@ import attrs
 
 from partita.accelerators.tvm.kernels.attention.few_rows import FewRows
 from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
+from partita.accelerators.tvm.kernels.contraction.heads import Head
+from partita.accelerators.tvm.kernels.contraction.tiles import Panel, PanelTile
 from partita.accelerators.tvm.kernels.language import Buffer, Value, float32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import write
-from partita.accelerators.tvm.kernels.shared.heads import Head
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces
 from partita.accelerators.tvm.kernels.shared.row import Row
-from partita.accelerators.tvm.kernels.shared.tiles import Panel, PanelTile
 from partita.accelerators.tvm.sizes.extent import known_least
 
 BLOCK = 16_384

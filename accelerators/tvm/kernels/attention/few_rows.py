@@ -10,10 +10,10 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import element_of
 from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
+from partita.accelerators.tvm.kernels.contraction.heads import Head, View
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, float32
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import write
-from partita.accelerators.tvm.kernels.shared.heads import Head, View
 from partita.accelerators.tvm.kernels.shared.row import Row, join_lanes
 
 FEW = 8

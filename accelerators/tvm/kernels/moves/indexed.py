@@ -11,11 +11,11 @@ from contextlib import ExitStack
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.contraction.packing import Packing, PanelLayout
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int64, select
 from partita.accelerators.tvm.kernels.shared.element_access import FARTHEST, Shape, read, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
 from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest
-from partita.accelerators.tvm.kernels.shared.packing import Packing, PanelLayout
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MOVES
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.tvm.code.codegen import generate
+from partita.accelerators.tvm.kernels.contraction.instructions import DOT_BFLOAT16, FMA, WAYS, instruction_for
+from partita.accelerators.tvm.kernels.contraction.packing import group_into
 from partita.accelerators.tvm.kernels.language import Kernel, emit, float32, int32
 from partita.accelerators.tvm.kernels.shared.choice import choosing
-from partita.accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, WAYS, instruction_for
-from partita.accelerators.tvm.kernels.shared.packing import group_into
 from partita.accelerators.tvm.machine.instructions import BY_NAME, INSTRUCTIONS, Used, best_instructions
 from partita.accelerators.tvm.machine.machine import Machine, host_machine, with_instruction
 from partita.accelerators.tvm.machine.processor import host_features

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.quantized.cut import ByteCut, ByteShape, make_cut
-from partita.accelerators.tvm.kernels.quantized.dots import dot_of
+from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, make_cut
+from partita.accelerators.tvm.kernels.contraction.quantized.dots import dot_of
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.instructions import BY_NAME, INSTRUCTIONS, Used
 from partita.accelerators.tvm.machine.machine import Machine, with_instruction
