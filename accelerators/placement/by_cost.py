@@ -73,7 +73,7 @@ class Certificate:
         return {**attrs.asdict(self), "priority_us": priority, "gap": self.gap}
 
     def __str__(self) -> str:
-        best = "which is proven to be the least" if self.gap <= 1e-6 else f"at most {self.gap:.2%} above the least"
+        best = "proven to be optimal" if self.gap <= 1e-6 else f"at most {self.gap:.2%} above the optimum"
         priority = f"; by priority {self.priority_us:,.1f} µs" if math.isfinite(self.priority_us) else ""
         lines = [f"predicted {self.predicted_us:,.1f} µs, {best}{priority}; costs {self.source}"]
         for one in self.cut[:SHOWN]:
@@ -305,7 +305,7 @@ class CostedPlacement(Placement):
         self, setting: Setting, where: Mapping[str, str], certificate: Certificate, taken: Mapping[str, DeviceBytes]
     ) -> None:
         base = setting.base
-        moved = {name: "the whole costs less so" for name, label in where.items() if label != base[name]}
+        moved = {name: "the total cost is lower elsewhere" for name, label in where.items() if label != base[name]}
         super().__init__(
             base._table, base._devices, base._rules, dict(where), {**base._by_hand, **moved}, base.rounds, base.notes,
             base._homeless, base.computed,

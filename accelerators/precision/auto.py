@@ -297,7 +297,7 @@ class _Candidates:
         reason = f"{best}: {times[best]:.2f} times as fast as by priority"
         if times[best] <= 1 + NOISE:
             best, reason = "by priority", f"by priority: no other one was more than {NOISE:.0%} faster"
-        reason += f", in the median of {counted(len(taken[best]), 'call')} in turns"
+        reason += f", in the median of {counted(len(taken[best]), 'alternating call')}"
         rows = []
         for title, where in self.placements.items():
             us, ops = statistics.median(taken.get(title, [0.0])), dict(Counter(where.values()))

@@ -258,7 +258,7 @@ def test_a_device_whose_constructor_is_wrong_is_not_passed_over_in_silence(beta,
     finally:
         pt.unregister_accelerator("odd")
     silent = constructor is unavailable
-    assert [str(warning.message) for warning in caught] == ([] if silent else [f"odd is passed over: {alone.value}"])
+    assert [str(warning.message) for warning in caught] == ([] if silent else [f"odd is skipped: {alone.value}"])
 
 
 def raising(self):
