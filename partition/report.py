@@ -11,8 +11,10 @@ import attrs
 from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.node import Node
+from partita.graph.pictures.html import bundle
 from partita.partition.errors import PartitionError
 from partita.partition.explain import Explanation
+from partita.partition.notebook import report_html
 from partita.partition.plans import Border, Group, Outside, Plan
 
 if TYPE_CHECKING:
@@ -177,9 +179,6 @@ class PartitionReport:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Rich display in notebooks."""
-        from partita.graph.pictures.html import bundle
-        from partita.partition.notebook import report_html
-
         return bundle(self, report_html(self))
 
     def __repr__(self) -> str:

@@ -7,8 +7,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from partita.accelerators.interface.device_list import DEFAULT
+from partita.accelerators import AcceleratorUnavailable, accelerator
+from partita.accelerators.interface.device_list import DEFAULT, asked_devices
 from partita.accelerators.interface.habits import meant_key
+from partita.accelerators.interface.settings import HETERO_KEYS, with_key
 from partita.cli.inputs import NORMALIZE
 from partita.compare import PRECISIONS
 from partita.graph.errors import PartitaError, did_you_mean
@@ -68,8 +70,6 @@ def add_provider(group: argparse._ArgumentGroup) -> None:
 
 def provider_config(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The configuration of the device `onnxruntime` with this provider; an error if it cannot be used."""
-    from partita.accelerators import AcceleratorUnavailable, accelerator
-
     config = {"EP_NAME": name, **{key: value for key, value in given.items() if value}}
     device = accelerator("onnxruntime")
     reason = device.why_not_here(device.full_config(config))
@@ -217,8 +217,6 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
         (config.setdefault(device, {}) if device else shared)[key] = value
     if not shared:
         return config
-    from partita.accelerators.interface.device_list import asked_devices
-    from partita.accelerators.interface.settings import HETERO_KEYS
 
     asked = {
         device.label: device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS")
@@ -241,7 +239,6 @@ def precise(config: Mapping[str, Any], devices: str | None, precision: str | Non
     """The configuration with --precision; an error if no device offers one."""
     if precision is None:
         return dict(config)
-    from partita.accelerators.interface.settings import with_key
 
     extended = with_key(config, devices, "PRECISION", precision)
     if extended == config:
