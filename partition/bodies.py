@@ -164,7 +164,7 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
                 kept.append(node)
                 continue
         copies[node] = copy
-        inner[node] = {0: NodeEntry(copy, 0)} if len(copy.output_names) == 1 else values_of(copy)
+        inner[node] = {0: NodeEntry(copy, 0)} if len(copy.output_names) == 1 else dict(enumerate(copy.outputs))
         kept.append(copy)
     outputs = [NodeEntry(copies.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
     if draft.foreign:
@@ -172,11 +172,6 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     sources = [*draft.variables, *draft.constants]
     ordered = tuple(sorted([*sources, *kept], key=PLACE)) if index.is_placed else topological([*sources, *kept])
     return Graph.assembled(ordered, draft.variables, outputs, name, index.graph.opsets)
-
-
-def values_of(node: Node) -> dict[int, NodeEntry]:
-    """The node's values by output."""
-    return dict(enumerate(node.outputs))
 
 
 def common_affinity(affinities: Iterable[str | None]) -> str | None:
