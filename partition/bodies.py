@@ -50,7 +50,7 @@ def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
     for v, node in enumerate(index.nodes):
         mine = owner[v]
         for u in index.preds[v]:
-            if owner[u] >= 0 and owner[u] != mine:
+            if owner[u] != mine and owner[u] >= 0:
                 break
         else:
             continue
@@ -172,9 +172,3 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     sources = [*draft.variables, *draft.constants]
     ordered = tuple(sorted([*sources, *kept], key=PLACE)) if index.is_placed else topological([*sources, *kept])
     return Graph.assembled(ordered, draft.variables, outputs, name, index.graph.opsets)
-
-
-def common_affinity(affinities: Iterable[str | None]) -> str | None:
-    """The common affinity of all, or None."""
-    distinct = set(affinities)
-    return distinct.pop() if len(distinct) == 1 else None

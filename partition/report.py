@@ -178,9 +178,9 @@ class PartitionReport:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Rich display in notebooks."""
         from partita.graph.pictures.html import bundle
-        from partita.partition.notebook import report_html
+        from partita.partition.notebook import tables_html
 
-        return bundle(self, report_html(self))
+        return bundle(self, tables_html(self.plan, self.calls))
 
     def __repr__(self) -> str:
         return f"<PartitionReport: {counted(len(self.groups), 'subgraph')}>"
