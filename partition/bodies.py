@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -125,23 +125,10 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     further: dict[tuple[Node, int], list[NodeEntry]] = {}  # the further inputs for a value, the next one last
     for outer, variable in zip(reversed(draft.entries), reversed(draft.variables), strict=True):
         if variable is not outer.node:
-            values = inner.setdefault(outer.node, {})
-            if outer.index in values:
-                further.setdefault((outer.node, outer.index), []).append(values[outer.index])
-            values[outer.index] = NodeEntry(variable, 0)
-
-    def read(entries: Iterable[NodeEntry | None]) -> list[Any]:
-        """The inner values for outer ones; the same objects where there are no others."""
-        inside = []
-        for entry in entries:
-            values = None if entry is None else inner.get(entry.node)
-            if values is None or entry is None:
-                inside.append(entry)
-                continue
-            inside.append(values[entry.index])
-            if further and further.get((entry.node, entry.index)):
-                values[entry.index] = further[entry.node, entry.index].pop()
-        return inside
+            first = inner.setdefault(outer.node, {})
+            if outer.index in first:
+                further.setdefault((outer.node, outer.index), []).append(first[outer.index])
+            first[outer.index] = NodeEntry(variable, 0)
 
     members = [nodes[v] for v in draft.members]
     followers = [node for node in members if node.after]
@@ -149,20 +136,30 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     crossing = any(other not in inside for node in followers for other in node.after)
     copies: dict[Node, Node] = {}
     kept = []
+    values_of = inner.get
     for node in members:
+        reads: list[Any] = []
+        is_copy = False
+        for entry in (*node.inputs, *node.captures) if node.captures else node.inputs:
+            values = None if entry is None else values_of(entry.node)
+            if values is None or entry is None:
+                reads.append(entry)
+                continue
+            is_copy = True
+            reads.append(values[entry.index])
+            if further and further.get((entry.node, entry.index)):
+                values[entry.index] = further[entry.node, entry.index].pop()
         if node.captures or node.after or crossing:
-            inputs, captures = tuple(read(node.inputs)), tuple(read(node.captures))
+            count = len(node.inputs)
             after = tuple([copies.get(o, o) for o in node.after if o in inside])
             metadata = noted_after(node) if crossing else node.metadata
+            inputs, captures = tuple(reads[:count]), tuple(reads[count:])
             copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
+        elif is_copy:
+            copy = node.reading(tuple(reads))
         else:
-            for entry in node.inputs:
-                if entry is not None and entry.node in inner:
-                    copy = node.reading(tuple(read(node.inputs)))
-                    break
-            else:
-                kept.append(node)
-                continue
+            kept.append(node)
+            continue
         copies[node] = copy
         inner[node] = {0: NodeEntry(copy, 0)} if len(copy.output_names) == 1 else dict(enumerate(copy.outputs))
         kept.append(copy)
