@@ -12,7 +12,6 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.schemas import op_names
 from partita.partition import growth
-from partita.partition.combine import Combined
 from partita.partition.errors import PartitionError, raised
 from partita.partition.evidence import Evidence, EvidenceOfWalk
 from partita.partition.growth.labels import Accept
@@ -21,7 +20,7 @@ from partita.partition.matcher import Matcher
 from partita.partition.op_index import OpIndex, join_at_constants
 from partita.partition.options import GivenGroups, Growth, OwnGrowth
 from partita.partition.pattern import Pattern
-from partita.partition.selector import ContainOpSelector, SubgraphSelector, call_filter, domain_and_op, texts_in
+from partita.partition.selector import Combined, ContainOpSelector, SubgraphSelector, call_filter, domain_and_op, texts_in
 
 Groups = list[list[int]]
 
