@@ -56,15 +56,16 @@ def topological(nodes: list[Node]) -> tuple[Node, ...]:
     waiting: dict[int, int] = {}  # how many nodes one that was passed over still waits for, by its position
     readers: dict[Node, list[int]] = {}  # the positions of those that wait for a node
     for position, node in enumerate(ordered):
-        is_late = bool(node.captures or node.after)
+        missing = []
         for entry in node.inputs:
             if entry is not None and entry.node not in seen:
-                is_late = True
-                break
-        missing = set(sources(node)) - seen if is_late else None
+                missing.append(entry.node)
+        if node.captures or node.after:
+            missing = [source for source in sources(node) if source not in seen]
         if missing:
-            waiting[position] = len(missing)
-            for source in missing:
+            awaited = set(missing)
+            waiting[position] = len(awaited)
+            for source in awaited:
                 readers.setdefault(source, []).append(position)
             continue
         done.append(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -150,45 +150,33 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     copies: dict[Node, Node] = {}
     kept = []
     for node in members:
-        inputs = read(node.inputs)
         if node.captures or node.after or crossing:
-            captures = tuple(read(node.captures))
+            inputs, captures = tuple(read(node.inputs)), tuple(read(node.captures))
             after = tuple([copies.get(o, o) for o in node.after if o in inside])
             metadata = noted_after(node) if crossing else node.metadata
-            copy = node.evolve(inputs=tuple(inputs), captures=captures, after=after, metadata=metadata)
-        elif any(map(is_not, inputs, node.inputs)):
-            copy = node.reading(tuple(inputs))
+            copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
         else:
-            kept.append(node)
-            continue
+            for entry in node.inputs:
+                if entry is not None and entry.node in inner:
+                    copy = node.reading(tuple(read(node.inputs)))
+                    break
+            else:
+                kept.append(node)
+                continue
         copies[node] = copy
-        inner[node] = values_of(copy)
+        inner[node] = {0: NodeEntry(copy, 0)} if len(copy.output_names) == 1 else values_of(copy)
         kept.append(copy)
     outputs = [NodeEntry(copies.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
     if draft.foreign:
         return Graph(outputs, draft.variables, name, index.graph.opsets, nodes=[*draft.constants, *kept])
-    ordered = _in_order([*draft.variables, *draft.constants], kept)
+    sources = [*draft.variables, *draft.constants]
+    ordered = tuple(sorted([*sources, *kept], key=PLACE)) if index.is_placed else topological([*sources, *kept])
     return Graph.assembled(ordered, draft.variables, outputs, name, index.graph.opsets)
 
 
 def values_of(node: Node) -> dict[int, NodeEntry]:
     """The node's values by output."""
-    return {0: NodeEntry(node, 0)} if len(node.output_names) == 1 else dict(enumerate(node.outputs))
-
-
-def _in_order(sources: list[Node], ops: list[Node]) -> tuple[Node, ...]:
-    """The nodes in topological order.
-
-    If all places agree with it, as in most graphs, no search is needed.
-    """
-    if len(sources) > 1:
-        sources.sort(key=PLACE)
-    last = sources[-1].place if sources else -1
-    for node in ops:
-        if node.place < last:
-            return topological([*sources, *ops])
-        last = node.place
-    return (*sources, *ops)
+    return dict(enumerate(node.outputs))
 
 
 def common_affinity(affinities: Iterable[str | None]) -> str | None:

@@ -56,7 +56,13 @@ def check_connected(
     for k, group in enumerate(groups):
         for v in group:
             for u in preds[v]:
-                if owner[u] == k and leader[u] != leader[v] and (u, v) not in refused:
+                root = leader[u]
+                if owner[u] != k or root == leader[v] or (u, v) in refused:
+                    continue
+                if leader[v] == v and leader[root] == root:
+                    leader[v] = root
+                    pieces[k] -= 1
+                else:
                     joined(u, v)
         if pieces[k] > 1:
             raise PartitionError(

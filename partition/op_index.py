@@ -48,6 +48,8 @@ class OpIndex:
     """True for ops that may be in a subgraph: live, and not a call that an earlier partition made."""
     affinity: list[str | None]
     """The affinities, read once."""
+    is_placed: bool
+    """True if the graph's nodes, of which each follows all that it depends on, are in the order of their places."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -116,7 +118,9 @@ def build_op_index(graph: Graph) -> OpIndex:
     for v in calls:
         offered[v] = False
     affinity = [node.affinity for node in nodes]
-    return OpIndex(graph, nodes, number, preds, _control_alone(followers, number), live, offered, affinity)
+    places = [node.place for node in graph.nodes]
+    is_placed = places == sorted(places)
+    return OpIndex(graph, nodes, number, preds, _control_alone(followers, number), live, offered, affinity, is_placed)
 
 
 def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -69,7 +69,7 @@ class _Splicer:
             rebuilt = rebuilt.evolve(**bound)
         if rebuilt is not old:
             self.nodes[old] = rebuilt
-            self.values[old] = values_of(rebuilt)
+            self.values[old] = {0: NodeEntry(rebuilt, 0)} if len(rebuilt.output_names) == 1 else values_of(rebuilt)
         self.kept.append(rebuilt)
 
     def _bound(self, old: Node, base: Node) -> dict[str, Any]:
@@ -98,17 +98,19 @@ class _Splicer:
 
     def _connect(self, chosen: Chosen, built: BuiltCall, members: list[Node]) -> Node:
         hooks, draft, first = chosen.hooks, built.draft, members[0]
-        entries = tuple([self.value(e) for e in draft.entries])
+        new = self.values
+        entries = tuple([e if (values := new.get(e.node)) is None else values[e.index] for e in draft.entries])
         changes: dict[str, Any] = {"place": first.place}
         node = built.node
-        if node.reads:
+        reads = node.reads
+        if reads:
             self.foreign = True  # the node may have a new constant
             inputs = tuple([None if e is None else self.value(e) for e in node.inputs])
             node = node.evolve(inputs=inputs, captures=tuple(map(self.value, node.captures)))
         if hooks.overrides("connect_subgraph_inputs"):
             self.foreign = True
             node = self._connected(chosen, node, entries, members)
-        elif not node.reads:
+        elif not reads:
             changes["inputs"] = entries
         self._check_count(chosen, node, changes.get("inputs", node.inputs), first)
         slots: Sequence[int] = range(len(draft.exits))

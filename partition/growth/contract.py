@@ -74,13 +74,17 @@ def _topological(base: Base, start: Start, owner: list[int], count: int) -> list
 def _quotient(base: Base, owner: list[int], names: list[int]) -> Quotient:
     """The base contracted to the groups in `owner`, whose `names` are in a topological order, without what follows them."""
     count = len(owner)
-    succ: list[list[int]] = [[] for _ in owner]
-    pred: list[list[int]] = [[] for _ in owner]
-    for x, name in enumerate(owner):
-        succ[name] += base.succ[x] if count == len(base.succ) else [y for y in base.succ[x] if y < count]
+    succ = [consumers[:] for consumers in base.succ[:count]]
+    if count < len(base.succ):
+        succ = [[y for y in consumers if y < count] for consumers in succ]
     if len(names) < count:
+        for x, name in enumerate(owner):
+            if name != x:
+                succ[name] += succ[x]
+                succ[x] = []
         for x in names:
             succ[x] = [y for y in dict.fromkeys([owner[y] for y in succ[x]]) if y != x]
+    pred: list[list[int]] = [[] for _ in owner]
     for x in names:
         for y in succ[x]:
             pred[y].append(x)

@@ -46,7 +46,11 @@ def components(preds: Preds, accepted: Sequence[Sequence[int]], earliest: list[i
             soon, late = earliest[v], latest[v]
             for u in inside:
                 if earliest[u] == soon and latest[u] == late:
-                    join(first, u, v)
+                    root = first[u]
+                    if first[v] == v and first[root] == root:
+                        first[v] = root
+                    else:
+                        join(first, u, v)
     for v, f in enumerate(first):  # first nodes come before the others, so one step is enough
         first[v] = first[f]
     return first

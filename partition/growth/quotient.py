@@ -18,7 +18,7 @@ SMALL_LIST = 64
 
 
 Found = tuple[list[int] | None, list[int], bool]
-"""Result of a search: the path or None, the outside groups of the side that was exhausted first, True if that is the forward one."""
+"""The result of a search: the path or None; the outside groups of the side that was exhausted first; is that the forward one?"""
 
 
 class Quotient:

@@ -5,6 +5,7 @@ what-ifs and locked plans; and the assignments of random problems.
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import zlib
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 import partita as pt
 from partita.accelerators.placement.assignment import Assigner, cut
@@ -29,8 +31,8 @@ ONE, TWO = ("Relu", "Neg", "Abs", "Exp"), ("Add", "Mul", "Sub")
 OPS = (*ONE, *TWO, "MatMul", "Split", "Concat")
 LABELS = ("alpha", "beta", "gamma")
 
-SUBJECTS = [f"{kind} {number}" for kind, count in
-            (("place", 60), ("rules", 60), ("plan", 60), ("what if", 50), ("assign", 60), ("fit", 40)) for number in range(count)]
+COUNTS = {"place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60}
+SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
 def graph_of(rng: random.Random, most: int = 14) -> pt.Graph:
@@ -151,6 +153,47 @@ def if_so(rng: random.Random) -> Iterator[str]:
         yield from placed(placement.what_if(**asked), False)
 
 
+def asked(rng: random.Random) -> Iterator[str]:
+    """What a query says that need not place every op, before and after some ops are placed by hand."""
+    graph = graph_of(rng)
+    with ExitStack() as stack:
+        labels = devices_of(rng, stack)
+        if rng.random() < 0.6:
+            vars(pt.accelerator(labels.rpartition(",")[2]))["ops"] = frozenset(rng.sample(OPS, 6))
+        placement = pt.query(graph, labels, **rules_of(rng, graph), partial=True)
+        names = [node.name for node in graph.nodes]
+        for number in range(2):
+            yield f"{placement!r} {len(placement)} {placement.ops} {placement.pinned} {placement.notes}"
+            yield str(placement)
+            yield json.dumps(placement.to_dict())
+            out = io.StringIO()
+            Console(file=out, width=200, color_system=None).print(placement.to_table(3))
+            yield out.getvalue()
+            for name in placement.unsupported or rng.sample(names, 2):
+                yield said(placement.why, name)
+            for name in list(placement)[:6]:
+                later = [label for label in placement.devices if placement.has_other(name, label)]
+                yield f"{name} {placement.able(name)} {placement.is_refused(name)} {later} {placement.refusals(name)}"
+            if number == 0:
+                for name in [*rng.sample(names, 3), *placement.unsupported, "nn"]:
+                    yield said(placement.__setitem__, name, rng.choice((*placement.devices, placement.devices[0], "gama")))
+        for do in (placement.__delitem__, placement.__getitem__):
+            yield said(do, "n0")
+        yield said(lambda: [(node.name, node.affinity) for node in placement.apply(graph).nodes if node.is_op])
+        yield said(lambda: placement.apply(pt.Graph([graph.outputs[-1]], name="less", opsets=graph.opsets)).name)
+        moved = [name for name, label in placement.items() if label == placement.devices[0]][:2]
+        yield said(placement.move, moved, placement.devices[0], "it broke")
+        yield str(placement)
+
+
+def said(call: Callable[..., Any], *args: Any) -> str:
+    """What a call returns, or the error."""
+    try:
+        return str(call(*args))
+    except pt.PartitaError as error:
+        return f"{type(error).__name__}: {error}"
+
+
 def locked(rng: random.Random) -> Iterator[str]:
     """A plan, and its differences from a graph that is a little different on devices that run other ops."""
     graph = graph_of(rng)
@@ -219,6 +262,7 @@ def fitted(rng: random.Random, seed: int) -> Iterator[str]:
 KINDS: Mapping[str, Callable[[random.Random, int], Iterator[str]]] = {
     "place": lambda rng, seed: drawn(rng, False), "rules": lambda rng, seed: drawn(rng, True),
     "what if": lambda rng, seed: if_so(rng), "plan": lambda rng, seed: locked(rng), "assign": assigned, "fit": fitted,
+    "query": lambda rng, seed: asked(rng),
 }
 
 

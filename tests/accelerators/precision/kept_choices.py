@@ -39,6 +39,7 @@ KEPT = Path(__file__).with_name("kept_choices.txt")
 
 COUNTS = {
     "lower": 60, "calibrate": 20, "place": 40, "choose": 16, "devices": 10, "probe": 10, "cost": 8, "auto": 12, "asked": 1,
+    "contest": 12,
 }
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
@@ -296,6 +297,41 @@ def auto(rng: random.Random) -> Iterator[str]:
     yield str(AutoChoice.from_json(json.dumps(content).encode(), "drawn"))
 
 
+def contest(rng: random.Random) -> Iterator[str]:
+    """The choice of `auto` by a clock that goes as drawn, within a budget or beyond it."""
+    drawn = Drawn(rng)
+    kinds = ("MatMul", "Gemm", "Conv", "Relu", "Add", "Transpose", "Reshape", "MaxPool")
+    prices = {
+        label: Prices({kind: float(rng.randint(1, 90)) for kind in kinds}, refused={"Relu": "no"} if rng.random() < 0.3 else {})
+        for label in ("one", "two", "three")[: rng.randint(2, 3)]
+    }
+    step, now = rng.choice((0.0, 0.0, 0.0, 0.9, 2.5)), itertools.count()
+
+    def in_turns(calls: Sequence[Callable[[], Any]], seconds: float, times_more: int = 1) -> list[list[float]]:
+        return [[float(rng.randint(60, 140)) for _ in range(3)] for _ in calls]
+
+    def measured(base: Any, target: Any, batch: Any, labels: Any, busy: bool, again: bool, end: float) -> pt.Costs | None:
+        if rng.random() < 0.15:
+            return None
+        times = {label: {name: float(rng.randint(1, 50)) for name in base if rng.random() < 0.97} for label in labels}
+        pairs = [(a, b) for a in labels for b in labels if a != b and rng.random() < 0.7]
+        return pt.Costs(times, {pair: pt.HandOver(float(rng.randint(0, 9)), 64.0) for pair in pairs}, "drawn")
+
+    with pytest.MonkeyPatch.context() as patch, priced(patch, **prices) as labels:
+        place = "partita.accelerators.precision.auto"
+        patch.setattr(f"{place}.in_turns", in_turns)
+        patch.setattr(f"{place}.measured", measured)
+        patch.setattr(f"{place}.perf_counter", lambda: step * next(now))
+        rules = rng.choice(({}, {}, {"pin": {".*1.*": "one"}}, {"forbid": {"Add": "two"}}))
+        inputs = rng.choice((None, drawn.inputs(1)[0]))
+        config = {"one": {"CACHE_DIR": "off"}}
+        choice = pt.auto(drawn.graph, labels, inputs=inputs, config=config, seconds=20, again=True, **rules)
+        yield f"{step} {rules} {labels}"
+        yield str(choice)
+        yield json.dumps(json.loads(json.dumps(choice.to_dict()), parse_float=lambda text: round(float(text), 3)))
+        yield f"{ {name: node.device for name, node in choice.plan.nodes.items()} }"
+
+
 def asked(rng: random.Random) -> Iterator[str]:
     """What is said of arguments that make no sense, or little."""
     x, y = (pt.variable(name, "float32", (2, 8)) for name in "xy")
@@ -334,7 +370,7 @@ def told(call: Callable[..., Any], *args: Any) -> str:
 
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "lower": lower, "calibrate": calibrate, "place": place, "choose": choose, "devices": devices, "probe": probe, "cost": cost,
-    "auto": auto, "asked": asked,
+    "auto": auto, "contest": contest, "asked": asked,
 }
 
 

@@ -54,3 +54,13 @@ def nets() -> Iterator[tuple[str, str]]:
             f"c = Conv <{shape}> (a, b) r = Relu (c) y = QuantizeLinear (r, t, z)"
         )
         yield f"quantized {number}, {channels}x{size} by {outs}x{window}", f"({given}) => ({sign}[] y) {{ {scales} {parts} }}"
+    for number in range(40):
+        high, wide = draw.choice(((9, 3), (1, 7), (7, 1), (11, 2), (3, 9), (5, 3), (2, 2), (1, 33), (25, 1)))
+        down, across = draw.choice(((1, 1), (2, 1), (1, 3)))
+        channels, outs, groups = draw.choice(((1, 1, 1), (3, 7, 1), (5, 5, 5), (6, 4, 2), (13, 9, 1), (16, 16, 16), (32, 8, 1)))
+        kind = draw.choice(("float", "float", "double", "bfloat16"))
+        attributes = f"group = {groups}, strides = [{down},{across}], pads = [{high // 2},{wide // 2},0,{wide // 2}]"
+        given = f"{kind}[{draw.choice((1, 3))},{channels},30,41] x, {kind}[{outs},{channels // groups},{high},{wide}] w"
+        after = draw.choice(("y = Relu (c)", "y = Tanh (c)", "y = Mul (c, c)"))
+        name = f"window {number}, {kind} {channels} to {outs} by {high}x{wide}, {down}x{across}"
+        yield name, f"({given}) => ({kind}[] y) {{ c = Conv <{attributes}> (x, w) {after} }}"

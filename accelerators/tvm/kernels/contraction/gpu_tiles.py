@@ -26,6 +26,7 @@ from typing import ClassVar, TypeVar
 import attrs
 import numpy as np
 
+from partita.accelerators.tvm.kernels.contraction.candidates import THREAD_TILES, WARP_TILES
 from partita.accelerators.tvm.kernels.language import Value
 from partita.accelerators.tvm.kernels.language.tensor_cores import HIGH, LINE, PART, WARP, WIDE
 from partita.accelerators.tvm.kernels.language.values import as_index
@@ -162,9 +163,6 @@ def usual_pixels(channels: int, outs: int) -> list[int]:
     return [pixels // 4, pixels, 4 * pixels, 16 * pixels]
 
 
-_MOST_THREADS = 512
-"""Most threads of a block."""
-
 _SHARED_BANDWIDTH = 128
 """Bytes per cycle that a core reads from shared memory."""
 
@@ -256,27 +254,10 @@ _LANES = 128
 _OTHER_REGISTERS = 40
 """Registers of a thread besides those for sums and operands."""
 
-_SHAPES = (
-    (128, 128, 8, 8), (128, 64, 8, 4), (64, 128, 4, 8), (64, 64, 4, 4), (64, 32, 4, 4), (32, 64, 4, 4), (32, 128, 4, 4),
-    (128, 32, 4, 4), (32, 32, 4, 4), (32, 32, 2, 4), (16, 64, 2, 4), (32, 16, 2, 2), (16, 32, 2, 2), (16, 16, 2, 2),
-    (16, 16, 1, 2), (8, 32, 1, 4), (8, 64, 2, 4), (4, 32, 1, 4), (2, 32, 1, 4), (1, 32, 1, 4), (1, 16, 1, 4),
-    (1, 8, 1, 4),
-)
-"""Rows and columns of a block, and of a thread."""
-
-_DEPTHS = 8, 16, 32
-_SLICES = 1, 2, 4, 8, 16, 32
-
-
 def tiles(gpu: Gpu) -> Iterator[BlockTile]:
     """All cuts whose blocks the GPU runs."""
-    for rows, columns, high, wide in _SHAPES:
-        for depth in _DEPTHS:
-            for slices in _SLICES:
-                tile = BlockTile(rows, columns, high, wide, depth, slices)
-                least = min(32, gpu.threads)
-                if least <= tile.threads <= min(gpu.threads, _MOST_THREADS) and tile.shared <= gpu.shared:
-                    yield tile
+    listed = (BlockTile(*sizes) for sizes in THREAD_TILES.sizes())
+    return (tile for tile in listed if tile.threads in THREAD_TILES.threads(gpu) and tile.shared <= gpu.shared)
 
 
 @attrs.frozen(slots=True)
@@ -347,35 +328,11 @@ _WARP_CYCLES = 4 * HIGH * WIDE * 2 * LINE / _PRODUCT_BYTES
 _OTHER_TENSOR_REGISTERS = 60
 """Registers of a thread besides those for sums and operands."""
 
-_WARPS = (64, 32), (32, 64), (32, 32), (32, 16), (16, 32), (16, 16)
-"""Rows and columns of a warp."""
-
-_SIDES = 128, 96, 64, 48, 32, 16
-"""Rows, and columns, of a block, if they are a multiple of a warp's."""
-
-_MOST_WARPS = 8
-"""Most warps of a slice."""
-
-_DEPTH_BYTES = 32, 64, 128
-"""Bytes along the depth of a step."""
-
-_TENSOR_SLICES = 1, 2, 4, 8
-_TENSOR_STAGES = 3, 2
-
 
 def tensor_tiles(gpu: Gpu, size: int = 2) -> Iterator[TensorTile]:
     """All cuts for elements of `size` bytes whose blocks the GPU can run."""
-    shapes = [
-        (rows, columns, high, wide) for high, wide in _WARPS for rows in _SIDES for columns in _SIDES
-        if rows % high == 0 and columns % wide == 0 and rows // high * (columns // wide) <= _MOST_WARPS
-    ]
-    for rows, columns, high, wide in shapes:
-        for depth in _DEPTH_BYTES:
-            for slices in _TENSOR_SLICES:
-                for stages in _TENSOR_STAGES:
-                    tile = TensorTile(rows, columns, high, wide, depth // size, slices, stages, size)
-                    if tile.threads <= min(gpu.threads, _MOST_THREADS) and tile.shared <= gpu.shared:
-                        yield tile
+    listed = (TensorTile(*sizes) for sizes in WARP_TILES.sizes(size))
+    return (tile for tile in listed if tile.threads in WARP_TILES.threads(gpu) and tile.shared <= gpu.shared)
 
 
 T = TypeVar("T", bound="BlockTile | TensorTile")

@@ -15,6 +15,7 @@ import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.element_types import as_stored
+from partita.accelerators.tvm.kernels.contraction.instructions import lookup_for
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -26,10 +27,8 @@ from partita.accelerators.tvm.kernels.language import (
     int32,
     minimum,
     uint8,
-    vpermps,
 )
 from partita.accelerators.tvm.kernels.shared.loops import starts
-from partita.accelerators.tvm.machine.instructions import BY_NAME
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.types import Array, numpy_dtype
 
@@ -229,13 +228,13 @@ class Packing:
 
 def half_of(packing: Packing, kernel: Kernel, machine: Machine) -> Half:
     """The conversion of 4-bit integers to floats: a table lookup if the processor has an instruction for it, else arithmetic."""
-    used = machine.instruction("int4") if packing.bits == 4 else None
-    if used is None or used.is_emulated or packing.lanes != BY_NAME[used.name].lanes:
+    lookup = lookup_for(packing.lanes, machine) if packing.bits == 4 else None
+    if lookup is None:
         return partial(_computed, packing.signed)
     table = kernel.stack("table", float32, (16,))
     for i in range(16):
         table[i] = float(i - 16 if packing.signed and i > 7 else i)
-    return lambda word, j: vpermps(table.vector(16, 0), word >> (4 * j) if j else word)
+    return lambda word, j: lookup(table.vector(16, 0), word >> (4 * j) if j else word)
 
 
 def _computed(signed: bool, word: Value, j: int) -> Value:

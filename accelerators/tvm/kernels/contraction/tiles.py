@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import attrs
 
+from partita.accelerators.tvm.kernels.contraction.candidates import REGISTER_TILES
 from partita.accelerators.tvm.kernels.contraction.instructions import FMA, Instruction, Number
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -42,6 +43,11 @@ PORTS = 2
 """Number of products, and of loads, that start in one cycle."""
 
 
+def step_cycles(rows: int, vectors: int, addresses: float = 0.0) -> float:
+    """Estimated cycles of a step of a tile: the slowest of products, loads (with the cycles of their addresses) and latency."""
+    return max(rows * vectors / PORTS, (rows + vectors) / PORTS + addresses, LATENCY)
+
+
 @attrs.frozen(slots=True)
 class Tile:
     """A tile of sums in registers."""
@@ -63,8 +69,8 @@ class Tile:
 
     @property
     def cycles(self) -> float:
-        """Estimated cycles of a step: the slowest of products, loads and latency, plus the loop overhead."""
-        return max(self.rows * self.vectors / PORTS, (self.rows + self.vectors) / PORTS, LATENCY) + self.around
+        """Estimated cycles of a step, with the loop overhead."""
+        return step_cycles(self.rows, self.vectors) + self.around
 
     def sums(self, kernel: Kernel) -> Registers:
         """The registers for the sums, set to zero."""
@@ -106,19 +112,9 @@ class Tile:
         return sums
 
 
-def fitting(machine: Machine, beside: Callable[[int, int], int]) -> Iterator[tuple[int, int]]:
-    """Rows and vectors of every tile whose sums fit the registers together with `beside(rows, vectors)` other registers.
-
-    With more rows than half the registers LLVM broadcasts too many elements in advance, and spills."""
-    for vectors in range(1, machine.registers):
-        for rows in range(1, machine.registers // 2 + 1):
-            if rows * vectors + beside(rows, vectors) <= machine.registers:
-                yield rows, vectors
-
-
 def tiles(machine: Machine) -> Iterator[Tile]:
-    """Every tile that fits the registers: the sums, the vectors of a step, a broadcast element and a spare one."""
-    for rows, vectors in fitting(machine, lambda rows, vectors: vectors + 2):
+    """The tiles for convolutions of plain images."""
+    for rows, vectors in REGISTER_TILES["plain convolution of float32"].sizes(machine):
         yield Tile(rows, vectors, machine.lanes)
 
 
@@ -334,10 +330,8 @@ class PanelTile(Tile):
 
 
 def panel_tiles(machine: Machine) -> Iterator[PanelTile]:
-    """Every tile that fits the registers: the sums, the panel's vectors and one broadcast element. A single row needs little more
-    than its sums: each of the panel's vectors is read where it is multiplied. A product that is not fused needs one more."""
-    spare = not machine.has_fma
-    for rows, vectors in fitting(machine, lambda rows, vectors: vectors + 1 + spare if rows > 1 else 4):
+    """The tiles for products by panels."""
+    for rows, vectors in REGISTER_TILES["product of float32"].sizes(machine):
         yield PanelTile(rows, vectors, machine.lanes)
 
 

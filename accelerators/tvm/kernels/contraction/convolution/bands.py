@@ -10,10 +10,11 @@ import math
 
 import attrs
 
-from partita.accelerators.tvm.kernels.contraction.amx_tiles import MOST_ROWS, SUMS
+from partita.accelerators.tvm.kernels.contraction.candidates import REGISTER_TILES, SHARED_PIXELS
 from partita.accelerators.tvm.kernels.contraction.convolution.channels import reaches
 from partita.accelerators.tvm.kernels.contraction.convolution.tap_ranges import mean_seen
-from partita.accelerators.tvm.kernels.contraction.tiles import LATENCY, MANY, PORTS
+from partita.accelerators.tvm.kernels.contraction.tile_registers import MOST_ROWS, SUMS
+from partita.accelerators.tvm.kernels.contraction.tiles import MANY, step_cycles
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
@@ -35,9 +36,6 @@ ADDRESSES = 8
 AHEAD = 8
 """Maximum number of contiguous pixels of a tile that several vectors multiply. LLVM knows all their addresses, and broadcasts
 more of them ahead of their products than there are registers."""
-
-SHARING = (8, 4)
-"""Sizes in pixels of tiles that share an address, in order of preference: they divide many widths."""
 
 CALM = 6
 """Maximum number of pixels of a tile of two vectors for which LLVM keeps everything in registers."""
@@ -94,7 +92,7 @@ class BlockedShape(Convolved):
     def sharing(self, vectors: int, machine: Machine) -> int:
         """Number of pixels of a tile that shares an address if the width turns out to be a multiple of it; 0 if tiles with
         separate addresses are as fast."""
-        fitting = [pixels for pixels in SHARING if (pixels + 1) * vectors + 2 <= machine.registers]
+        fitting = [pixels for pixels in SHARED_PIXELS if (pixels + 1) * vectors + 2 <= machine.registers]
         return fitting[0] if fitting and self.window.is_any and self.is_weighed(machine) else 0
 
 
@@ -235,7 +233,7 @@ def _tile(shape: BlockedShape, machine: Machine) -> tuple[int, int]:
         spilled = SPILLED * max(pixels - CALM, 0) if vectors == 2 and not shares(pixels) else 0.0
         image = FIRST_READ * pixels * window.taps[0] / (machine.lanes * window.count)
         waited = image + WEIGHTS_READ * vectors if is_weighed else 0.0
-        return max(pixels * vectors / PORTS, (pixels + vectors) / PORTS + 0.5, LATENCY) + 0.3 + spilled + waited
+        return step_cycles(pixels, vectors, addresses=0.5) + 0.3 + spilled + waited
 
     def cost(tile: tuple[int, int]) -> float:
         pixels, vectors = tile
@@ -248,10 +246,9 @@ def _tile(shape: BlockedShape, machine: Machine) -> tuple[int, int]:
 
     choices = [
         (pixels, vectors)
-        for vectors in range(1, min(blocks, machine.registers) + 1)
-        for pixels in range(1, machine.registers)
+        for pixels, vectors in REGISTER_TILES["blocked convolution of float32"].sizes(machine)
+        if vectors <= blocks and pixels <= window.pixels
         if pixels <= _most_pixels(window, vectors, machine) or shares(pixels)
-        if pixels * vectors + vectors + 2 <= machine.registers and pixels <= window.pixels
     ]
     return choose("tile", choices, cost)
 

@@ -21,7 +21,6 @@ import attrs
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN, IMAGES
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.contraction.amx_tiles import Left, Right, TileUnit
 from partita.accelerators.tvm.kernels.contraction.convolution.bands import band_while_running
 from partita.accelerators.tvm.kernels.contraction.convolution.blocked_layer import BlockedLayer, make_layer
 from partita.accelerators.tvm.kernels.contraction.convolution.blocked_values import (
@@ -34,6 +33,7 @@ from partita.accelerators.tvm.kernels.contraction.convolution.blocked_values imp
 )
 from partita.accelerators.tvm.kernels.contraction.convolution.tap_ranges import TapRange, all_taps, seen_taps
 from partita.accelerators.tvm.kernels.contraction.joined_blocks import JoinedBlocks
+from partita.accelerators.tvm.kernels.contraction.tile_registers import Left, Right, TileUnit
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, minimum, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias

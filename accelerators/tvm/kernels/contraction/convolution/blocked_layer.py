@@ -7,10 +7,10 @@ import math
 import attrs
 
 from partita.accelerators.tvm.bodies.body import element_of
-from partita.accelerators.tvm.kernels.contraction.amx_tiles import LANES, TILES, TileUnit
 from partita.accelerators.tvm.kernels.contraction.convolution.bands import Bands, BlockedShape, cut_bands, cut_while_running
 from partita.accelerators.tvm.kernels.contraction.convolution.channels import Channels
-from partita.accelerators.tvm.kernels.contraction.instructions import DOT_BFLOAT16, FMA, Instruction, instruction_for
+from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, instruction_for, instruction_in_tiles
+from partita.accelerators.tvm.kernels.contraction.tile_registers import LANES, TileUnit
 from partita.accelerators.tvm.kernels.language import Kernel
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES, real_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, window_of
@@ -69,8 +69,8 @@ def make_layer(root: Node, machine: Machine) -> BlockedLayer:
     window, plain = window_of(root), bool(root.attrs["plain"])
     if window.is_pointwise and not plain:
         window = window.flat()
-    in_tiles = _fits_tiles(root, machine)
-    instruction, size = DOT_BFLOAT16 if in_tiles else _instruction(root, machine), _bytes(root.inputs[1])
+    tiled = instruction_in_tiles("bfloat16", machine) if _fits_tiles(root, machine) else None
+    in_tiles, instruction, size = tiled is not None, tiled or _instruction(root, machine), _bytes(root.inputs[1])
     group, held = instruction.group, 4 if instruction.group == 1 else size
     if plain and group > 1:
         window = attrs.evolve(window, taps=(window.taps[0], math.ceil(window.taps[1] / group) * group))
@@ -92,7 +92,7 @@ def make_layer(root: Node, machine: Machine) -> BlockedLayer:
 def _fits_tiles(root: Node, machine: Machine) -> bool:
     """True if the matrix unit supports the products: it needs bfloat16 images in whole blocks of channels."""
     used = machine.instruction("bfloat16")
-    if used is None or used.name != TILES or machine.lanes != LANES or int(root.attrs["group"]) != 1 or root.attrs["plain"]:
+    if used is None or not used.row.has_tiles or machine.lanes != LANES or int(root.attrs["group"]) != 1 or root.attrs["plain"]:
         return False
     narrow = all(entry is not None and element_of(entry) == "bfloat16" for entry in root.inputs[:2])
     return narrow and int(root.attrs["channels"]) % LANES == 0 and int(root.attrs.get("shuffle", 1)) == 1
@@ -107,8 +107,8 @@ def _bytes(entry: NodeEntry | None) -> int:
 def _instruction(root: Node, machine: Machine) -> Instruction:
     """The fastest instruction whose groups of neighbours are contiguous in the convolution's inputs."""
     assert root.inputs[1] is not None
-    instruction = instruction_for(element_of(root.inputs[1]), machine)
-    group, inner = instruction.group, int(root.attrs["channels"]) // int(root.attrs["group"])
-    if root.attrs["plain"]:
-        return instruction if window_of(root).dilations[1] == 1 else FMA
-    return instruction if inner % group == 0 and int(root.attrs.get("shuffle", 1)) == 1 else FMA
+    dtype, inner = element_of(root.inputs[1]), int(root.attrs["channels"]) // int(root.attrs["group"])
+    instruction = instruction_for(dtype, machine)
+    is_whole = inner % instruction.group == 0 and int(root.attrs.get("shuffle", 1)) == 1
+    is_adjacent = window_of(root).dilations[1] == 1 if root.attrs["plain"] else is_whole
+    return instruction if is_adjacent else instruction_for(dtype, machine, takes_groups=False)

@@ -15,15 +15,15 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body, element_of
-from partita.accelerators.tvm.kernels.contraction.amx_tiles import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from partita.accelerators.tvm.kernels.contraction.instructions import (
-    DOT_BFLOAT16,
     Instruction,
     instruction_for_rows,
     instruction_for_stored,
+    instruction_in_tiles,
     widened,
 )
 from partita.accelerators.tvm.kernels.contraction.packing import PanelLayout
+from partita.accelerators.tvm.kernels.contraction.tile_registers import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from partita.accelerators.tvm.kernels.contraction.tiles import (
     MANY,
     UNROLLED,
@@ -125,9 +125,9 @@ class Cut:
         For a dynamic number of rows, the best over several typical numbers."""
         apart = depth * element_named(dtype).bits // 8
         is_open = isinstance(rows, Extent)
-        unit = unit_for(dtype, MANY if is_open else rows, columns, depth, machine)
-        if unit is not None:
-            return cls._of_unit(unit, machine.lanes)
+        unit, tiled = unit_for(dtype, MANY if is_open else rows, columns, depth, machine), instruction_in_tiles(dtype, machine)
+        if unit is not None and tiled is not None:
+            return cls._of_unit(unit, machine.lanes, tiled)
         taken = WIDENING if dtype in HALVES and machine.fuses else 0
         free = attrs.evolve(machine, registers=machine.registers - taken)
         if is_open:
@@ -142,15 +142,15 @@ class Cut:
         return None if tile is None else cls(tile, instruction_for_stored(dtype, machine))
 
     @classmethod
-    def _of_unit(cls, unit: TileUnit, lanes: int) -> Cut:
+    def _of_unit(cls, unit: TileUnit, lanes: int, instruction: Instruction) -> Cut:
         """The cut for the processor's matrix unit."""
-        return cls(PanelTile(unit.high * unit.rows, unit.wide, lanes), DOT_BFLOAT16, unit)
+        return cls(PanelTile(unit.high * unit.rows, unit.wide, lanes), instruction, unit)
 
     def heights(self) -> dict[int, Cut]:
         """Cuts into tiles of the same width and at most this height, by height: enough for any number of rows."""
         if self.unit is None:
             return {tile.rows: attrs.evolve(self, tile=tile) for tile in self.tile.heights(is_fetched=True)}
-        cuts = [self._of_unit(unit, self.tile.lanes) for unit in self.unit.heights()]
+        cuts = [self._of_unit(unit, self.tile.lanes, self.instruction) for unit in self.unit.heights()]
         return {cut.tile.rows: cut for cut in cuts}
 
     @property

@@ -14,7 +14,7 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.contraction.found import found_in
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
-from partita.accelerators.tvm.kernels.contraction.instructions import FMA, in_lanes, instruction_for, widened
+from partita.accelerators.tvm.kernels.contraction.instructions import in_lanes, instruction_for, widened
 from partita.accelerators.tvm.kernels.contraction.operands import (
     Readers,
     TwoSided,
@@ -118,15 +118,15 @@ def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTi
     factor, wanted = match.left.factor * match.right.factor, (match.chain or (match.root,))[-1][0]
     number = heads.chain(match.chain, match.root[0], wanted, factor, rows, columns)
     takes_groups = left.strides.steps[-1] == 1 and isinstance(depth, int)
-    instruction = in_lanes(instruction_for(dtype, machine), tile.lanes, machine) if takes_groups else FMA
-    stands = isinstance(tiles, int) and tiles == 1 and right.strides.steps[-1] == 1 and instruction is FMA
+    instruction = in_lanes(instruction_for(dtype, machine, takes_groups), tile.lanes, machine)
+    stands = isinstance(tiles, int) and tiles == 1 and right.strides.steps[-1] == 1 and instruction.widens
 
     def panel_of(head: Head, column: Operand) -> Panel:
         """The panel in place, or packed for the instruction."""
         if stands:
             return Panel(right.buffer, right.at(head, 0, column), right.strides.steps[-2])
         group = instruction.group
-        if instruction is FMA:
+        if instruction.widens:
             numbers = depth * tile.width
             packed = kernel.memory("panel", float32, (as_index(numbers) if isinstance(numbers, Extent) else numbers,))
             heads.pack(packed, 0, right, head, tile, depth, column)
@@ -140,7 +140,7 @@ def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTi
         head = heads.head(name("head", pair // panels))
         column = name("column", tile.column(j, columns)) if isinstance(columns, Extent) else tile.column(j, columns)
         panel = panel_of(head, column)
-        rows_read = widened(kernel, dtype if instruction is FMA else "float32", tile.rows, depth, tile.lanes)
+        rows_read = widened(kernel, dtype if instruction.widens else "float32", tile.rows, depth, tile.lanes)
 
         def each(t: Value) -> None:
             row = name("row", tile.row(t, rows)) if isinstance(rows, Extent) else tile.row(t, rows)

@@ -15,9 +15,10 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.contraction.candidates import PIXELS
+from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, instruction_for_bytes, plain_bytes
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import ByteBands, Frame, bands_of_images
 from partita.accelerators.tvm.kernels.contraction.quantized.cut import FRAME, ByteShape
-from partita.accelerators.tvm.kernels.contraction.quantized.dots import Dot, dot_of, plain_dot
 from partita.accelerators.tvm.kernels.contraction.quantized.draft import ByteLayer
 from partita.accelerators.tvm.kernels.contraction.tiles import chosen_size, for_each_size
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, maximum, minimum
@@ -34,9 +35,6 @@ from partita.graph.types import Array
 BAND = 0.5
 """Cost of a band in rows: starting it, and copying rows that its neighbours copy too."""
 
-PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
-"""The numbers of pixels that a tile may have."""
-
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a depthwise convolution and its epilogue; None for any other body."""
@@ -44,8 +42,8 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
     if layer is None:
         return None
     shape = layer.shape
-    dot = dot_of(machine)
-    dot = dot if dot.lanes <= shape.channels else plain_dot(min(machine.lanes, shape.channels))
+    dot = instruction_for_bytes(machine)
+    dot = dot if dot.lanes <= shape.channels else plain_bytes(min(machine.lanes, shape.channels))
     packed = _Packed(dot, shape)
     image = shape.batch, shape.channels * math.prod(shape.window.sizes)
     kernel, buffers, writer = layer.kernel("depthwise", image, packed.size, shape.outs)
@@ -92,7 +90,7 @@ def _sizes(shape: ByteShape, machine: Machine) -> dict[int, int]:
 class _Packed:
     """The layout of the weights: [vector of channels][rows of one step][tap across][bytes of a step]."""
 
-    dot: Dot
+    dot: Instruction
     shape: ByteShape
 
     @property
@@ -108,7 +106,7 @@ class _Packed:
     @property
     def each(self) -> int:
         """Bytes of weights of one vector of channels."""
-        return self.steps * self.shape.window.taps[1] * self.dot.bytes
+        return self.steps * self.shape.window.taps[1] * self.dot.right_size
 
     @property
     def size(self) -> int:
@@ -129,7 +127,7 @@ class _DepthwiseLoops:
     """Writes the kernel of one convolution."""
 
     shape: ByteShape
-    dot: Dot
+    dot: Instruction
     kernel: Kernel
     buffers: tuple[Buffer, Buffer, Buffer]
     """The image, the weights, and the initial sums."""
@@ -186,7 +184,7 @@ class _DepthwiseLoops:
             for column, seen in groupby(sorted(taps), lambda tap: tap[0]):
                 word = kernel.name_value(f"word{step}_{column}", self._word(n, address + channel, rows, column, image))
                 for _, p, k in seen:
-                    at = weights + (step * window.taps[1] + k) * self.dot.bytes
+                    at = weights + (step * window.taps[1] + k) * self.dot.right_size
                     self.dot.step(kernel, acc, p, word, self.buffers[1], at)
         for p in range(pixels):
             with kernel.lanes(lanes) as lane:
@@ -198,5 +196,5 @@ class _DepthwiseLoops:
         for i, row in enumerate(rows):
             at = address + (row * window.dilations[0] * self._wide(image) + column) * self.shape.channels
             numbers = self.buffers[0].vector(self.dot.lanes, n, at) if image is None else image.vector(self.dot.lanes, at)
-            words.append(numbers.cast(int32) << (self.dot.element.bits * i) if i else numbers.cast(int32))
+            words.append(numbers.cast(int32) << (self.dot.left_element.bits * i) if i else numbers.cast(int32))
         return reduce(operator.or_, words)

@@ -8,18 +8,18 @@ border, where a task copies its band with the zero point around it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import CHUNK, ByteBands, Frame, bands_of
-from partita.accelerators.tvm.kernels.contraction.quantized.byte_tiles import ByteRows, Tiles, configure, release
-from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, Tile, make_cut
+from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, make_cut
 from partita.accelerators.tvm.kernels.contraction.quantized.draft import ByteLayer
 from partita.accelerators.tvm.kernels.contraction.quantized.fast_inner_product import STEP, Crossed, Own
 from partita.accelerators.tvm.kernels.contraction.quantized.winograd import Squares
+from partita.accelerators.tvm.kernels.contraction.tile_registers import WIDEST, Left, Right
 from partita.accelerators.tvm.kernels.contraction.tiles import chosen_size, for_each_size
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -136,7 +136,7 @@ class _ByteProducts:
     def _band(self, height: int, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
         """Writes a band with tiles of this height."""
         tile, is_highest = self.cut.tile, height == self.cut.tile.rows
-        cut = attrs.evolve(self.cut, tile=Tile(height, tile.vectors, tile.crosses and is_highest))
+        cut = attrs.evolve(self.cut, tile=attrs.evolve(tile, rows=height, crosses=tile.crosses and is_highest))
         attrs.evolve(self, cut=cut, is_highest=is_highest).write_band(n, top, part, image)
 
     def write_band(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
@@ -144,12 +144,9 @@ class _ByteProducts:
         cut, kernel, rows = self.cut, self.kernel, self.bands.rows
         if image is not None and cut.shape.is_winograd:
             image = self.squares.write_image(image)
-        if cut.tiling is not None:
-            configure(kernel, cut.tiling)
-        own = self._own_of_rows(image, rows) if cut.tile.crosses and image is not None else None
-        self._panels(_Band(n, top, rows, image, self._wide(), own), part)
-        if cut.tiling is not None:
-            release(kernel, cut.tiling)
+        with nullcontext() if cut.unit is None else cut.unit.configured(kernel):
+            own = self._own_of_rows(image, rows) if cut.tile.crosses and image is not None else None
+            self._panels(_Band(n, top, rows, image, self._wide(), own), part)
 
     @property
     def frame(self) -> Frame:
@@ -196,7 +193,7 @@ class _ByteProducts:
                     rows = [(base + r) * cut.shape.groups + panel.group for r in range(cut.tile.rows)]
                     sums = self._crossed(rows, columns, addresses, weights, weights.own, band.image)
                 else:
-                    make = self._in_vectors if cut.tiling is None else self._in_tiles
+                    make = self._in_vectors if cut.unit is None else self._in_tiles
                     sums = make(band.n, columns, addresses, weights, band.image)
                 self._store(band.n, band.top, base, columns, sums)
 
@@ -206,7 +203,7 @@ class _ByteProducts:
         if cut.shape.is_winograd:
             return self.squares.memory_of_weights()
         widens = cut.widens and self.is_highest
-        return self.kernel.memory("wide", cut.dot.column, (cut.tile.vectors * cut.block_bytes,)) if widens else None
+        return self.kernel.memory("wide", cut.dot.right_element, (cut.tile.vectors * cut.block_bytes,)) if widens else None
 
     def _weights(self, panel: _BytePanel, band: _Band) -> _PanelWeights:
         """The panel's weights as its tiles read them: widened, or as Winograd sums, if there is a buffer for those."""
@@ -266,13 +263,14 @@ class _ByteProducts:
 
             if dot.less is not None:
                 for v in range(vectors):
-                    less[v] = dot.less(less[v], weights.buffer, packed + k * (vectors * dot.bytes) + v * dot.bytes)
+                    columns_now = dot.right(weights.buffer, packed + k * (vectors * dot.right_size) + v * dot.right_size)
+                    less[v] = dot.less(less[v], columns_now)
             for r in range(0, cut.tile.rows, self._rows):
                 left = word(r) if self._rows == 1 else kernel.name_value(f"lefts{r}", both_rows(word(r), word(r + 1)))
                 for v in range(vectors):
-                    first = packed + k * (vectors * dot.bytes) + v * dot.bytes
+                    first = packed + k * (vectors * dot.right_size) + v * dot.right_size
                     for i in range(self._rows):
-                        start = first + i * (dot.bytes // self._rows) if i else first
+                        start = first + i * (dot.right_size // self._rows) if i else first
                         alone.step(kernel, acc, (r + i, v), left, weights.buffer, start)
         sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), dot.lanes)
         if self._rows > 1:
@@ -286,7 +284,7 @@ class _ByteProducts:
     @property
     def _rows(self) -> int:
         """Rows that the processor multiplies at once."""
-        return self.cut.dot.rows if self.cut.dot.add is not None else 1
+        return self.cut.dot.rows if self.cut.dot.function is not None else 1
 
     def _exchange(self, acc: Registers, into: Registers) -> None:
         """Writes the sums of two rows as the instruction for two rows holds them, by two columns, or the other way round."""
@@ -311,7 +309,7 @@ class _ByteProducts:
                 acc[r, v] = own.taken_off(row, v, lanes)
         with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // STEP, "k") as k:
             firsts = [address + tap + k * STEP for address in addresses]
-            first = kernel.name_value("first", packed + k * (2 * vectors * cut.dot.bytes))
+            first = kernel.name_value("first", packed + k * (2 * vectors * cut.dot.right_size))
             self._products.step(acc, image, firsts, weights.buffer, first)
         sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), lanes)
         for r in range(cut.tile.rows):
@@ -338,26 +336,27 @@ class _ByteProducts:
     ) -> Registers:
         """The sums of a tile in the processor's tile registers. Rows of the image without a uniform distance are copied for each
         step."""
-        cut, kernel, tiling, vectors = self.cut, self.kernel, self.cut.tiling, len(columns)
-        assert tiling is not None
-        sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), cut.dot.lanes)
-        tiles = Tiles(tiling, kernel, vectors, sums)
-        tiles.begin(self.beginning, columns)
+        cut, kernel, vectors = self.cut, self.kernel, len(columns)
+        assert cut.unit is not None
+        unit, size = attrs.evolve(cut.unit, wide=vectors), cut.unit.depth
+        sums = unit.begin(
+            kernel, kernel.registers("sums", int32, (cut.tile.rows, vectors), cut.dot.lanes), (self.beginning, columns)
+        )
         apart = self._apart(image)
-        rows = kernel.stack("rows", uint8, (cut.tile.rows * tiling.bytes,)) if apart is None else None
-        with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // tiling.bytes, "k") as k:
-            firsts = [address + tap + k * tiling.bytes for address in addresses]
-            if rows is None:
-                buffer, before = (self.source, (n,)) if image is None else (image, ())
-                left = ByteRows(buffer, before, kernel.name_value("at", firsts[0]), apart or 0)
-            else:
+        rows = kernel.stack("rows", uint8, (cut.tile.rows * size,)) if apart is None else None
+        with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // size, "k") as k:
+            firsts = [address + tap + k * size for address in addresses]
+            buffer, before = (self.source, (n,)) if image is None else (image, ())
+            if rows is not None:
                 for r, first in enumerate(firsts):
-                    numbers = self.source.vector(tiling.bytes, n, first) if image is None else image.vector(tiling.bytes, first)
-                    rows[r * tiling.bytes] = numbers
-                left = ByteRows(rows, (), kernel.name_value("at", as_index(0)), tiling.bytes)
-            tiles.step(left, weights.buffer, packed + k * (vectors * cut.dot.lanes * tiling.bytes))
-        tiles.end()
-        return sums
+                    rows[r * size] = buffer.vector(size, *before, first)
+                buffer, before, apart = rows, (), size
+            at = kernel.name_value("at", firsts[0] if rows is None else as_index(0))
+            tops = [at + as_index(i * unit.rows) * (apart or 0) + 0 for i in range(unit.high)]
+            lefts = [Left(buffer, (*before, top), apart or 0) for top in tops]
+            start = packed + k * (vectors * cut.dot.lanes * size)
+            unit.step(kernel, sums, lefts, [Right(weights.buffer, start + v * WIDEST, vectors * WIDEST) for v in range(vectors)])
+        return unit.end(kernel, sums)
 
     def _apart(self, image: Buffer | None) -> int | None:
         """The distance in the image between neighbouring pixels of the result; None if it varies."""

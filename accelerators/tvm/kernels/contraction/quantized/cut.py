@@ -9,10 +9,16 @@ import attrs
 import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.kernels.contraction.candidates import REGISTER_TILES, RegisterTiles
+from partita.accelerators.tvm.kernels.contraction.instructions import (
+    Instruction,
+    instruction_for_bytes,
+    instruction_for_rows,
+    instruction_in_tiles,
+)
 from partita.accelerators.tvm.kernels.contraction.quantized import fast_inner_product
-from partita.accelerators.tvm.kernels.contraction.quantized.byte_tiles import Tiling
-from partita.accelerators.tvm.kernels.contraction.quantized.dots import Dot, dot_of, dot_of_rows, has_tiles
-from partita.accelerators.tvm.kernels.contraction.tiles import MANY, PanelTile, fitting
+from partita.accelerators.tvm.kernels.contraction.tile_registers import TileUnit, unit_for_bytes
+from partita.accelerators.tvm.kernels.contraction.tiles import MANY, PanelTile, step_cycles
 from partita.accelerators.tvm.kernels.language import Element, int8, int16, uint8
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.window import Convolved, window_of
@@ -111,9 +117,9 @@ class ByteShape(Convolved):
         channels, outs, groups = (int(node.attrs[name]) for name in ("channels", "outs", "group"))
         return cls(node.attrs["batch"], window, channels, outs, groups, plain)
 
-    def taken_by(self, dot: Dot, machine: Machine) -> ByteShape:
+    def taken_by(self, dot: Instruction, machine: Machine) -> ByteShape:
         """The shape with the step and element type of an instruction, and with the cache of a machine."""
-        return attrs.evolve(self, unit=dot.group, element=dot.element, near=int(machine.near * NEAR))
+        return attrs.evolve(self, unit=dot.group, element=dot.left_element, near=int(machine.near * NEAR))
 
     @property
     def reach(self) -> int:
@@ -168,18 +174,21 @@ class ByteShape(Convolved):
 
 
 @attrs.frozen(slots=True)
-class Tile:
-    """A tile of sums in registers: `rows` pixels times `vectors` vectors of columns."""
+class ByteTile(PanelTile):
+    """A tile of sums of bytes: pixels times vectors of columns."""
 
-    rows: int
-    vectors: int
     crosses: bool = False
     """True if half of the multiplications are left out, by `fast_inner_product.py`."""
 
-    def cycles(self, vectors: int) -> float:
-        """Estimated cycles of a step of `vectors` vectors: the slowest of products, loads and latency, plus loop overhead."""
-        cycles = max(self.rows * vectors / 2, (self.rows + vectors) / 2, 4.0) + 0.5
+    @property
+    def cycles(self) -> float:
+        """Estimated cycles of a step, with the loop overhead."""
+        cycles = step_cycles(self.rows, self.vectors) + self.around
         return cycles * CROSSED if self.crosses else cycles
+
+    def narrowed(self, vectors: int) -> ByteTile:
+        """The tile of the last panel, with fewer vectors."""
+        return attrs.evolve(self, vectors=vectors)
 
 
 @attrs.frozen(slots=True)
@@ -187,14 +196,14 @@ class ByteCut:
     """The cut of a product of this shape for a machine."""
 
     shape: ByteShape
-    dot: Dot
-    tile: Tile
+    dot: Instruction
+    tile: ByteTile
     rows: int
     """Rows of the result in a band; the most of a band if their number is dynamic."""
     parts: int
     """Number of ranges of panels, for the threads to share."""
     parallel: bool
-    tiling: Tiling | None = None
+    unit: TileUnit | None = None
     """The use of the processor's tile registers; None: sums are in vectors."""
 
     @property
@@ -239,7 +248,7 @@ class ByteCut:
     def cycles(self, parts: int) -> float:
         """Estimated cycles of the products of a band in the largest of `parts` ranges of panels."""
         full, rest = divmod(self.blocks, self.tile.vectors)
-        steps = math.ceil(full / parts) * self.tile.cycles(self.tile.vectors) + (self.tile.cycles(rest) if rest else 0.0)
+        steps = math.ceil(full / parts) * self.tile.cycles + (self.tile.narrowed(rest).cycles if rest else 0.0)
         return self.tiles * steps * self.shape.groups * self._products / self.dot.group
 
     @property
@@ -255,7 +264,7 @@ class ByteCut:
     @property
     def widens(self) -> bool:
         """True if tasks copy each panel's weights in a wider type before the tiles of the band read them."""
-        return self.dot.column is not int8 and (self.shape.window.is_any or self.tiles >= OFTEN)
+        return self.dot.right_element is not int8 and (self.shape.window.is_any or self.tiles >= OFTEN)
 
     @property
     def weight_bytes(self) -> int:
@@ -296,7 +305,7 @@ class ByteCut:
 
 def make_cut(shape: ByteShape, machine: Machine) -> ByteCut:
     """The cut of a shape for a machine."""
-    shape = shape.taken_by(dot_of(machine), machine)
+    shape = shape.taken_by(instruction_for_bytes(machine), machine)
     if shape.window.is_any:
         return _any_rows(shape, machine) if shape.window.is_flat and not shape.is_plain else _any_image(shape, machine)
     threads = machine.threads_for(shape.batch * shape.window.pixels * shape.outs * shape.depth, BYTE_PRODUCTS)
@@ -333,11 +342,11 @@ def _parts(cut: ByteCut, machine: Machine) -> int:
     return min(panels, LEAST_TASKS * machine.threads) if machine.threads > 1 else 1
 
 
-Choose = Callable[[str, Iterable[Tile], Callable[[Tile], float]], Tile]
+Choose = Callable[[str, Iterable[ByteTile], Callable[[ByteTile], float]], ByteTile]
 """A function that picks one of several tiles: `choose`, or `_cheapest`."""
 
 
-def _cheapest(what: str, tiles: Iterable[Tile], cost: Callable[[Tile], float]) -> Tile:
+def _cheapest(what: str, tiles: Iterable[ByteTile], cost: Callable[[ByteTile], float]) -> ByteTile:
     return min(tiles, key=cost)
 
 
@@ -346,20 +355,22 @@ def _tiled(
 ) -> ByteCut:
     """The cut into bands of `rows` rows, with the best tile. The processor's tile registers, if it has any, or an
     instruction for several rows, are used for products of static sizes; others are summed up in vectors."""
-    dot = dot_of(machine)
-    pixels = ByteCut(shape, dot, Tile(1, 1), rows, 1, False).length
-    several = dot_of_rows(machine) if may_use_tiles else None
+    dot = instruction_for_bytes(machine)
+    pixels = ByteCut(shape, dot, ByteTile(1, 1, dot.lanes), rows, 1, False).length
+    several = instruction_for_rows("int8", 0, machine) if may_use_tiles else None
     if several is not None and pixels >= several.rows:
         dot, shape = several, shape.taken_by(several, machine)
-    if may_use_tiles and has_tiles(machine) and pixels >= FEWEST:
+    if may_use_tiles and instruction_in_tiles("int8", machine) is not None and pixels >= FEWEST:
         used = machine.instruction("int8")
-        tiling = Tiling.of(pixels, shape.run, used is not None and used.is_emulated)
-        blocks = math.ceil(shape.own / dot.lanes)
-        return ByteCut(shape, dot, Tile(tiling.rows * tiling.high, min(2, blocks)), rows, 1, False, tiling)
+        blocks, is_emulated = math.ceil(shape.own / dot.lanes), used is not None and used.is_emulated
+        unit = unit_for_bytes(pixels, shape.run, blocks, is_emulated)
+        return ByteCut(shape, dot, ByteTile(unit.rows * unit.high, unit.wide, dot.lanes), rows, 1, False, unit)
     highest = min(pixels, CALM) if shape.is_open else pixels
-    sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= highest and size[0] % dot.rows == 0]
+    listed = RegisterTiles(*dot.row.beside).sizes(machine)
+    sizes = [ByteTile(*size, dot.lanes) for size in listed if size[0] <= highest and size[0] % dot.rows == 0]
     if shape.may_cross:
-        few = [Tile(*size, crosses=True) for size in fitting(machine, fast_inner_product.beside) if size[0] <= highest]
+        listed = REGISTER_TILES["product of bytes with half of the multiplications"].sizes(machine)
+        few = [ByteTile(*size, dot.lanes, crosses=True) for size in listed if size[0] <= highest]
         sizes += [tile for tile in few if ByteCut(shape, dot, tile, rows, 1, False).widens]
     best = choose("tile", sizes, lambda tile: cost(ByteCut(shape, dot, tile, rows, 1, False)))
     return ByteCut(shape, dot, best, rows, 1, False)

@@ -17,8 +17,8 @@ from functools import reduce
 
 import attrs
 
-from partita.accelerators.tvm.kernels.contraction.quantized.dots import Dot
-from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Registers, Value, int16, int32, uint32, uint64, vpmaddwd
+from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, products_of_words
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Registers, Value, int16, int32, uint64
 
 STEP = 4
 """Elements of the depth per step."""
@@ -34,11 +34,6 @@ LARGEST = (255 + 128) ** 2 + 255**2 + 128**2
 def is_exact(depth: int) -> bool:
     """True if all sums over such a depth fit 32 bits."""
     return depth // 2 * LARGEST < 1 << 31
-
-
-def beside(rows: int, vectors: int) -> int:
-    """Number of registers of a tile besides its sums."""
-    return 2 * vectors + 3
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -60,7 +55,7 @@ class Crossed:
     """Writes such products with the instruction that adds pairs of products of 16-bit numbers."""
 
     kernel: Kernel
-    dot: Dot
+    dot: Instruction
 
     def step(self, acc: Registers, rows: Buffer, firsts: Sequence[Value], columns: Buffer, first: Value) -> None:
         """Adds a step's products to the sums of a tile: rows begin at the positions `firsts`, the panel's columns at `first`."""
@@ -69,8 +64,8 @@ class Crossed:
             pairs = [self.kernel.name_value(f"left{r}", rows.vector(2, at + i).regrouped(int32)) for i in (0, 2)]
             x = [pair.spread(dot.lanes).regrouped(int16) for pair in pairs]
             for v in range(vectors):
-                y = [columns.vector(dot.bytes, first + (i * vectors + v) * dot.bytes) for i in range(2)]
-                acc[r, v] = acc[r, v] + self.products(x[0] + y[1], x[1] + y[0])
+                y = [columns.vector(dot.right_size, first + (i * vectors + v) * dot.right_size) for i in range(2)]
+                acc[r, v] = acc[r, v] + products_of_words(self.dot, x[0] + y[1], x[1] + y[0])
 
     def own_of_columns(self, columns: Buffer, first: Value, depth: int, own: Registers) -> None:
         """Computes the correction terms of the columns of a panel of such a depth, which begins at `first`."""
@@ -80,8 +75,8 @@ class Crossed:
             acc[v] = 0
         with kernel.loop(depth // STEP, "k") as k:
             for v in range(vectors):
-                y = [columns.vector(dot.bytes, first + ((2 * k + i) * vectors + v) * dot.bytes) for i in range(2)]
-                acc[v] = acc[v] + self.products(*y)
+                y = [columns.vector(dot.right_size, first + ((2 * k + i) * vectors + v) * dot.right_size) for i in range(2)]
+                acc[v] = acc[v] + products_of_words(self.dot, *y)
         for v in range(vectors):
             own[v] = acc[v]
 
@@ -92,13 +87,6 @@ class Crossed:
         sums[0] = 0
         rest[0] = 0
         return OwnOfRow(self, sums, rest)
-
-    def products(self, first: Value, second: Value) -> Value:
-        """The products of 16-bit elements, added in pairs."""
-        if self.dot.add is not None:
-            return vpmaddwd(first, second)
-        (a, b), (c, d) = _apart(first), _apart(second)
-        return a * c + b * d
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -117,7 +105,7 @@ class OwnOfRow:
         with kernel.loop(whole, "k") as k:
             numbers = row.vector(NUMBERS, first + k * NUMBERS)
             others = (numbers.regrouped(uint64) >> 32).regrouped(int16)
-            self.sums[0] = self.sums[0] + self.crossed.products(numbers, others)
+            self.sums[0] = self.sums[0] + products_of_words(self.crossed.dot, numbers, others)
         with kernel.loop(rest // STEP, "k") as k:
             x = [row[first + whole * NUMBERS + k * STEP + i].cast(int32) for i in range(STEP)]
             self.rest[0] = self.rest[0] + x[0] * x[2] + x[1] * x[3]
@@ -126,9 +114,3 @@ class OwnOfRow:
     def below_zero(self) -> Value:
         """The negated sum."""
         return 0 - reduce(operator.add, [self.sums.lane(0, lane) for lane in range(NUMBERS // 2)], self.rest[0])
-
-
-def _apart(numbers: Value) -> tuple[Value, Value]:
-    """The even and the odd elements."""
-    bits = numbers.regrouped(uint32)
-    return (bits & 0xFFFF).cast(int16).cast(int32), (bits >> 16).cast(int16).cast(int32)

@@ -13,13 +13,13 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import is_dequantize, is_pair_product
+from partita.accelerators.tvm.kernels.contraction.candidates import RegisterTiles
 from partita.accelerators.tvm.kernels.contraction.found import found_in
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
+from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, instruction_for_bytes
 from partita.accelerators.tvm.kernels.contraction.operands import Readers, TwoSided, chain_after, operands_of, written_after
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import CHUNK
-from partita.accelerators.tvm.kernels.contraction.quantized.cut import Tile
-from partita.accelerators.tvm.kernels.contraction.quantized.dots import Dot, dot_of
-from partita.accelerators.tvm.kernels.contraction.tiles import fitting, share_out
+from partita.accelerators.tvm.kernels.contraction.tiles import PanelTile, share_out
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -96,19 +96,20 @@ class _PairCut:
     rows: int
     columns: int
     depth: int
-    dot: Dot
-    tile: Tile
+    dot: Instruction
+    tile: PanelTile
 
     @classmethod
     def of(cls, rows: int, columns: int, depth: int, machine: Machine) -> _PairCut:
         """The cut of least cost."""
-        dot = dot_of(machine)
+        dot = instruction_for_bytes(machine)
         blocks = math.ceil(columns / dot.lanes)
-        sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= rows and size[1] <= blocks]
+        listed = RegisterTiles(*dot.row.beside).sizes(machine)
+        sizes = [PanelTile(*size, dot.lanes) for size in listed if size[0] <= rows and size[1] <= blocks]
 
-        def cost(tile: Tile) -> float:
+        def cost(tile: PanelTile) -> float:
             panels = math.ceil(blocks / tile.vectors)
-            return panels * (math.ceil(rows / tile.rows) * tile.cycles(tile.vectors) + 2 * tile.vectors)
+            return panels * (math.ceil(rows / tile.rows) * tile.cycles + 2 * tile.vectors)
 
         return cls(rows, columns, depth, dot, choose("tile", sizes, cost))
 
@@ -213,7 +214,7 @@ class _PairLoops:
     def _rows(self, head: Head) -> Buffer | None:
         """A copy of the left matrix in unsigned elements, if neighbours along the depth are not adjacent, or not of the
         instruction's type."""
-        cut, kernel, element = self.cut, self.kernel, self.cut.dot.element
+        cut, kernel, element = self.cut, self.kernel, self.cut.dot.left_element
         is_straight = self.left.strides.steps[-1] == 1 or cut.depth == 1
         if is_straight and element is uint8:
             return None
@@ -233,7 +234,7 @@ class _PairLoops:
 
     def _numbers(self, head: Head, rows: Buffer | None, row: Operand, step: Operand, count: int) -> Value:
         """Neighbours of a row as 32 bits, unsigned; an incomplete step is padded with anything."""
-        group, bits = self.cut.dot.group, self.cut.dot.element.bits
+        group, bits = self.cut.dot.group, self.cut.dot.left_element.bits
         buffer = self.left.buffer if rows is None else rows
         at = self.left.at(head, row, step * group) if rows is None else row * self.cut.depth + step * group
         if count == group:
@@ -264,7 +265,7 @@ class _PairLoops:
     def _pack(self, head: Head, columns: list[Value]) -> Buffer:
         """A panel as signed elements in the instruction's layout: [step][vector][the bytes of a step]."""
         cut, kernel = self.cut, self.kernel
-        packed = kernel.memory("packed", cut.dot.column, (cut.steps * cut.tile.vectors * cut.dot.bytes,))
+        packed = kernel.memory("packed", cut.dot.right_element, (cut.steps * cut.tile.vectors * cut.dot.right_size,))
         whole = cut.steps - bool(cut.rest)
         with kernel.loop(whole, "k") as k:
             self._pack_step(packed, head, columns, k, cut.dot.group)
@@ -275,9 +276,9 @@ class _PairLoops:
     def _pack_step(self, packed: Buffer, head: Head, columns: list[Value], step: Operand, count: int) -> None:
         cut, kernel, group = self.cut, self.kernel, self.cut.dot.group
         for v, column in enumerate(columns):
-            to = kernel.name_value("to", (step * cut.tile.vectors + v) * cut.dot.bytes)
+            to = kernel.name_value("to", (step * cut.tile.vectors + v) * cut.dot.right_size)
             if count < group or cut.stored < cut.dot.lanes:
-                packed[to] = constant(0, packed.element, cut.dot.bytes)
+                packed[to] = constant(0, packed.element, cut.dot.right_size)
             if not cut.dot.is_by_columns:
                 for byte in range(count):
                     with kernel.loop(cut.stored, "c") as c:
@@ -295,12 +296,12 @@ class _PairLoops:
         group = self.cut.dot.group
         at = [self.right.at(head, step * group + i, column) for i in range(count)]
         if count == group and self.right.strides.steps[-2] == 1:
-            return _signed(self.right.buffer.vector(group, at[0])).cast(self.cut.dot.column)
+            return _signed(self.right.buffer.vector(group, at[0])).cast(self.cut.dot.right_element)
         return self._interleaved([self.right.buffer[position] for position in at])
 
     def _interleaved(self, rows: list[Value]) -> Value:
         """Vectors of bytes as one signed vector with the elements of each lane adjacent, padded with zeros."""
-        wide = self.cut.dot.column
+        wide = self.cut.dot.right_element
         bits: Element = uint8 if wide is int8 else uint16
         word, *others = [_signed(row).cast(wide).bits_as(bits).cast(int32) for row in rows]
         for i, row in enumerate(others, 1):
@@ -317,10 +318,10 @@ class _PairLoops:
         acc = kernel.registers("column_sums", int32, (1, vectors), lanes)
         for v in range(vectors):
             acc[0, v] = 0
-        ones = constant(sum(1 << (cut.dot.element.bits * i) for i in range(cut.dot.group)), int32)
+        ones = constant(sum(1 << (cut.dot.left_element.bits * i) for i in range(cut.dot.group)), int32)
         with kernel.loop(cut.steps, "k") as k:
             for v in range(vectors):
-                cut.dot.step(kernel, acc, (0, v), ones, packed, (k * vectors + v) * cut.dot.bytes)
+                cut.dot.step(kernel, acc, (0, v), ones, packed, (k * vectors + v) * cut.dot.right_size)
         for v in range(vectors):
             both: Operand = 0 if right is None else (left * right * cut.depth).spread(lanes)
             beginning[v * lanes] = acc[0, v] * -left.spread(lanes) + both
@@ -330,13 +331,13 @@ class _PairLoops:
 
     def _steps(self, acc: Registers, word: Callable[[int, Operand, int], Value], packed: Buffer, rows: int) -> None:
         cut, kernel = self.cut, self.kernel
-        each = cut.tile.vectors * cut.dot.bytes
+        each = cut.tile.vectors * cut.dot.right_size
 
         def step(k: Operand, count: int) -> None:
             for r in range(rows):
                 left = kernel.name_value(f"left{r}", word(r, k, count))
                 for v in range(cut.tile.vectors):
-                    cut.dot.step(kernel, acc, (r, v), left, packed, as_index(k) * each + v * cut.dot.bytes)
+                    cut.dot.step(kernel, acc, (r, v), left, packed, as_index(k) * each + v * cut.dot.right_size)
 
         whole = cut.steps - bool(cut.rest)
         with kernel.loop(whole, "k") as k:

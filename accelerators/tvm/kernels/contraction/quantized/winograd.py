@@ -95,7 +95,7 @@ class Squares:
 
     def write_weights(self, weight: Buffer, first: Value, vectors: int, into: Buffer) -> None:
         """The Winograd sums of a panel's weights: [number][step][vector][the elements of a step]."""
-        kernel, size, steps = self.kernel, self.cut.dot.bytes, self._steps * vectors
+        kernel, size, steps = self.kernel, self.cut.dot.right_size, self._steps * vectors
         apart = self._between(vectors)
         with kernel.loop(steps, "step") as step:
             taps = [weight.vector(size, first + (tap * steps + step) * size).cast(int16) for tap in range(9)]
@@ -114,12 +114,12 @@ class Squares:
                     acc[r, v] = 0
             at = kernel.name_value("at", number * self.apart + base * cut.shape.across + group * cut.shape.reach)
             with kernel.loop(self._steps, "k") as k:
-                step = kernel.name_value("step", number * self._between(vectors) + k * (vectors * cut.dot.bytes))
+                step = kernel.name_value("step", number * self._between(vectors) + k * (vectors * cut.dot.right_size))
                 for r in range(cut.tile.rows):
                     numbers = image.vector(cut.dot.group, at + r * cut.shape.across + k * cut.dot.group)
                     left = kernel.name_value(f"left{r}", numbers.regrouped(int32))
                     for v in range(vectors):
-                        cut.dot.step(kernel, acc, (r, v), left, weights, step + v * cut.dot.bytes)
+                        cut.dot.step(kernel, acc, (r, v), left, weights, step + v * cut.dot.right_size)
             for r in range(cut.tile.rows):
                 for v in range(vectors):
                     products[number, r, v] = acc[r, v]
@@ -145,7 +145,7 @@ class Squares:
 
     def _between(self, vectors: int) -> int:
         """Distance in a panel's weight sums from those of one kind to the next."""
-        return self._steps * vectors * self.cut.dot.bytes + LINE
+        return self._steps * vectors * self.cut.dot.right_size + LINE
 
     @property
     def _steps(self) -> int:
