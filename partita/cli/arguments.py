@@ -117,6 +117,11 @@ def add_placing(group: argparse._ArgumentGroup) -> None:
     add_repeated(group, "--forbid", pair, "OP=D", "D gets no such ops (or nodes so named)")
 
 
+def add_plan(group: argparse._ArgumentGroup, name: str = "--plan", whose: str = "") -> None:
+    """A locked plan, which the model is compiled by."""
+    group.add_argument(name, metavar="PLAN.json", help=f"the placement{whose} that `partita place --lock` wrote")
+
+
 def limit(text: str) -> tuple[str, str]:
     """Parse DEVICE=SIZE."""
     device, equals, size = text.rpartition("=")

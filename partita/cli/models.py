@@ -138,14 +138,15 @@ def load_model(
 ) -> tuple[pt.Graph | None, pt.CompiledModel]:
     """MODEL compiled, and its graph; None for the graph of an already compiled file."""
     if not takes_package(arguments):
-        _require_here(arguments.devices, config)
+        if getattr(arguments, "plan", None) is None:
+            _require_here(arguments.devices, config)
         graph = load_graph(arguments, screen)
         specs = [(node.name, node[0].type) for node in graph.inputs]
         given = read_inputs(arguments.input, specs, arguments.normalize)  # fails early if the file cannot be read
         if len(given) == len(specs):
             InputChecker(graph).arrays((), given)
         return graph, compiled(graph, arguments, screen, config)
-    late = ("shape", "params", "optimize", "inline", "strict", "pin", "forbid", "batch")
+    late = ("shape", "params", "optimize", "inline", "strict", "pin", "forbid", "batch", "plan")
     for name in late:
         if getattr(arguments, name, None):
             remedy = "Give inputs of the sizes that you want: --input NAME=FILE.npy" if name in ("shape", "batch") else None
@@ -178,9 +179,10 @@ def _require_here(wanted: str | None, config: Mapping[str, Any]) -> None:
 def compiled(
     graph: pt.Graph, arguments: argparse.Namespace, screen: Screen, config: Mapping[str, Any]
 ) -> pt.CompiledModel:
-    """The model on the requested devices, though others may answer first (START)."""
-    screen.say(f"compiling for {arguments.devices or DEFAULT}")
-    return pt.compile(graph, arguments.devices, config, strict=arguments.strict, **placing_of(arguments)).wait()
+    """The model on the requested devices, though others may answer first (START); by a locked plan, if the verb takes one."""
+    plan = getattr(arguments, "plan", None)
+    screen.say(f"compiling for {arguments.devices or plan or DEFAULT}")
+    return pt.compile(graph, arguments.devices, config, plan=plan, strict=arguments.strict, **placing_of(arguments)).wait()
 
 
 def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:
