@@ -142,7 +142,7 @@ def add_inputs(group: argparse._ArgumentGroup) -> None:
     add_count(group, "--seed", 0, "of inputs that are made up", 0)
 
 
-def add_count(group: argparse._ArgumentGroup, name: str, least: int, text: str, default: int | None = None) -> None:
+def add_count(group: argparse._ActionsContainer, name: str, least: int, text: str, default: int | None = None) -> None:
     """An option for an integer with a minimum; the help states its default, if there is one."""
     stated = "" if default is None else " (default: %(default)s)"
     group.add_argument(name, type=at_least(least), default=default, metavar="N", help=text + stated)
