@@ -37,9 +37,8 @@ from partita.accelerators.tvm.kernels.contraction.matmul.selector import MatrixP
 from partita.accelerators.tvm.kernels.contraction.quantized.byte_depthwise import depthwise as quantized_depthwise
 from partita.accelerators.tvm.kernels.contraction.quantized.byte_product import product as quantized_product
 from partita.accelerators.tvm.kernels.contraction.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
-from partita.accelerators.tvm.kernels.contraction.quantized.gpu_matmul import gpu_pair_product
 from partita.accelerators.tvm.kernels.contraction.quantized.gpu_product import gpu_quantized_depthwise, gpu_quantized_product
-from partita.accelerators.tvm.kernels.contraction.quantized.matmul import pair_product
+from partita.accelerators.tvm.kernels.contraction.quantized.matmul import gpu_pair_product, pair_product
 from partita.accelerators.tvm.kernels.contraction.quantized.moves import (
     gpu_interleaved_bytes,
     gpu_joined,
