@@ -36,9 +36,21 @@ from partita.accelerators.tvm.kernels.contraction.matmul.product import product
 from partita.accelerators.tvm.kernels.contraction.matmul.selector import MatrixProperty, PackedProperty, ProductProperty
 from partita.accelerators.tvm.kernels.contraction.quantized.byte_depthwise import depthwise as quantized_depthwise
 from partita.accelerators.tvm.kernels.contraction.quantized.byte_product import product as quantized_product
-from partita.accelerators.tvm.kernels.contraction.quantized.gpu_matmul import gpu_pair_product
+from partita.accelerators.tvm.kernels.contraction.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
 from partita.accelerators.tvm.kernels.contraction.quantized.gpu_product import gpu_quantized_depthwise, gpu_quantized_product
-from partita.accelerators.tvm.kernels.contraction.quantized.matmul import pair_product
+from partita.accelerators.tvm.kernels.contraction.quantized.matmul import gpu_pair_product, pair_product
+from partita.accelerators.tvm.kernels.contraction.quantized.moves import (
+    gpu_interleaved_bytes,
+    gpu_joined,
+    gpu_mix,
+    gpu_resized_bytes,
+    joined,
+    lookup,
+    mix,
+)
+from partita.accelerators.tvm.kernels.contraction.quantized.moves import interleave as interleave_bytes
+from partita.accelerators.tvm.kernels.contraction.quantized.moves import resize as resize_bytes
+from partita.accelerators.tvm.kernels.contraction.quantized.pools import largest, mean
 from partita.accelerators.tvm.kernels.contraction.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.contraction.recurrent.recurrence import recurrence
 from partita.accelerators.tvm.kernels.elementwise.chain import chain
@@ -49,19 +61,6 @@ from partita.accelerators.tvm.kernels.moves.copies import COPIES, copies
 from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, gpu_enlarge, interleave, resize
 from partita.accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
 from partita.accelerators.tvm.kernels.moves.indexed import gather, packed_rows, panel_rows, scatter
-from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
-from partita.accelerators.tvm.kernels.quantized.moves import (
-    gpu_interleaved_bytes,
-    gpu_joined,
-    gpu_mix,
-    gpu_resized_bytes,
-    joined,
-    lookup,
-    mix,
-)
-from partita.accelerators.tvm.kernels.quantized.moves import interleave as interleave_bytes
-from partita.accelerators.tvm.kernels.quantized.moves import resize as resize_bytes
-from partita.accelerators.tvm.kernels.quantized.pools import largest, mean
 from partita.accelerators.tvm.kernels.rows.any_axes import gpu_extreme, reduction
 from partita.accelerators.tvm.kernels.rows.gpu_lines import gpu_one_at_the_largest, gpu_position, gpu_running_sums
 from partita.accelerators.tvm.kernels.rows.gpu_rows import gpu_rows

@@ -226,7 +226,7 @@ class TensorProduct:
     """Writes the loops of one tile."""
 
     def __init__(
-        self, kernel: Kernel, tile: TensorTile, thread: Value, left: TensorSide, right: TensorSide, points: _Points = (None, None)
+        self, kernel: Kernel, tile: TensorTile, thread: Value, left: TensorSide, right: TensorSide, points: Points = (None, None)
     ) -> None:
         """Bytes may have zero points: the results account for them, except for the term depth times both."""
         self.kernel, self.tile = kernel, tile
@@ -335,7 +335,7 @@ class TensorProduct:
 _ONES = 0x01010101
 """Four bytes that are each 1."""
 
-_Points = tuple[Value | None, Value | None]
+Points = tuple[Value | None, Value | None]
 """The zero points of the left and of the right matrix; None: zero."""
 
 
@@ -346,7 +346,7 @@ class _PointSums:
     q. Rows and columns are summed up by products with ones, which leave their sums to the threads that hold the products'
     sums."""
 
-    def __init__(self, kernel: Kernel, tile: TensorTile, multiply: Intrinsic, points: _Points) -> None:
+    def __init__(self, kernel: Kernel, tile: TensorTile, multiply: Intrinsic, points: Points) -> None:
         self.kernel, self.multiply = kernel, multiply
         self.left, self.right = points
         self.high, self.wide = tile.high // HIGH, tile.wide // WIDE

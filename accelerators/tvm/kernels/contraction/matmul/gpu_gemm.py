@@ -31,21 +31,25 @@ from partita.accelerators.tvm.kernels.contraction.gpu_tiles import (
     tiles,
     usual_work,
 )
-from partita.accelerators.tvm.kernels.contraction.heads import Heads
+from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.contraction.matmul.gemm import ConstantProduct as Match
 from partita.accelerators.tvm.kernels.contraction.matmul.gemm import find_product
 from partita.accelerators.tvm.kernels.contraction.matmul.product import find_value_product
 from partita.accelerators.tvm.kernels.contraction.operands import TwoSided, found_in
 from partita.accelerators.tvm.kernels.contraction.tensor_product import (
+    Points,
     Source,
     TensorProduct,
     TensorSide,
     both_sides,
+    covered_by,
     has_tensor_cores,
+    neighbours,
     packed_tensor_side,
+    source_in,
     widest_copy,
 )
-from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, if_inside
+from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, float32, if_inside, int32
 from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import read, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack
@@ -186,23 +190,62 @@ def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
     size = elements[0].bits // 8
     work, listed = usual_work(rows, columns, depth, heads.count, size), list(tensor_tiles(machine.gpu, size))
     tile = fastest(listed, [work], machine.gpu)
-    _write(match, heads, tile, (rows, columns, depth))
+    write_values(match, heads, tile, (rows, columns, depth))
     return heads.problem.draft(heads.kernel, "gpu_product_on_tensor_cores")
 
 
-def _write(match: TwoSided, heads: Heads, tile: TensorTile, sizes: tuple[int, int, int]) -> None:
-    """Launches a block for each tile of each head. Rows, columns and depth may be dynamic."""
+def write_values(
+    match: TwoSided,
+    heads: Heads,
+    tile: BlockTile | TensorTile,
+    sizes: tuple[int, int, int],
+    scale: Value | None = None,
+    points_of: Callable[[], Points] = lambda: (None, None),
+) -> None:
+    """Launches a block for each tile of each head. Rows, columns and depth may be dynamic. Bytes may have zero points, and their
+    sums a scale; threads without tensor cores multiply bytes only."""
     kernel, (rows, columns, depth) = heads.kernel, sizes
     blocks, bands, steps = parts_of(columns, tile.columns), parts_of(rows, tile.rows), parts_of(depth, tile.slices * tile.depth)
     result, wanted = heads.written(match.result, match.after), (match.chain or (match.root,))[-1][0]
+    finished = heads.chain(match.chain, match.root[0], wanted, match.left.factor * match.right.factor, rows, columns)
     with kernel.launch((blocks, bands, heads.count), tile.threads) as (block, band, number, thread):
         head, own = heads.head(number), own_thread(tile, thread)
         top, first = kernel.name_value("top", band * tile.rows), kernel.name_value("first", block * tile.columns)
-        sides = both_sides(match, heads, head, tile, own, (top, first), sizes)
-        finished = heads.chain(match.chain, match.root[0], wanted, match.left.factor * match.right.factor, rows, columns)
+        points = points_of()
+        both = None if points[0] is None or points[1] is None else points[0] * points[1] * depth
 
         def store(total: Value, row: Value, column: Value) -> None:
-            row, column = top + row, first + column
-            write(result.buffer, (result.at(head, row, column),), finished(total, head, row, column))
+            total = total + both if both is not None and isinstance(tile, TensorTile) else total
+            value, at = total if scale is None else total.cast(float32) * scale, (top + row, first + column)
+            write(result.buffer, (result.at(head, *at),), finished(value, head, *at))
 
-        TensorProduct(kernel, tile, thread, *sides).write(steps, store, tile.bounds(rows, columns, top, first))
+        bounds = tile.bounds(rows, columns, top, first)
+        if isinstance(tile, TensorTile):
+            tensor_sides = both_sides(match, heads, head, tile, own, (top, first), sizes)
+            TensorProduct(kernel, tile, thread, *tensor_sides, points).write(steps, store, bounds)
+        else:
+            left = _bytes_side(heads.read(match.left), head, tile, own, top, (depth, rows), points[0], is_left=True)
+            right = _bytes_side(heads.read(match.right), head, tile, own, first, (depth, columns), points[1], is_left=False)
+            TiledProduct(kernel, tile, thread, left, right, int32).write(steps, store, bounds)
+
+
+def _bytes_side(
+    view: View, head: Head, tile: BlockTile, own: Value, first: Value, sizes: tuple[int, int], point: Value | None, is_left: bool
+) -> Side:
+    """A head's matrix of bytes as an operand of threads, with a tile's rows or columns from `first` on. `sizes` are its depth and
+    the number of its rows or columns; elements outside count as zero."""
+    deep, along = (-1, -2) if is_left else (-2, -1)
+    turned, extent = view.strides.steps[deep] == 1, tile.rows if is_left else tile.columns
+    beside = neighbours(view, deep if turned else along, sizes[0] if turned else sizes[1])
+    lanes = WIDTH if beside >= WIDTH and not any(isinstance(step, Extent) for step in view.strides.steps) else 1
+    covered = covered_by(sizes[0], tile.slices * tile.depth), covered_by(sizes[1], extent)
+
+    sources = source_in(view, head, sizes, covered, lambda step, spot: (step * tile.depth + spot.k, first + spot.at), is_left)
+
+    def number(step: Value, spot: Spot) -> Value:
+        source = sources(step, spot)
+        numbers = view.buffer.vector(lanes, *source.position).cast(int32)
+        numbers = numbers if point is None else numbers - point.spread(lanes)
+        return numbers if source.is_inside is None else if_inside(source.is_inside, numbers, 0)
+
+    return Side(extent, spots(tile, own, extent, lanes, turned), lanes, number, turned)

@@ -1,1 +1,1 @@
-"""Products of quantized values: sums of bytes times bytes."""
+"""Kernels for quantized values: products, which are sums of bytes times bytes, pools, moves, and quantization by the range."""

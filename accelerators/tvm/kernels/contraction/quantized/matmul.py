@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import is_dequantize, is_pair_product
 from partita.accelerators.tvm.kernels.contraction.candidates import RegisterTiles
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import BlockTile, TensorTile, fastest, tensor_tiles, tiles, usual_work
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, instruction_for_bytes
+from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import write_values
 from partita.accelerators.tvm.kernels.contraction.operands import (
     Readers,
     TwoSided,
@@ -25,6 +28,7 @@ from partita.accelerators.tvm.kernels.contraction.operands import (
     written_after,
 )
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import CHUNK
+from partita.accelerators.tvm.kernels.contraction.tensor_product import Points, has_tensor_cores
 from partita.accelerators.tvm.kernels.contraction.tiles import PanelTile, share_out
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -381,3 +385,35 @@ def _signed(numbers: Value) -> Value:
 def _unsigned(numbers: Value) -> Value:
     """Bytes as unsigned ones: 128 more if they are signed."""
     return numbers if numbers.type.element is uint8 else numbers.bits_as(uint8) ^ SIGN
+
+
+def gpu_pair_product(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a body of one product; None for any other body."""
+    match = found_in(body, find_pair_product)
+    if match is None:
+        return None
+    *batch, rows, columns = shape_of(match.root[0])
+    depth = shape_of(match.left.value)[-1]
+    heads = Heads.of(body, "quantized_pair", tuple(batch))
+    elements = [heads.read(side).buffer.element for side in match.operands]
+    listed = tensor_tiles(machine.gpu, 1) if has_tensor_cores(machine, *elements) else tiles(machine.gpu)
+    tile = fastest(list[BlockTile | TensorTile](listed), [usual_work(rows, columns, depth, heads.count, 1)], machine.gpu)
+    points = partial(_points, match, heads)
+    write_values(match, heads, tile, (rows, columns, depth), beside(heads, match.scale, 0), points)
+    return heads.problem.draft(heads.kernel, "gpu_quantized_pair" + ("_on_tensor_cores" if isinstance(tile, TensorTile) else ""))
+
+
+def _points(match: PairProduct, heads: Heads) -> Points:
+    """The zero points of both matrices."""
+    return _point(match, heads, is_left=True), _point(match, heads, is_left=False)
+
+
+def _point(match: PairProduct, heads: Heads, is_left: bool) -> Value | None:
+    """The zero point of a matrix as its bytes are stored; None: zero. The op's is for unsigned bytes of the left matrix, and
+    signed ones of the right."""
+    matrix, name, shift = (match.left, "left", -SIGN) if is_left else (match.right, "right", SIGN)
+    is_signed = heads.read(matrix).buffer.element is int8
+    known = beside(heads, match.points, 0 if is_left else 1) if match.root.attrs[name] else None
+    if is_signed == is_left:
+        known = constant(shift, int32) if known is None else known + shift
+    return None if known is None else heads.kernel.name_value(f"{name}_point", known)
