@@ -304,18 +304,14 @@ def _copied_value(value: Any, memo: Memo) -> Any:
     return value if isinstance(value, np.ndarray) else copy.deepcopy(value, memo)
 
 
+_INPUT = Node("", None)
+
+
 def input_like(entry: NodeEntry, name: str, value: str, affinity: str | None) -> Node:
     """A graph input with the type of a value and the place of its node, under these names."""
-    variable: Any = _MutableNode()
-    variable.name = name
-    variable.op = variable.subgraph = variable.value = None
-    variable.inputs = variable.captures = variable.after = ()
-    variable.attrs = variable.metadata = NOTHING
-    variable.output_names = (value,)
-    variable.output_types = (entry.node.output_types[entry.index],)
-    variable.domain = ""
-    variable.place = entry.node.place
-    variable.affinity = affinity
+    variable = _copied(_INPUT)
+    variable.name, variable.output_names, variable.output_types = name, (value,), (entry.type,)
+    variable.place, variable.affinity = entry.node.place, affinity
     variable.__class__ = Node
     return variable
 

@@ -56,13 +56,7 @@ def check_connected(
     for k, group in enumerate(groups):
         for v in group:
             for u in preds[v]:
-                root = leader[u]
-                if owner[u] != k or root == leader[v] or (u, v) in refused:
-                    continue
-                if leader[v] == v and leader[root] == root:
-                    leader[v] = root
-                    pieces[k] -= 1
-                else:
+                if owner[u] == k and leader[u] != leader[v] and (u, v) not in refused:
                     joined(u, v)
         if pieces[k] > 1:
             raise PartitionError(

@@ -120,9 +120,8 @@ class _Splicer:
         for (v, i), slot, shown in zip(draft.exits, slots, built.body.outputs, strict=True):
             names[slot] = self.index.nodes[v].output_names[i]
             types[slot] = types[slot] or shown.type
-        if len(names) > len(draft.exits):
-            for slot in sorted(set(range(len(names))).difference(slots)):
-                names[slot] = self._free(names[slot])
+        for slot in sorted(set(range(len(names))).difference(slots)):
+            names[slot] = self._free(names[slot])
         changes["output_names"], changes["output_types"] = tuple(names), tuple(types)
         if node.name != built.node.name:
             changes["name"] = built.node.name

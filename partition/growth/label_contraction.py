@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.partition.growth.forest import Forest
+from partita.partition.growth.forest import earliest_consumers, latest_producers
 from partita.partition.growth.labels import Color, Preds
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -46,11 +46,7 @@ def components(preds: Preds, accepted: Sequence[Sequence[int]], earliest: list[i
             soon, late = earliest[v], latest[v]
             for u in inside:
                 if earliest[u] == soon and latest[u] == late:
-                    root = first[u]
-                    if first[v] == v and first[root] == root:
-                        first[v] = root
-                    else:
-                        join(first, u, v)
+                    join(first, u, v)
     for v, f in enumerate(first):  # first nodes come before the others, so one step is enough
         first[v] = first[f]
     return first
@@ -130,10 +126,9 @@ def drop_blocked(base: Base) -> None:
         return
     color = base.color
     top_down = range(len(color))
-    last = [producers[-1] if producers else -1 for producers in base.pred]
-    first = [consumers[0] if consumers else -1 for consumers in base.succ]
-    below, above = Forest.of(last, top_down), Forest.of(first, top_down[::-1])
-    start, stop, begin, end = below.start, below.stop, above.start, above.stop
+    below, above = latest_producers(base.pred), earliest_consumers(base.succ)
+    last, start, stop = below.parent, below.start, below.stop
+    first, begin, end = above.parent, above.start, above.stop
     down = _device_changes(last, color, top_down)
     up = _device_changes(first, color, top_down[::-1])
     kept = []

@@ -18,7 +18,7 @@ SMALL_LIST = 64
 
 
 Found = tuple[list[int] | None, list[int], bool]
-"""The result of a search: the path or None; the outside groups of the side that was exhausted first; is that the forward one?"""
+"""Result of a search: the path or None; the outside groups of the side that was exhausted first; True if it is the forward."""
 
 
 class Quotient:

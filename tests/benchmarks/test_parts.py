@@ -22,6 +22,7 @@ from benchmarks.decoding import torch_ratios
 from benchmarks.models.own import OWN, unet
 from benchmarks.models.zoo import zoo_model
 from benchmarks.partition import hopeless
+from benchmarks.partition_scale import measure
 from benchmarks.partitioners import LIMIT
 from benchmarks.processes import CutOff, Failed, run_json, run_together
 from benchmarks.results import Row, Section
@@ -295,6 +296,13 @@ def test_shapes_of_the_partitioning_benchmark_have_fan_in_2() -> None:
     for name in ("residual", "holes", "random"):
         preds, _ = SHAPES[name](500)
         assert max(map(len, preds)) <= 2
+
+
+def test_stages_of_partitioning_are_parts_of_the_whole() -> None:
+    row = measure("few-holes", 500, "largest")
+    assert row["groups"] == 5
+    assert min(row["plan"], row["check"], row["splice"]) > 0
+    assert row["plan"] + row["check"] + row["splice"] == pytest.approx(row["whole"])
 
 
 # -- processes and environments --------------------------------------------------------------------------

@@ -282,7 +282,7 @@ class Meaning:
     portable: Add | None = None
     """The same bits in portable code; None: a loop over the lanes."""
     less: Callable[[Value, Value], Value] | None = None
-    """Subtracts from sums the surplus that the instruction adds."""
+    """Adds to a sum the surplus that the instruction adds to it."""
 
 
 MEANINGS: Mapping[str, Meaning] = {
