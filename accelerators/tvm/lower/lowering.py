@@ -125,7 +125,7 @@ def _reshape(shape: Any) -> Callable[[Array], Array]:
 def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Draft:
     """The user's tensor expression, scheduled by the generic rule."""
     from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
-    from partita.accelerators.tvm.schedules.choosing import schedule
+    from partita.accelerators.tvm.schedules import schedule
 
     te, node = part("te"), body.ops[0]
     with quiet(), refused(f"extension {extension.domain}.{extension.op}"):
@@ -154,7 +154,7 @@ def _difference(outs: Sequence[Any], body: Body) -> str | None:
 
 
 def _from_importer(body: Body, machine: Machine) -> Lowered:
-    from partita.accelerators.tvm.schedules.choosing import schedule
+    from partita.accelerators.tvm.schedules import schedule
 
     is_open = is_for_any_size(body.graph)
     legal = import_open(body, machine) if is_open else import_fixed(body, machine)
