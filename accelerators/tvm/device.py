@@ -142,7 +142,7 @@ class TvmAccelerator(Accelerator):
             return None
         from partita.accelerators.tvm.layouts.scales import whole_sums
         from partita.accelerators.tvm.prepare.inferred_operands import has_implied
-        from partita.accelerators.tvm.run.kept_memory import kept_memory
+        from partita.accelerators.tvm.run.runtime import kept_memory
         from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
         from partita.accelerators.tvm.sizes.sizing import enough_rows, forms_for_any_size
 
@@ -341,7 +341,7 @@ class TvmAccelerator(Accelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """Load the shared library."""
-        from partita.accelerators.tvm.compiled.cpu_serialization import read
+        from partita.accelerators.tvm.compiled.serialization import read
 
         return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
 

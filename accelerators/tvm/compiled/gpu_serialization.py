@@ -14,10 +14,8 @@ from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.tvm.code.launch_sizes import ARITHMETIC, Formula, Joined
 from partita.accelerators.tvm.code.launches import Number
 from partita.accelerators.tvm.compiled.assembling import Assembled
-from partita.accelerators.tvm.compiled.export_header import ExportedWords, compiling_again, packed, read_words, unpacked
-from partita.accelerators.tvm.compiled.joining import Inside
-from partita.accelerators.tvm.compiled.launch_list import Part, Slot, Step, StepList
-from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps
+from partita.accelerators.tvm.compiled.launch_list import Inside, OpenSlot, OpenStep, OpenSteps, Part, Slot, Step, StepList
+from partita.accelerators.tvm.compiled.serialization import ExportedWords, compiling_again, packed, read_words, unpacked
 from partita.accelerators.tvm.compiled.stepwise import CompiledSteps
 from partita.accelerators.tvm.compiled.subgraph import RunsOn
 from partita.accelerators.tvm.sizes.extent import Extent, Size

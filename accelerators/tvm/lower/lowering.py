@@ -11,8 +11,7 @@ from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.extensions import TvmExtension, find
 from partita.accelerators.tvm.lower.dynamic_sizes import import_open, size_expression, size_variable, tensor_type
-from partita.accelerators.tvm.lower.nan_propagation import ACROSS_THREADS, carrying
-from partita.accelerators.tvm.lower.onnx_importer import import_fixed
+from partita.accelerators.tvm.lower.onnx_importer import ACROSS_THREADS, carrying, import_fixed
 from partita.accelerators.tvm.machine.library import compiling, part, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
