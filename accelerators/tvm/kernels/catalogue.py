@@ -20,8 +20,8 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from partita.accelerators.tvm.bodies.recurrent import GATES
 from partita.accelerators.tvm.kernels.attention.attention import attention
-from partita.accelerators.tvm.kernels.attention.cached import cached_attention
 from partita.accelerators.tvm.kernels.attention.gpu import gpu_attention
+from partita.accelerators.tvm.kernels.attention.in_place import cached_attention
 from partita.accelerators.tvm.kernels.attention.pattern import AttentionProperty
 from partita.accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from partita.accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
