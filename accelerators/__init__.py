@@ -31,13 +31,13 @@ if TYPE_CHECKING:
         register_accelerator,
         unregister_accelerator,
     )
-    from partita.accelerators.placement.by_cost import place
     from partita.accelerators.placement.costs import Costs, HandOver
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.placing import query
     from partita.accelerators.precision.auto import AutoChoice, auto
     from partita.accelerators.precision.choose_precision import choose_precision
     from partita.accelerators.precision.measured_costs import measure
+    from partita.accelerators.precision.place import place
     from partita.accelerators.precision.precision_plan import PrecisionPlan
     from partita.accelerators.runtime.compiled_model import CompiledModel
     from partita.accelerators.runtime.profile import Profile
@@ -91,6 +91,7 @@ __getattr__ = lazily(__name__, {
     "partita.accelerators.precision.auto": "AutoChoice auto",
     "partita.accelerators.precision.choose_precision": "choose_precision",
     "partita.accelerators.precision.measured_costs": "measure",
+    "partita.accelerators.precision.place": "place",
     "partita.accelerators.errors": (
         "AcceleratorError AcceleratorUnavailable BadConfig CompileError DeviceMistake InputError "
         "NotSupported QueueFull RequestTimeout RunError UnknownDevice UnknownKey"
@@ -98,7 +99,6 @@ __getattr__ = lazily(__name__, {
     "partita.accelerators.interface.accelerator": "Accelerator CompiledSubgraph ProfileRow",
     "partita.accelerators.interface.keys": "BadValue Key",
     "partita.accelerators.interface.registry": "DeviceInfo accelerator devices register_accelerator unregister_accelerator",
-    "partita.accelerators.placement.by_cost": "place",
     "partita.accelerators.placement.costs": "Costs HandOver",
     "partita.accelerators.placement.placement": "Placement",
     "partita.accelerators.placement.placing": "query",

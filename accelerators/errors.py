@@ -87,7 +87,7 @@ def raised(error: BaseException, where: str) -> AcceleratorError:
     return AcceleratorError(f"it raised {error_in_words(error)}", where=where)
 
 
-MEND = "Mend the device's own code"
+MEND = "Fix the device's own code"
 """The remedy of a DeviceMistake."""
 
 _MISTAKES = (AttributeError, KeyError, NameError, TypeError)

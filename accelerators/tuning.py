@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ from partita.accelerators.building.specialized import SpecializedSubgraph
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.accelerator import TunedKernel
+from partita.accelerators.process.descriptors import show_progress
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.graph.graph import Graph
@@ -61,7 +61,7 @@ def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True)
         kernels.append(kernel)
         if progress:
             left = max(0.0, start + budget_s - time.monotonic())
-            print(f"tune{line_of(kernel)[1:]}, {left:.0f} s left", file=sys.stderr, flush=True)
+            show_progress(f"tune{line_of(kernel)[1:]}, {left:.0f} s left")
 
     interrupted = False
     tasks = list(_tasks(model.wait().units))

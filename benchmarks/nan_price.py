@@ -17,8 +17,8 @@ import attrs
 import partita as pt
 from benchmarks.models import NAMES, model
 from partita.accelerators.tvm.code import building
+from partita.accelerators.tvm.kernels.contraction.recurrent import cells
 from partita.accelerators.tvm.kernels.language import Operand, Value, maximum, minimum
-from partita.accelerators.tvm.kernels.recurrent import cells
 from partita.accelerators.tvm.kernels.rows.row_steps import _Making
 from partita.accelerators.tvm.kernels.shared import formulas, functions, reducers
 from partita.accelerators.tvm.kernels.window import blocked

@@ -45,6 +45,11 @@ def residual_with_holes(n: int) -> Shape:
     return residual(n, holes=True)
 
 
+def residual_few_holes(n: int) -> Shape:
+    """The blocks, every hundredth op unsupported: a network of which an accelerator lacks an op or two."""
+    return residual(n)[0], [hole(v, 100) for v in range(n)]
+
+
 def layered(
     n: int, width: int = 32, fan_in: int = 2, devices: int = 1, hosts: float = 0.5, far: float = 0.0, seed: int = 4
 ) -> Shape:
@@ -155,6 +160,7 @@ def _line(n: int) -> list[list[int]]:
 SHAPES: dict[str, Callable[[int], Shape]] = {
     "residual": residual,
     "holes": residual_with_holes,
+    "few-holes": residual_few_holes,
     "random": layered,
     "chain": chain,
     "alternating": alternating_chain,

@@ -110,7 +110,8 @@ def call(
     `compile` inlines a call that no device except the last resort takes as a whole; with `inline=False` it is never inlined."""
     if not hasattr(subgraph, "opsets"):  # Graph imports this module
         raise GraphError(f"a call is of a Graph, not of {type(subgraph).__name__}", where=f"call {name!r}")
-    check_flag(inline, f"call {name or subgraph.name!r}: inline", GraphError)
+    if inline is not True:
+        check_flag(inline, f"call {name or subgraph.name!r}: inline", GraphError)
     if inputs and len(inputs) != len(subgraph.inputs):
         raise GraphError(
             f"the call has {len(inputs)} inputs and its body {len(subgraph.inputs)}", where=f"call {name or subgraph.name!r}"
@@ -122,7 +123,7 @@ def call(
         tuple(map(as_entry, inputs)),
         frozen_attrs(attrs or {}),
         _output_names(title, len(subgraph.outputs)),
-        tuple(entry.type for entry in subgraph.outputs),
+        tuple([entry.type for entry in subgraph.outputs]),
         CALL_DOMAIN,
         subgraph=subgraph,
         metadata=NOTHING if inline else NOT_INLINED,
@@ -142,4 +143,4 @@ def may_inline(call: Node) -> bool:
 def _output_names(name: str | None, count: int) -> tuple[str, ...]:
     if not name or count == 1:
         return (name or "",) * count
-    return tuple(f"{name}_{i}" for i in range(count))
+    return tuple([f"{name}_{i}" for i in range(count)])

@@ -61,10 +61,10 @@ def check_flag(value: object, where: str, error: type[PartitaError]) -> None:
         raise error(f"{value!r:.80} is neither True nor False", where=where, remedy="Write True or False")
 
 
-def check_count(where: str, value: object, error: type[PartitaError]) -> None:
-    """Raise the error unless the value is an integer of 0 or more, or None."""
-    if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0):
-        raise error(f"{value!r:.80} is no count", where=where, remedy="Give an integer of 0 or more")
+def check_count(where: str, value: object, error: type[PartitaError], least: int = 0) -> None:
+    """Raise the error unless the value is an integer of `least` or more, or None."""
+    if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least):
+        raise error(f"{value!r:.80} is no count", where=where, remedy=f"Give an integer of {least} or more")
 
 
 def check_path(where: str, value: object, error: type[PartitaError]) -> str:
@@ -98,5 +98,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A remedy that suggests the most similar known names, or None."""
     import difflib  # only here: most programs need no remedy
 
-    near = difflib.get_close_matches(name, list(known), 3)
+    names = list(known)
+    near = [one for one in names if one.lower() == name.lower()] or difflib.get_close_matches(name, names, 3)
     return f"Did you mean {', '.join(map(repr, near))}?" if near else None

@@ -13,6 +13,9 @@ def unique(name: str, taken: set[str], counts: dict[str, int] | None = None) -> 
     """The name, with a number appended if it is taken; it is then marked as taken.
 
     `counts` keeps the last number of each name, so that many calls do not try a number twice."""
+    if name not in taken:
+        taken.add(name)
+        return name
     numbers = {} if counts is None else counts
     free_name = name
     while free_name in taken:

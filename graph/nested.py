@@ -25,7 +25,8 @@ def graphs_in(graph: Graph) -> Iterator[Graph]:
         current = waiting.pop()
         yield current
         for node in current.nodes:
-            for body in bodies_of(node):
-                if id(body) not in seen:
-                    seen.add(id(body))
-                    waiting.append(body)
+            if node.attrs or node.subgraph is not None:
+                for body in bodies_of(node):
+                    if id(body) not in seen:
+                        seen.add(id(body))
+                        waiting.append(body)

@@ -218,6 +218,13 @@ class Node(_MutableNode):
         changed.__class__ = Node
         return changed
 
+    def reading(self, inputs: tuple[NodeEntry | None, ...]) -> Node:
+        """`evolve(inputs=inputs)`, for rewrites of whole graphs."""
+        changed = _copied(self)
+        changed.inputs = inputs
+        changed.__class__ = Node
+        return changed
+
     def __copy__(self) -> Node:
         return self.evolve()
 
@@ -267,6 +274,22 @@ def _copied(node: Node) -> Any:
     duplicate.place = node.place
     duplicate.affinity = node.affinity
     return duplicate
+
+
+def input_like(entry: NodeEntry, name: str, value: str, affinity: str | None) -> Node:
+    """A graph input with the type of a value and the place of its node, under these names."""
+    variable: Any = _MutableNode()
+    variable.name = name
+    variable.op = variable.subgraph = variable.value = None
+    variable.inputs = variable.captures = variable.after = ()
+    variable.attrs = variable.metadata = NOTHING
+    variable.output_names = (value,)
+    variable.output_types = (entry.node.output_types[entry.index],)
+    variable.domain = ""
+    variable.place = entry.node.place
+    variable.affinity = affinity
+    variable.__class__ = Node
+    return variable
 
 
 def name_node(node: Node, name: str, outputs: tuple[str, ...]) -> None:

@@ -49,11 +49,50 @@ def is_ordered(nodes: Iterable[Node]) -> bool:
 def topological(nodes: list[Node]) -> tuple[Node, ...]:
     """These nodes, a set closed under dependencies, in order. O(n log n).
 
-    If the places agree with the data flow, as in a loaded file, the nodes are only sorted by place."""
+    One pass in the order of places passes over the nodes that have to wait for later ones; each follows the last of those."""
     ordered = sorted(nodes, key=attrgetter("place"))
-    if is_ordered(ordered):
-        return tuple(ordered)
-    return _by_readiness(ordered, {id(node): i for i, node in enumerate(ordered)})
+    done: list[Node] = []
+    seen: set[Node] = set()
+    waiting: dict[int, int] = {}  # how many nodes one that was passed over still waits for, by its position
+    readers: dict[Node, list[int]] = {}  # the positions of those that wait for a node
+    for position, node in enumerate(ordered):
+        missing = []
+        for entry in node.inputs:
+            if entry is not None and entry.node not in seen:
+                missing.append(entry.node)
+        if node.captures or node.after:
+            missing = [source for source in sources(node) if source not in seen]
+        if missing:
+            awaited = set(missing)
+            waiting[position] = len(awaited)
+            for source in awaited:
+                readers.setdefault(source, []).append(position)
+            continue
+        done.append(node)
+        seen.add(node)
+        if node in readers:
+            released = _released(node, ordered, waiting, readers)
+            done += released
+            seen.update(released)
+    if len(done) < len(ordered):
+        stuck = next(node for node in ordered if node not in seen)
+        raise GraphError("the node depends on itself through a cycle", where=f"node {stuck.name!r} ({stuck.op})")
+    return tuple(done)
+
+
+def _released(node: Node, ordered: list[Node], waiting: dict[int, int], readers: dict[Node, list[int]]) -> list[Node]:
+    """The nodes that waited for this one alone, and for each other, in order."""
+    ready: list[int] = []
+    done: list[Node] = []
+    while True:
+        for position in readers.pop(node, ()):
+            waiting[position] -= 1
+            if not waiting[position]:
+                heapq.heappush(ready, position)
+        if not ready:
+            return done
+        node = ordered[heapq.heappop(ready)]
+        done.append(node)
 
 
 def sources(node: Node) -> list[Node]:
@@ -64,20 +103,6 @@ def sources(node: Node) -> list[Node]:
     if node.after:
         producers += node.after
     return producers
-
-
-def _by_readiness(ordered: list[Node], position: dict[int, int]) -> tuple[Node, ...]:
-    waiting = [0] * len(ordered)
-    consumers: list[list[int]] = [[] for _ in ordered]
-    for i, node in enumerate(ordered):
-        for source in set(map(id, sources(node))):
-            consumers[position[source]].append(i)
-            waiting[i] += 1
-    done = lowest_first([i for i, count in enumerate(waiting) if not count], waiting, consumers)
-    if len(done) < len(ordered):
-        stuck = next(ordered[i] for i, count in enumerate(waiting) if count)
-        raise GraphError("the node depends on itself through a cycle", where=f"node {stuck.name!r} ({stuck.op})")
-    return tuple([ordered[i] for i in done])
 
 
 def lowest_first(ready: list[int], waiting: list[int], consumers: Sequence[Iterable[int]]) -> list[int]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter, is_not
+from operator import attrgetter
+from typing import Any
 
 import attrs
 
 from partita.graph.control_dependencies import noted_after
 from partita.graph.graph import Graph
 from partita.graph.names import unique
-from partita.graph.node import Node, NodeEntry
+from partita.graph.node import Node, NodeEntry, input_like
 from partita.graph.order import topological
 from partita.partition.op_index import OpIndex
 
@@ -69,11 +70,12 @@ def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
 def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool) -> BodyDraft:
     """Collects the values that enter, in order of first use; constants are put into the body instead."""
     nodes = index.nodes
-    inside = {nodes[v] for v in members}
+    group = [nodes[v] for v in members]
+    inside = set(group)
     entries: list[NodeEntry] = []
     constants: dict[Node, None] = {}
-    seen: set[tuple[Node, int]] = set()
-    for node in [nodes[v] for v in members]:
+    seen: set[Node | tuple[Node, int]] = set()  # values; a node stands for its output 0
+    for node in group:
         for entry in node.reads if node.captures else node.inputs:
             if entry is None or entry.node in inside:
                 continue
@@ -81,13 +83,13 @@ def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool
                 constants[entry.node] = None
                 continue
             if dedup:
-                key = (entry.node, entry.index)
+                key = (entry.node, entry.index) if entry.index else entry.node
                 if key in seen:
                     continue
                 seen.add(key)
             entries.append(entry)
-    taken = {node.name for node in inside}
-    values = {name for node in inside for name in node.output_names}
+    taken = {node.name for node in group}
+    values = {name for node in group for name in node.output_names}
     for constant in constants:
         taken.add(constant.name)
         values.update(constant.output_names)
@@ -107,79 +109,74 @@ def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool)
 
     A graph input is shared instead of copied."""
     maker = entry.node
-    name = entry.name
+    name = maker.output_names[entry.index]
     if maker.op is None and share and maker.affinity is None and maker.name not in taken and name not in values:
         taken.add(maker.name)
         values.add(name)
         return maker
     value = unique(name, values)
-    return Node(
-        unique(value, taken),
-        None,
-        output_names=(value,),
-        output_types=(entry.type,),
-        place=maker.place,
-        affinity=None if maker.op is None else maker.affinity,
-    )
+    return input_like(entry, unique(value, taken), value, None if maker.op is None else maker.affinity)
 
 
 def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     """The closed graph: the group's own nodes if nothing changed, else copies that read the inputs."""
     nodes = index.nodes
-    copies: dict[Node, Node] = {}
-    stands: dict[Node, dict[int, list[NodeEntry]]] = {}  # the inputs of each outer value, the first one last
+    inner: dict[Node, dict[int, NodeEntry]] = {}  # the inner values for those of inputs and copied nodes, by output
+    further: dict[tuple[Node, int], list[NodeEntry]] = {}  # the further inputs for a value, the next one last
     for outer, variable in zip(reversed(draft.entries), reversed(draft.variables), strict=True):
         if variable is not outer.node:
-            stands.setdefault(outer.node, {}).setdefault(outer.index, []).append(NodeEntry(variable, 0))
+            values = inner.setdefault(outer.node, {})
+            if outer.index in values:
+                further.setdefault((outer.node, outer.index), []).append(values[outer.index])
+            values[outer.index] = NodeEntry(variable, 0)
 
-    def inner(entry: NodeEntry | None) -> NodeEntry | None:
-        """The inner value for an outer value; the same object if there is no other."""
-        if entry is None:
-            return None
-        copy = copies.get(entry.node)
-        if copy is not None:
-            return NodeEntry(copy, entry.index)
-        variables = stands.get(entry.node)
-        if variables is None:
-            return entry
-        waiting = variables[entry.index]
-        return waiting.pop() if len(waiting) > 1 else waiting[0]
+    def read(entries: Iterable[NodeEntry | None]) -> list[Any]:
+        """The inner values for outer ones; the same objects where there are no others."""
+        inside = []
+        for entry in entries:
+            values = None if entry is None else inner.get(entry.node)
+            if values is None or entry is None:
+                inside.append(entry)
+                continue
+            inside.append(values[entry.index])
+            if further and further.get((entry.node, entry.index)):
+                values[entry.index] = further[entry.node, entry.index].pop()
+        return inside
 
     members = [nodes[v] for v in draft.members]
-    inside = set(members)
-    crossing = any(other not in inside for node in members if node.after for other in node.after)
+    followers = [node for node in members if node.after]
+    inside = set(members) if followers else set()
+    crossing = any(other not in inside for node in followers for other in node.after)
+    copies: dict[Node, Node] = {}
     kept = []
     for node in members:
-        inputs = tuple(map(inner, node.inputs))
-        copy = node
         if node.captures or node.after or crossing:
-            captures = tuple(map(inner, node.captures))
+            inputs, captures = tuple(read(node.inputs)), tuple(read(node.captures))
             after = tuple([copies.get(o, o) for o in node.after if o in inside])
             metadata = noted_after(node) if crossing else node.metadata
-            copies[node] = copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
-        elif any(map(is_not, inputs, node.inputs)):
-            copies[node] = copy = node.evolve(inputs=inputs)
+            copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
+        else:
+            for entry in node.inputs:
+                if entry is not None and entry.node in inner:
+                    copy = node.reading(tuple(read(node.inputs)))
+                    break
+            else:
+                kept.append(node)
+                continue
+        copies[node] = copy
+        inner[node] = {0: NodeEntry(copy, 0)} if len(copy.output_names) == 1 else values_of(copy)
         kept.append(copy)
     outputs = [NodeEntry(copies.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
     if draft.foreign:
         return Graph(outputs, draft.variables, name, index.graph.opsets, nodes=[*draft.constants, *kept])
-    ordered = _in_order([*draft.variables, *draft.constants], kept)
+    sources = [*draft.variables, *draft.constants]
+    ordered = tuple(sorted([*sources, *kept], key=PLACE)) if index.is_placed else topological([*sources, *kept])
     return Graph.assembled(ordered, draft.variables, outputs, name, index.graph.opsets)
 
 
-def _in_order(sources: list[Node], ops: list[Node]) -> tuple[Node, ...]:
-    """The nodes in topological order.
-
-    If all places agree with it, as in most graphs, no search is needed.
-    """
-    if len(sources) > 1:
-        sources.sort(key=PLACE)
-    last = sources[-1].place if sources else -1
-    for node in ops:
-        if node.place < last:
-            return topological([*sources, *ops])
-        last = node.place
-    return (*sources, *ops)
+def values_of(node: Node) -> dict[int, NodeEntry]:
+    """The node's values by output."""
+    return dict(enumerate(node.outputs))
 
 
 def common_affinity(affinities: Iterable[str | None]) -> str | None:

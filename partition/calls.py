@@ -11,6 +11,7 @@ from partita.graph.build import NOT_INLINED
 from partita.graph.errors import GraphError
 from partita.graph.graph import Graph
 from partita.graph.names import unique
+from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.partition.bodies import BodyDraft, build_body, draft_body, find_exits
@@ -109,7 +110,7 @@ class CallMaker:
         if node.reads:
             node = self._connecting.connected(hooks, node, draft, body, first)
         if node.subgraph is not None and node.subgraph is not body:  # the property replaced the body
-            own = op_names_in(body)
+            own = op_names_in(*graphs_in(body))
             node = node.evolve(subgraph=with_own_names(node.subgraph, own, self._taken))
         if self._declared is not None and hooks.sees_bodies:
             node, draft = self._undone(self._declared, node, draft)

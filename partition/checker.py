@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
+
+import numpy as np
 
 from partita.graph.shortest_path import arrows, cycle_in
 from partita.partition.errors import PartitionError
@@ -37,13 +39,11 @@ def check_connected(
         for v in group:
             owner[v] = k
 
-    def first(v: int) -> int:
+    def joined(u: int, v: int) -> None:
+        while leader[u] != u:
+            leader[u] = u = leader[leader[u]]
         while leader[v] != v:
             leader[v] = v = leader[leader[v]]
-        return v
-
-    def joined(u: int, v: int) -> None:
-        u, v = first(u), first(v)
         if u != v:
             leader[v] = u
             pieces[owner[v]] -= 1
@@ -56,7 +56,13 @@ def check_connected(
     for k, group in enumerate(groups):
         for v in group:
             for u in preds[v]:
-                if owner[u] == k and (u, v) not in refused:
+                root = leader[u]
+                if owner[u] != k or root == leader[v] or (u, v) in refused:
+                    continue
+                if leader[v] == v and leader[root] == root:
+                    leader[v] = root
+                    pieces[k] -= 1
+                else:
                     joined(u, v)
         if pieces[k] > 1:
             raise PartitionError(
@@ -81,43 +87,36 @@ def _owners(count: int, groups: Groups, offered: Sequence[bool], name: Names) ->
 
 
 def _order(preds: Preds, groups: Groups, owner: list[int], name: Names) -> list[int]:
-    """Kahn's algorithm on the contracted graph; parallel edges are counted separately."""
-    missing = [0] * len(preds)  # pending producers of a single node
-    group_missing = [0] * len(groups)
-    readers: list[list[int]] = [[] for _ in preds]
-    for v, producers in enumerate(preds):
-        k = owner[v]
-        for u in producers:
-            if k < 0 or owner[u] != k:
-                readers[u].append(v)
-                if k < 0:
-                    missing[v] += 1
-                else:
-                    group_missing[k] += 1
-    ready = [v for v, k in enumerate(owner) if k < 0 and not missing[v]]
-    ready += [~k for k, waiting in enumerate(group_missing) if not waiting]
-    for unit in ready:  # grows during iteration
-        for u in (unit,) if unit >= 0 else groups[~unit]:
-            for v in readers[u]:
-                k = owner[v]
-                if k < 0:
-                    missing[v] -= 1
-                    if not missing[v]:
-                        ready.append(v)
-                else:
-                    group_missing[k] -= 1
-                    if not group_missing[k]:
-                        ready.append(~k)
-    if len(ready) < len(groups) + owner.count(-1):
-        stuck = [k for k, waiting in enumerate(group_missing) if waiting]
+    """Kahn's algorithm on the contracted graph; parallel edges are counted separately. Node v is unit v, group k unit n + k."""
+    count = len(preds)
+    home = np.array(owner, np.int64)
+    unit = np.where(home < 0, np.arange(count), count + home)
+    consumers = np.repeat(np.arange(count), np.fromiter(map(len, preds), np.int64, count))
+    producers = np.fromiter(chain.from_iterable(preds), np.int64, len(consumers))
+    between = unit[producers] != unit[consumers]
+    producers, consumers = producers[between], consumers[between]
+    by_unit = np.argsort(unit[producers] * count + producers, kind="stable")
+    readers = unit[consumers[by_unit]].tolist()
+    stops = np.cumsum(np.bincount(unit[producers], minlength=count + len(groups))).tolist()
+    missing = np.bincount(unit[consumers], minlength=count + len(groups)).tolist()  # edges from units that are not done
+    units = [*(v for v, k in enumerate(owner) if k < 0), *range(count, count + len(groups))]
+    ready = [x for x in units if not missing[x]]
+    for x in ready:  # grows during iteration
+        for reader in readers[stops[x - 1] if x else 0 : stops[x]]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                ready.append(reader)
+    order = [x if x < count else ~(x - count) for x in ready]
+    if len(order) < len(units):
+        stuck = [k for k in range(len(groups)) if missing[count + k]]
         first = [name(groups[k][0]) for k in stuck[:5]]
         raise PartitionError(
             f"the subgraphs close a cycle; those that start at {', '.join(map(repr, first))} are in it or behind it: "
-            f"{_shown_cycle(preds, groups, owner, set(ready), name)}",
+            f"{_shown_cycle(preds, groups, owner, set(order), name)}",
             where="the check of the plan",
             remedy="Change the nodes given: no path may leave a subgraph (or several, one after another) and come back",
         )
-    return ready
+    return order
 
 
 def _shown_cycle(preds: Preds, groups: Groups, owner: Sequence[int], done: Container[int], name: Names) -> str:

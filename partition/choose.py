@@ -412,9 +412,8 @@ def notes_on(chooser: Chooser, index: OpIndex, groups: Sequence[Sequence[int]]) 
 def _mxnet_names(chooser: Chooser, took_any: bool) -> Iterator[str]:
     """Notes on the names of MXNet's in a selector's own code. Names in lower case may be other words: they are noted if the
     selector took nothing."""
-    known = op_names("")
     for name in texts_in(chooser) if isinstance(chooser, SubgraphSelector) else ():
-        if name.isidentifier() and name not in known and not (took_any and name.islower()):
+        if name.isidentifier() and not (took_any and name.islower()) and name not in op_names(""):
             from partita.graph.readers.mxnet import meant_by
 
             hint = meant_by(name)

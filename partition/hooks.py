@@ -184,6 +184,8 @@ class Hooks:
     def create(self, subgraph: Graph, index: int, node: Node, selector: Chooser | None) -> Node | None:
         """The node that `create_subgraph_node` makes; None if it leaves the nodes unchanged."""
         hook = "create_subgraph_node"
+        if not self.overrides(hook):
+            return self.property.create_subgraph_node(subgraph, index)
         created = self.call(hook, node, self._with_selector(hook, selector), subgraph, index)
         if created is None:
             return None

@@ -13,12 +13,13 @@ from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 
 def names_in(graph: Graph) -> set[str]:
     """The names of all nodes, and of the ops in all bodies."""
-    return {node.name for node in graph.nodes} | op_names_in(graph)
+    _, *bodies = graphs_in(graph)
+    return {node.name for node in graph.nodes} | op_names_in(*bodies)
 
 
-def op_names_in(graph: Graph) -> set[str]:
-    """The names of the ops in the graph and in all bodies. Linear."""
-    return {node.name for body in graphs_in(graph) for node in body.nodes if node.is_op}
+def op_names_in(*graphs: Graph) -> set[str]:
+    """The names of the ops in these graphs. Linear."""
+    return {node.name for graph in graphs for node in graph.nodes if node.op is not None and node.value is None}
 
 
 def with_own_names(graph: Graph, own: Container[str], taken: set[str]) -> Graph:

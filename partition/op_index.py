@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import attrs
 
 from partita.graph.build import is_made_call
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.order import sources
 from partita.partition import growth
 from partita.partition.growth.labels import Edges
 
@@ -47,6 +48,8 @@ class OpIndex:
     """True for ops that may be in a subgraph: live, and not a call that an earlier partition made."""
     affinity: list[str | None]
     """The affinities, read once."""
+    is_placed: bool
+    """True if the graph's nodes, of which each follows all that it depends on, are in the order of their places."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -88,22 +91,36 @@ class OpIndex:
 
 def build_op_index(graph: Graph) -> OpIndex:
     """The index of the graph's ops. Linear."""
-    whole = graph.index
-    nodes = [node for node in graph.nodes if node.op is not None and node.value is None]
-    if len(nodes) == len(graph.nodes):
-        preds = whole.producers
-    else:
-        new = [-1] * len(graph.nodes)
-        at = whole.number
-        for v, node in enumerate(nodes):
-            new[at[node]] = v
-        origins = [whole.producers[i] for i, v in enumerate(new) if v >= 0]
-        preds = [[v for u in sources if (v := new[u]) >= 0] for sources in origins]
-    number = {node: v for v, node in enumerate(nodes)}
+    nodes: list[Node] = []
+    number: dict[Node, int] = {}
+    preds: Preds = []
+    calls, followers = [], []
+    number_of = number.get
+    for node in graph.nodes:
+        if node.op is None or node.value is not None:
+            continue
+        producers = []
+        for entry in node.inputs:
+            u = None if entry is None else number_of(entry.node)
+            if u is not None:
+                producers.append(u)
+        if node.captures or node.after:
+            producers = [number[source] for source in sources(node) if source in number]
+        if node.after:
+            followers.append(node)
+        if node.subgraph is not None and is_made_call(node):
+            calls.append(len(nodes))
+        number[node] = len(nodes)
+        nodes.append(node)
+        preds.append(producers)
     live = _live(graph, number, preds)
-    control = _control_alone(nodes, number)
-    offered = [bool(alive) and not is_made_call(node) for alive, node in zip(live, nodes, strict=True)]
-    return OpIndex(graph, nodes, number, preds, control, live, offered, [node.affinity for node in nodes])
+    offered = list(map(bool, live))
+    for v in calls:
+        offered[v] = False
+    affinity = [node.affinity for node in nodes]
+    places = [node.place for node in graph.nodes]
+    is_placed = places == sorted(places)
+    return OpIndex(graph, nodes, number, preds, _control_alone(followers, number), live, offered, affinity, is_placed)
 
 
 def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -117,13 +134,12 @@ def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:
     return readers
 
 
-def _control_alone(nodes: list[Node], number: dict[Node, int]) -> Edges:
-    """The edges of control dependencies between ops without a value between them."""
+def _control_alone(followers: Iterable[Node], number: dict[Node, int]) -> Edges:
+    """The edges of control dependencies of these ops on others of which they read no value."""
     edges: set[tuple[int, int]] = set()
-    for v, node in enumerate(nodes):
-        if node.after:
-            read = {entry.node for entry in node.reads}
-            edges.update((number[other], v) for other in node.after if other not in read and other in number)
+    for node in followers:
+        read = {entry.node for entry in node.reads}
+        edges.update((number[other], number[node]) for other in node.after if other not in read and other in number)
     return frozenset(edges)
 
 

@@ -37,6 +37,7 @@ class PartitionOptions:
     groups: GivenGroups | None = _option(None, "the subgraphs themselves, each a set of nodes or of their names")  # noqa: RUF009
     min_subgraph_size: int | None = _option(None, "subgraphs of fewer ops stay in the graph")
     max_subgraphs: int | None = _option(None, "at most so many subgraphs for each property")
+    max_nodes: int | None = _option(None, "subgraphs of more ops are cut into several; a match of a pattern stays in the graph")
     dedup_inputs: bool | None = _option(None, "does each outer value enter a subgraph once?")
     infer_types: bool = _option(True, "do selectors and hooks see types in a graph that has none, as InferType infers them?")
     extra: Mapping[str, Any] = attrs.Factory(dict)

@@ -14,7 +14,7 @@ from partita.graph.formatting import counted
 from partita.graph.names import unique
 from partita.partition.bodies import common_affinity
 from partita.partition.calls import CallMaker, Chosen
-from partita.partition.checker import check_connected, check_partition
+from partita.partition.checker import Preds, check_connected, check_partition
 from partita.partition.choose import check_growth, choose_groups, is_connected
 from partita.partition.errors import PartitionError
 from partita.partition.evidence import Evidence
@@ -64,6 +64,7 @@ class Planner:
         check_growth(options.growth)
         check_count("min_subgraph_size", options.min_subgraph_size, PartitionError)
         check_count("max_subgraphs", options.max_subgraphs, PartitionError)
+        check_count("max_nodes", options.max_nodes, PartitionError, 1)
         self.typed = typed
         self.index = build_op_index(typed.graph)
         self.options = options
@@ -105,7 +106,7 @@ class Planner:
         """The groups within the limits of the properties that make their calls, by first node."""
         by_maker: dict[SubgraphProperty, list[list[int]]] = {}
         for group in groups:
-            device = common_affinity(self.index.affinity[v] for v in group)
+            device = common_affinity(map(self.index.affinity.__getitem__, group))
             by_maker.setdefault(hooks.property.for_device(device), []).append(group)
         by_maker.setdefault(hooks.property, [])
         kept = [group for maker, mine in by_maker.items() for group in self._within(maker, mine, evidence)]
@@ -118,13 +119,19 @@ class Planner:
         most = maker.max_subgraphs if options.max_subgraphs is None else options.max_subgraphs
         check_count(f"property {maker.name!r}: min_subgraph_size", least, PartitionError)
         check_count(f"property {maker.name!r}: max_subgraphs", most, PartitionError)
+        largest = maker.max_nodes if options.max_nodes is None else options.max_nodes
+        check_count(f"property {maker.name!r}: max_nodes", largest, PartitionError, 1)
         check_flag(maker.dedup_inputs, f"property {maker.name!r}: dedup_inputs", PartitionError)
         check_flag(maker.inline, f"property {maker.name!r}: inline", PartitionError)
         for group in groups:
             if len(group) < least:
                 why = f"of {counted(len(group), 'op')}, fewer than min_subgraph_size={least}"
                 evidence.limited.update(dict.fromkeys(group, why))
-        kept = sorted((group for group in groups if len(group) >= least), key=lambda group: group[0])
+        kept = [group for group in groups if len(group) >= least]
+        if largest is not None:
+            preds = self.index.value_preds()
+            kept = [piece for group in kept for piece in self._pieces(group, largest, evidence, preds)]
+        kept.sort(key=lambda group: group[0])
         if most is not None and len(kept) > most:
             kept.sort(key=len, reverse=True)
             for group in kept[most:]:
@@ -132,12 +139,31 @@ class Planner:
                 evidence.limited.update(dict.fromkeys(group, why))
         return kept[:most]
 
+    @staticmethod
+    def _pieces(group: list[int], largest: int, evidence: Evidence, preds: Preds) -> list[list[int]]:
+        """The group, cut along its topological order into pieces of at most so many nodes, which are connected if it is.
+
+        A path between two pieces leads from the earlier one to the later one, since the group closed no cycle."""
+        if len(group) <= largest:
+            return [group]
+        if evidence.growth == "pattern":
+            why = f"of {counted(len(group), 'op')}, more than max_nodes={largest}"
+            evidence.limited.update(dict.fromkeys(group, why))
+            return []
+        evidence.cut.update(dict.fromkeys(group, largest))
+        pieces = [group[i : i + largest] for i in range(0, len(group), largest)]
+        if is_connected(evidence.growth):
+            pieces = [part for piece in pieces for part in _components(piece, evidence, preds)]
+        if group[0] in evidence.selectors:
+            evidence.selectors.update((piece[0], evidence.selectors[group[0]]) for piece in pieces)
+        return pieces
+
     def _named(self, number: int, hooks: Hooks, groups: list[list[int]], evidence: Evidence) -> list[Chosen]:
         affinity = self.index.affinity
         by_device: dict[str | None, Hooks] = {}
         chosen = []
         for i, members in enumerate(groups):
-            device = common_affinity(affinity[v] for v in members)
+            device = common_affinity(map(affinity.__getitem__, members))
             if device not in by_device:
                 own = hooks.property.for_device(device)
                 by_device[device] = hooks if own is hooks.property else Hooks(own, self.witness, device)
@@ -165,6 +191,19 @@ class Planner:
                 self.evidence[-1].declined.update(dict.fromkeys(chosen.members, declined[k]))
             else:
                 self.groups.append(chosen)
+
+
+def _components(nodes: list[int], evidence: Evidence, preds: Preds) -> list[list[int]]:
+    """The components of the nodes by values along edges that were not refused, by first node. Near-linear."""
+    component = {v: [v] for v in nodes}
+    refused = () if evidence.growth == "walk" else evidence.refused
+    for v in nodes:
+        for u in preds[v]:
+            if u in component and (u, v) not in refused and component[u] is not component[v]:
+                less, more = sorted((component[u], component[v]), key=len)
+                more += less
+                component.update(dict.fromkeys(less, more))
+    return sorted({id(part): sorted(part) for part in component.values()}.values())
 
 
 def settle(index: OpIndex, groups: Sequence[Chosen]) -> list[int]:

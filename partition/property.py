@@ -37,6 +37,8 @@ class SubgraphProperty:
     """Minimum number of ops of a subgraph; smaller ones are left in the graph."""
     max_subgraphs: int | None = None
     """Maximum number of subgraphs: the largest ones are kept, the earlier among equals."""
+    max_nodes: int | None = None
+    """Maximum number of ops of a subgraph; larger ones are cut into several. A larger match of a pattern is left in the graph."""
     inline: bool = True
     """True if `compile` may inline calls that no device but the last resort takes as a whole. False keeps each in one piece."""
     dedup_inputs: bool = True

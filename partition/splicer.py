@@ -12,7 +12,8 @@ from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.schemas import spec_of
-from partita.graph.order import topological
+from partita.graph.order import sources, topological
+from partita.partition.bodies import values_of
 from partita.partition.calls import BuiltCall, Chosen, check_reads
 from partita.partition.errors import not_a
 from partita.partition.op_index import OpIndex
@@ -40,36 +41,47 @@ class _Splicer:
         self.kept: list[Node] = []
         self.foreign = bool(adjusted)  # True if there may be unknown nodes
         self.nodes: dict[Node, Node] = {}  # the new node for one that changed or that is inside a call
-        self.values: dict[tuple[int, int], NodeEntry] = {}  # the new value for one that leaves a call
+        self.values: dict[Node, dict[int, NodeEntry]] = {}  # the new values of those, by output
         self.value_names: set[str] | None = None  # names in the graph and of its calls' inputs, on demand
 
     def value(self, entry: NodeEntry) -> NodeEntry:
         """The new graph's value for a value of the old graph."""
-        node = self.nodes.get(entry.node)
-        if node is None:
-            return entry
-        return self.values.get((id(entry.node), entry.index)) or NodeEntry(node, entry.index)
+        values = self.values.get(entry.node)
+        return entry if values is None else values[entry.index]
 
     def keep(self, v: int) -> None:
         """Keeps an op outside of calls, reading the new values."""
         old = self.index.nodes[v]
-        base = self.adjusted.get(v, old)
-        changes: dict[str, Any] = {}
-        changed = self.nodes
+        base = self.adjusted.get(v, old) if self.adjusted else old
+        new = self.values
+        inputs: list[NodeEntry | None] = []
+        is_changed = False
         for entry in old.inputs:
-            if entry is not None and entry.node in changed:
-                changes["inputs"] = tuple([None if e is None else self.value(e) for e in old.inputs])
-                break
-        if old.captures:
-            changes["captures"] = tuple(map(self.value, old.captures))
-        if old.after and any(other in changed for other in old.after):
-            changes["after"] = self._after(old.after)
-            if any(changed.get(other, other).name != other.name for other in old.after):
-                changes["metadata"] = noted_after(base)
-        rebuilt = base.evolve(**changes) if changes else base
+            values = None if entry is None else new.get(entry.node)
+            if values is None or entry is None:
+                inputs.append(entry)
+            else:
+                inputs.append(values[entry.index])
+                is_changed = True
+        rebuilt = base.reading(tuple(inputs)) if is_changed else base
+        bound = self._bound(old, base) if old.captures or old.after else None
+        if bound:
+            rebuilt = rebuilt.evolve(**bound)
         if rebuilt is not old:
             self.nodes[old] = rebuilt
+            self.values[old] = {0: NodeEntry(rebuilt, 0)} if len(rebuilt.output_names) == 1 else values_of(rebuilt)
         self.kept.append(rebuilt)
+
+    def _bound(self, old: Node, base: Node) -> dict[str, Any]:
+        """The changes to a node's captures and control dependencies."""
+        changes: dict[str, Any] = {}
+        if old.captures:
+            changes["captures"] = tuple(map(self.value, old.captures))
+        if any(other in self.nodes for other in old.after):
+            changes["after"] = self._after(old.after)
+            if any(self.nodes.get(other, other).name != other.name for other in old.after):
+                changes["metadata"] = noted_after(base)
+        return changes
 
     def _after(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
         return tuple(dict.fromkeys(self.nodes.get(other, other) for other in nodes))
@@ -86,17 +98,19 @@ class _Splicer:
 
     def _connect(self, chosen: Chosen, built: BuiltCall, members: list[Node]) -> Node:
         hooks, draft, first = chosen.hooks, built.draft, members[0]
-        entries = tuple([self.value(e) for e in draft.entries])
+        new = self.values
+        entries = tuple([e if (values := new.get(e.node)) is None else values[e.index] for e in draft.entries])
         changes: dict[str, Any] = {"place": first.place}
         node = built.node
-        if node.reads:
+        reads = node.reads
+        if reads:
             self.foreign = True  # the node may have a new constant
             inputs = tuple([None if e is None else self.value(e) for e in node.inputs])
             node = node.evolve(inputs=inputs, captures=tuple(map(self.value, node.captures)))
         if hooks.overrides("connect_subgraph_inputs"):
             self.foreign = True
             node = self._connected(chosen, node, entries, members)
-        elif not node.reads:
+        elif not reads:
             changes["inputs"] = entries
         self._check_count(chosen, node, changes.get("inputs", node.inputs), first)
         slots: Sequence[int] = range(len(draft.exits))
@@ -106,8 +120,9 @@ class _Splicer:
         for (v, i), slot, shown in zip(draft.exits, slots, built.body.outputs, strict=True):
             names[slot] = self.index.nodes[v].output_names[i]
             types[slot] = types[slot] or shown.type
-        for slot in sorted(set(range(len(names))).difference(slots)):
-            names[slot] = self._free(names[slot])
+        if len(names) > len(draft.exits):
+            for slot in sorted(set(range(len(names))).difference(slots)):
+                names[slot] = self._free(names[slot])
         changes["output_names"], changes["output_types"] = tuple(names), tuple(types)
         if node.name != built.node.name:
             changes["name"] = built.node.name
@@ -120,7 +135,7 @@ class _Splicer:
             changes["after"] = self._after(after)
         final = node.evolve(**changes)
         for (v, i), slot in zip(draft.exits, slots, strict=True):
-            self.values[id(self.index.nodes[v]), i] = NodeEntry(final, slot)
+            self.values.setdefault(self.index.nodes[v], {})[i] = NodeEntry(final, slot)
         return final
 
     def _free(self, name: str) -> str:
@@ -180,16 +195,11 @@ class _Splicer:
         """The new graph. Constants that only the bodies read are removed; those that nothing ever read are kept."""
         graph = self.index.graph
         outputs = [self.value(entry) for entry in graph.outputs]
-        read = {entry.node for entry in outputs}
-        for node in self.kept:
-            for entry in node.reads if node.captures else node.inputs:
-                if entry is not None and entry.node.value is not None:
-                    read.add(entry.node)
-        constants = [
-            node
-            for node, readers in zip(graph.nodes, graph.index.consumers, strict=True)
-            if node.value is not None and (not readers or node in read or "onnx.input" in node.metadata)
-        ]
+        constants = [node for node in graph.nodes if node.value is not None]
+        if constants:
+            before = {source for node in self.index.nodes for source in sources(node)}
+            now = {entry.node for node in self.kept for entry in node.reads}.union(entry.node for entry in outputs)
+            constants = [node for node in constants if node not in before or node in now or "onnx.input" in node.metadata]
         if self.foreign:
             return graph.evolve(outputs=outputs, nodes=[*self.kept, *constants])
         nodes = topological([*graph.inputs, *constants, *self.kept])

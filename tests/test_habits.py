@@ -79,7 +79,12 @@ def test_keys_that_are_something_else(graph: pt.Graph) -> None:
 
 
 def test_names_in_the_module() -> None:
-    for name, remedy in (("InferenceSession", "pt.compile"), ("Core", "pt.load"), ("register_pattern_table", "SubgraphProperty")):
+    names = {
+        "InferenceSession": "pt.compile", "Core": "pt.load", "register_pattern_table": "SubgraphProperty",
+        "load_model": "pt.load", "run": r"model\(inputs\)", "is_op": "pt.Pattern", "relax": "ONNX's ops", "var": "pt.variable",
+        "register_backend": "pt.register_property", "list_devices": "pt.devices",
+    }
+    for name, remedy in names.items():
         with pytest.raises(AttributeError, match=f"module 'partita' has no attribute '{name}'. .*{remedy}"):
             getattr(pt, name)
     with pytest.raises(AttributeError, match="has no attribute 'nonesuch'$"):
@@ -134,6 +139,15 @@ def test_objects(package: str, remedy: str) -> None:
 def test_an_op_that_nobody_declared() -> None:
     with pytest.raises(pt.UnknownOp, match=r"Did you mean 'Swish'.*Declare an op of your own with register_op"):
         pt.op("Swish2", pt.variable("x", "float32", (2, 3)))
+    for name in ("relu", "nn.relu", "relax.nn.relu", "aten::relu"):
+        with pytest.raises(pt.UnknownOp, match=r"Did you mean 'Relu'\?"):
+            pt.op(name, pt.variable("x", "float32", (2, 3)))
+
+
+def test_a_model_is_no_package(tmp_path: Path, graph: pt.Graph) -> None:
+    pt.save(graph, tmp_path / "net.onnx")
+    with pytest.raises(pt.PartitaError, match="this is no package of Partita's.*\n  pt.load reads ONNX files"):
+        pt.import_model(tmp_path / "net.onnx")
 
 
 def test_a_backend_is_no_device(graph: pt.Graph) -> None:

@@ -91,7 +91,7 @@ class Builder:
 
     def __init__(
         self, placement: Placement, devices: Sequence[Device], config: Config, forced: set[str], strict: bool,
-        min_size: int | None = None,
+        min_size: int | None = None, max_nodes: int | None = None,
     ) -> None:
         self.placement = placement
         self.devices = {device.label: device for device in devices}
@@ -101,6 +101,8 @@ class Builder:
         self.strict = strict
         self.min_size = min_size
         """Subgraphs of fewer ops go to the next device that runs them; None: the devices' properties decide."""
+        self.max_nodes = max_nodes
+        """Subgraphs of more ops are cut into several; None: the devices' properties decide."""
         self.moves: list[Move] = []
         self.notes: list[str] = []
         self.has_given_back = False
@@ -179,7 +181,7 @@ class Builder:
 
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
         growth = "waves" if len(self.devices) == 1 else "largest"
-        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False}
+        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False, "max_nodes": self.max_nodes}
         if isinstance(groups, DeviceGroups):
             options["min_subgraph_size"] = self.min_size
         return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)

@@ -32,3 +32,5 @@ class CompileTask:
     """The nodes of the caller's graph that optimization removed, each with the reason."""
     min_subgraph_size: int | None = None
     """Subgraphs of fewer ops go to the next device; None: the devices' properties decide."""
+    max_nodes: int | None = None
+    """Subgraphs of more ops are cut into several; None: the devices' properties decide."""

@@ -38,16 +38,15 @@ class Decoder:
 
     def __init__(self, model: CompiledModel, source: Graph, anew: Callable[[Graph], CompiledModel] | None) -> None:
         self.model = model
-        source = with_heads(apply_pass(with_joined_caches(source), "SimplifyIdentities", verify=False))
-        caches = find_caches(source)
-        if not caches:
+        roles = decoder_roles(source)
+        if roles is None:
             raise NotSupported(
                 "the model keeps nothing from call to call: no input comes back as an output with something behind it",
                 where=f"model {source.name!r}",
                 remedy="A session is for decoders with past and present keys and values",
             )
-        self.roles: Roles = roles_of(source, caches)
-        self.checker = InputChecker(source)
+        self.roles: Roles = roles
+        self.checker = InputChecker(roles.graph)
         """Checks the caller's inputs."""
         self._anew = anew
         self._steps: dict[StepSizes, CompiledModel] = {}
@@ -62,7 +61,7 @@ class Decoder:
         """The reasons why caches are copied, if they are."""
         if anew is None:
             self.notes.append("caches are copied: the devices of this model have no attention to a cache that is appended to")
-        rings = [cache.past.name for cache in caches if cache.is_ring]
+        rings = [cache.past.name for cache in roles.caches if cache.is_ring]
         if rings:
             self.notes.append(f"caches are copied: {rings[0]!r} is a ring, in which new positions take the places of old ones")
 
@@ -140,8 +139,7 @@ class Decoder:
         for cache in self.roles.caches:
             kind = cache.past.output_types[0]
             assert isinstance(kind, TensorType) and kind.shape is not None
-            sizes = self.roles.sizes(batch, 1, 0)
-            shape = [dim if isinstance(dim, int) else sizes.get(str(dim), -1) for dim in kind.shape]
+            shape = self.roles.cache_shape(cache, batch, 0)
             if -1 in shape:
                 cause = f"the size {kind.shape[shape.index(-1)]!r} of the cache {cache.past.name!r} is not known"
                 raise InputError(cause, where=f"model {self.roles.graph.name!r}", remedy="Give it when compiling: shapes={...}")
@@ -193,6 +191,13 @@ class Decoder:
         """The names of the outputs that are not caches."""
         cached = {cache.output for cache in self.roles.caches}
         return [name for i, name in enumerate(self.roles.graph.output_names) if i not in cached]
+
+
+def decoder_roles(source: Graph) -> Roles | None:
+    """The inputs of a decoder by their roles; None if it keeps nothing from call to call. Linear."""
+    source = with_heads(apply_pass(with_joined_caches(source), "SimplifyIdentities", verify=False))
+    caches = find_caches(source)
+    return roles_of(source, caches) if caches else None
 
 
 def _is_for_any_length(model: CompiledModel) -> bool:

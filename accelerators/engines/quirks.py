@@ -66,7 +66,7 @@ class Case:
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute, with bytes decoded."""
         value = self.node.attrs.get(name, default)
-        return value.decode() if isinstance(value, bytes) else value
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 Condition = Callable[[Case], object]
@@ -94,7 +94,7 @@ class Quirk:
         found = self.since <= case.opset < self.until and self.when(case)
         if not found:
             return None
-        words = {"op": case.op, "opset": case.opset, "dtype": case.dtype(), **case.node.attrs}
+        words = {**case.node.attrs, "op": case.op, "opset": case.opset, "dtype": case.dtype()}
         return self.why.format(**(words | found if isinstance(found, dict) else words))
 
 

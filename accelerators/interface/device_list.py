@@ -130,7 +130,7 @@ def _device_or_absent(label: str) -> Device:
         return _device(label)
     except AcceleratorUnavailable as error:
         if isinstance(error, BrokenPackage):
-            warnings.warn(f"{label} is passed over: {error}", stacklevel=2)
+            warnings.warn(f"{label} is skipped: {error}", stacklevel=2)
         return Device(label, Absent(name, error.cause), device_id or None)
     except BadConfig:
         one = accelerator(name)

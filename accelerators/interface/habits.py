@@ -19,7 +19,7 @@ PROVIDER = "ExecutionProvider"
 KEYS: dict[str, str] = {
     "inference_precision_hint": "PRECISION", "intra_op_num_threads": "NUM_THREADS", "inference_num_threads": "NUM_THREADS",
     "inter_op_num_threads": "INTER_OP_THREADS", "graph_optimization_level": "GRAPH_OPTIMIZATION",
-    "enable_profiling": "PERF_COUNT",
+    "enable_profiling": "PERF_COUNT", "providers": "PROVIDER",
 }
 """The keys by other programs' names for them, in lower case."""
 
@@ -47,9 +47,12 @@ METHODS: dict[str, str] = {
     "set_callback": "m.start(inputs).add_done_callback(function)",
     "release_memory": "m.close() frees what its runs have kept",
     "save": "m.export(path) writes the compiled model, and pt.save(g, path) a graph as ONNX",
-    "state_dict": "The graph holds the weights: pt.save(g, path) writes it as ONNX",
+    **dict.fromkeys(("state_dict", "parameters"), "The graph holds the weights: pt.save(g, path) writes it as ONNX"),
+    **dict.fromkeys(("half", "bfloat16", "float"), "Compile it with another precision: config={'PRECISION': 'f16'}"),
+    **dict.fromkeys(("eval", "train"), "A compiled model only infers: call it"),
     "get_property": "m.properties has them as attributes, like m.properties.optimal_requests",
     "export_model": "m.export(path) writes it, and pt.import_model(path) reads it",
+    **dict.fromkeys(("benchmark", "bench"), "pt.bench(m, vs=devices) measures it beside others"),
 }
 """Remedies by the names of methods that compiled models of other programs have."""
 
@@ -58,10 +61,12 @@ _SELECT = "A graph is cut by a property, which has a selector: pt.SubgraphProper
 NAMES: dict[str, str] = {
     "InferenceSession": "pt.compile(pt.load('net.onnx'), devices) makes a model, which is called with arrays",
     "SessionOptions": "Options are config of pt.compile, like {'NUM_THREADS': 2}",
-    **dict.fromkeys(("get_available_providers", "get_device", "available_devices"), "pt.devices() lists the devices"),
+    **dict.fromkeys(("get_available_providers", "available_devices"), "pt.devices() lists the devices"),
+    **dict.fromkeys(("get_device", "list_devices"), "pt.devices() lists the devices"),
     **dict.fromkeys(("OrtValue", "Tensor", "nd"), "Models take and return NumPy arrays; pt.to_device copies one to a GPU"),
     "Core": "pt.load(path) reads a model, pt.compile(g, devices) compiles it, and pt.devices() lists the devices",
-    **dict.fromkeys(("read_model", "load_checkpoint"), "pt.load(path) reads a model"),
+    **dict.fromkeys(("read_model", "load_model", "load_checkpoint", "from_onnx", "from_mxnet"), "pt.load(path) reads a model"),
+    **dict.fromkeys(("run", "infer"), "model = pt.compile(g, devices), then model(inputs)"),
     "convert_model": "pt.load(path) reads ONNX, and pt.from_torch(module, inputs) a torch module",
     **dict.fromkeys(("compile_model", "build"), "pt.compile(g, devices) compiles a graph"),
     "query_model": "pt.query(g, devices) returns the placement",
@@ -70,6 +75,10 @@ NAMES: dict[str, str] = {
     "PrePostProcessor": "Preprocessing is ops of the graph, or NumPy before the call",
     **dict.fromkeys(("trace", "script"), "pt.from_torch(module, inputs) makes a graph of a torch module"),
     **dict.fromkeys(("register_pattern_table", "register_subgraph_backend", "register_subgraph_property"), _SELECT),
+    "register_backend": "pt.register_property(name, MyProperty) registers one, and pt.register_accelerator(MyDevice) a device",
+    **dict.fromkeys(("is_op", "wildcard", "dpl"), "A pattern is a chain of ops: pt.Pattern('Conv', 'Relu?'), docs/selectors.md"),
+    **dict.fromkeys(("relax", "relay", "sym"), "Graphs have ONNX's ops: pt.load(path), or pt.variable and pt.op"),
+    **dict.fromkeys(("var", "Variable", "placeholder"), "pt.variable(name, 'float32', shape) makes an input of a graph"),
     "partition_for": "pt.apply_pass(g, 'PartitionGraph', backend=...) cuts a graph",
 }
 """Remedies by the names of functions and classes that the modules of other programs have."""
@@ -103,6 +112,13 @@ ELSEWHERE: dict[str, str] = {
     ),
 }
 """Remedies by the names of keys, in lower case, for which Partita has something else than a key of the device."""
+
+
+FLAGS: dict[str, str] = {
+    "d": "devices", "device": "devices", "providers": "devices", "e": "devices", "nireq": "streams", "niter": "iterations",
+    "t": "seconds", "b": "batch", "i": "input", "nthreads": "threads", "m": "MODEL", "model": "MODEL",
+}
+"""Options of the command line by the names that benchmark_app and onnxruntime's tools have for them, without dashes."""
 
 
 def meant_device(name: str, known: Collection[str]) -> str:

@@ -52,7 +52,7 @@ def present(devices: Sequence[Device], by_device: Mapping[str, Mapping[str, Any]
 def notes_on(devices: Sequence[Device]) -> list[str]:
     """A note on each device that was skipped."""
     absent = [(device.label, device.accelerator) for device in devices]
-    return [f"passed over: {label}: {one.reason}" for label, one in absent if isinstance(one, Absent)]
+    return [f"skipped: {label}: {one.reason}" for label, one in absent if isinstance(one, Absent)]
 
 
 def _seen(device: Device, values: Mapping[str, Any]) -> Device:

@@ -45,7 +45,8 @@ def checked_key(key: Any, where: str) -> bytes | None:
     if key is None:
         return None
     if not isinstance(key, (bytes, bytearray)):
-        raise PackageError(f"a key is bytes, not {type(key).__name__}", where=where)
+        remedy = "Write it as bytes: key=b'...', or text.encode()"
+        raise PackageError(f"a key is bytes, not {type(key).__name__}", where=where, remedy=remedy)
     if not key:
         remedy = "Look where it comes from: a variable that is not set? Without a signature: key=None"
         raise PackageError("the key is empty: anybody could sign with it", where=where, remedy=remedy)
@@ -171,7 +172,8 @@ def _opened(path: str, key: bytes | None) -> tuple[memoryview, re.Match[bytes]]:
             seal = _SEAL.fullmatch(source.read(_LENGTH))
             if seal is None:
                 cause = "this is no package of Partita's, or it was cut short or added to" if size else "it is empty"
-                raise PackageError(cause, where=path, remedy=_AGAIN)
+                remedy = "pt.load reads ONNX files" if path.endswith(".onnx") else _AGAIN
+                raise PackageError(cause, where=path, remedy=remedy)
             _check(source, size, seal, key, path)
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if data is None else data), seal
     except (OSError, ValueError) as error:

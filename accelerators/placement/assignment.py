@@ -11,6 +11,9 @@ from partita.accelerators.placement.elimination import Elimination, elimination,
 from partita.accelerators.placement.minimum_cut import INFINITE, FlowNetwork
 from partita.graph.types import Array
 
+TOGETHER = 1 << 22
+"""Number of elements of all tables of a batch that is solved at once, for speed."""
+
 SWEEPS = 20
 """Maximum number of rounds of expansion moves."""
 
@@ -88,6 +91,11 @@ class Assigner:
         self._count, self._devices = problem.times.shape
         self._charges = problem.charges()
         self._sums = ChargedSums([self._devices] * self._count, self._charges)
+
+    @property
+    def batch(self) -> int:
+        """The number of times that are worth solving together."""
+        return max(1, TOGETHER // self._sums.elements) if self._sums.is_narrow else 1
 
     def solve(self, times: Array) -> list[Assigned]:
         """A solution for each of a batch of times, of the shape (batch, nodes, devices)."""
@@ -191,6 +199,12 @@ class ChargedSums:
     def is_narrow(self) -> bool:
         """True if elimination can minimise it."""
         return self._elimination is not None
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of the elimination's tables, for one row of a batch."""
+        assert self._elimination is not None
+        return self._elimination.elements
 
     def solve(self, unary: Array) -> tuple[Array, Array]:
         """The least sums, and the best values, for a batch of costs of the shape (batch, nodes, values)."""

@@ -1,4 +1,4 @@
-"""`place`: the cheapest placement within limits on memory, with a certificate of how far from the best it may be."""
+"""The cheapest placement within limits on memory, with a certificate of how far from the best it may be."""
 
 from __future__ import annotations
 
@@ -12,16 +12,11 @@ import numpy as np
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.device_list import find_device
 from partita.accelerators.placement.assignment import AssignmentProblem
-from partita.accelerators.placement.costs import HOST, Costs, GivenCosts, as_number, costs_of, finite, tensor_bytes
+from partita.accelerators.placement.costs import HOST, Costs, as_number, finite, tensor_bytes
 from partita.accelerators.placement.device_bytes import DeviceBytes, Limits, ReadWeights, ValueSpans, limits_of, projected
 from partita.accelerators.placement.fitting import CLOSE, Fitted, Fitting
 from partita.accelerators.placement.placement import Placement
-from partita.accelerators.placement.placing import query
-from partita.accelerators.placement.rules import Forbid, Pin
-from partita.accelerators.process.exit_barrier import at_a_device
-from partita.graph.errors import check_flag
 from partita.graph.formatting import counted, listed
-from partita.graph.graph import Graph
 from partita.graph.node import NodeEntry
 from partita.graph.summary import size_text
 from partita.graph.types import Array
@@ -78,7 +73,7 @@ class Certificate:
         return {**attrs.asdict(self), "priority_us": priority, "gap": self.gap}
 
     def __str__(self) -> str:
-        best = "which is proven to be the least" if self.gap <= 1e-6 else f"at most {self.gap:.2%} above the least"
+        best = "proven to be optimal" if self.gap <= 1e-6 else f"at most {self.gap:.2%} above the optimum"
         priority = f"; by priority {self.priority_us:,.1f} µs" if math.isfinite(self.priority_us) else ""
         lines = [f"predicted {self.predicted_us:,.1f} µs, {best}{priority}; costs {self.source}"]
         for one in self.cut[:SHOWN]:
@@ -108,33 +103,6 @@ class Wish:
         return f"{self.op} on {self.device} ({counted(self.nodes, 'op')}): {self.gain_us:,.1f} µs less"
 
 
-@at_a_device()
-def place(
-    graph: Graph,
-    devices: str | Sequence[str] | None = None,
-    *,
-    costs: GivenCosts | None = None,
-    limit: Limits | None = None,
-    even: bool = False,
-    config: Mapping[str, Any] | None = None,
-    pin: Pin | None = None,
-    forbid: Forbid | None = None,
-) -> CostedPlacement:
-    """The placement with the least sum of times and hand-overs, whose projected bytes keep within the limits. Affinities of the
-    graph are ignored, as by `query`.
-
-    `costs` are `Costs`, a table of microseconds by device and op name, or a function of a node and a device.
-    Without them, times are estimated as if each device were slower than the one named before it. `limit` are the most bytes by
-    device, such as {"cuda": "22GiB"}, or "free": what is free now, less a tenth. With `even`, the bytes are spread over the
-    devices as evenly as possible. `config`, `pin` and `forbid` are as for `query`. Two devices are placed exactly, and more if
-    the graph is narrow."""
-    check_flag(even, "option even", AcceleratorError)
-    base = query(graph, devices, config=config, pin=pin, forbid=forbid)
-    able = {name: base.able(name) for name in base if name not in base.computed}
-    limits = {**dict.fromkeys(base.devices, math.inf), **limits_of(limit, base.requested)}
-    return Setting(base, costs_of(costs, base.graph, base.devices), able, limits, bool(even)).placed()
-
-
 @attrs.frozen(slots=False, eq=False)
 class Setting:
     """Everything that a placement by cost depends on."""
@@ -147,8 +115,14 @@ class Setting:
     """The devices that may run each op, the preferred one first."""
     limits: Mapping[str, float]
     """The most bytes by device."""
-    even: bool
+    even: bool = False
     """True to spread the bytes evenly."""
+    max_nodes: int | None = None
+    """Maximum number of ops of a compiled subgraph."""
+    caches: Mapping[str, int] = attrs.field(factory=dict)
+    """The bytes of a decoder's caches, by the name of the input that takes each."""
+    workspaces: Mapping[str, int] = attrs.field(factory=dict)
+    """The bytes that a device takes beside weights, values and caches, by its name."""
 
     def placed(self) -> CostedPlacement:
         """The cheapest placement; an error if none that fits is found."""
@@ -157,8 +131,12 @@ class Setting:
         if found.chosen is None:
             raise self._does_not_fit(search, found)
         where = search.where(found.chosen)
-        taken = projected(self.base.graph, where, self.base.devices, self.base.computed)
-        return CostedPlacement(self, where, search.certificate(found), taken)
+        return CostedPlacement(self, where, search.certificate(found), self.bytes_of(where))
+
+    def bytes_of(self, where: Mapping[str, str]) -> dict[str, DeviceBytes]:
+        """The projected bytes of each device."""
+        base = self.base
+        return projected(base.graph, where, base.devices, base.computed, self.max_nodes, self.caches, self.workspaces)
 
     def predicted_us(self, where: Mapping[str, str]) -> float:
         """The sum of times and hand-overs of any placement; infinite if it lacks a time."""
@@ -166,7 +144,7 @@ class Setting:
         return search.problem.cost(np.array([labels.index(where[name]) for name in search.names], np.intp))
 
     def _does_not_fit(self, search: _Search, found: Fitted) -> AcceleratorError:
-        nearest = projected(self.base.graph, search.where(found.nearest), self.base.devices, self.base.computed)
+        nearest = self.bytes_of(search.where(found.nearest))
         over = {label: held for label, held in nearest.items() if held.total > self.limits[label]}
         lacks = {label: size_text(math.ceil(held.total - self.limits[label])) for label, held in over.items()}
         missing = [f"{label} lacks {lacks[label]} of {held}" for label, held in over.items()]
@@ -190,12 +168,15 @@ class _Search:
         self.entries: list[NodeEntry] = []
         """The handed-over tensors, in the order of the problem."""
         self.problem = self._problem()
-        self.weights = ReadWeights(self.graph, self.names, setting.base.computed)
+        self.weights = ReadWeights(self.graph, self.names, setting.base.computed, setting.caches)
         self.shares = np.zeros(len(self.names))
         for nbytes, readers in zip(self.weights.sizes, self.weights.readers):
             self.shares[list(readers)] += nbytes / len(readers)
-        self.spans = ValueSpans(self.graph, self.numbers)
-        self.limits = np.array([setting.limits[label] for label in self.labels])
+        self.spans = ValueSpans(self.graph, self.numbers, setting.caches)
+        limits = np.array([setting.limits[label] for label in self.labels])
+        self.reserved = np.minimum([setting.workspaces.get(label, 0) for label in self.labels], limits)
+        """The bytes of each limit that its workspace takes."""
+        self.limits = limits - self.reserved
 
     def where(self, chosen: Array) -> dict[str, str]:
         """The device of each op by name, those included that are computed while compiling."""
@@ -208,9 +189,9 @@ class _Search:
         return Fitting(self.problem, self.shares, limits, self._used, self._projected, loads, self.spans.floors).search()
 
     def _projected(self, chosen: Array) -> Array:
-        """The bytes on each device, as partitioned."""
-        taken = projected(self.graph, self.where(chosen), self.labels, self.setting.base.computed)
-        return np.array([float(taken[label].total) for label in self.labels])
+        """The bytes on each device beside what is reserved, as partitioned."""
+        taken = self.setting.bytes_of(self.where(chosen))
+        return np.array([float(taken[label].total) for label in self.labels]) - self.reserved
 
     def even(self) -> Fitted:
         """The cheapest assignment with nearly the least bytes on the fullest device."""
@@ -324,7 +305,7 @@ class CostedPlacement(Placement):
         self, setting: Setting, where: Mapping[str, str], certificate: Certificate, taken: Mapping[str, DeviceBytes]
     ) -> None:
         base = setting.base
-        moved = {name: "the whole costs less so" for name, label in where.items() if label != base[name]}
+        moved = {name: "the total cost is lower elsewhere" for name, label in where.items() if label != base[name]}
         super().__init__(
             base._table, base._devices, base._rules, dict(where), {**base._by_hand, **moved}, base.rounds, base.notes,
             base._homeless, base.computed,
@@ -334,6 +315,14 @@ class CostedPlacement(Placement):
         """The predicted cost, its proven lower bound, and the tensors handed over."""
         self.bytes = dict(taken)
         """The projected bytes of each device."""
+        self.measured_bytes: dict[str, int] = {}
+        """The bytes that each device took in a process of its own, if they were measured."""
+        self.max_nodes = setting.max_nodes
+
+    @property
+    def setting(self) -> Setting:
+        """Everything that it depends on."""
+        return self._setting
 
     @property
     def limits(self) -> dict[str, float]:
@@ -420,7 +409,7 @@ class CostedPlacement(Placement):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
-        taken = {label: {"weights": one.weights, "values": one.values} for label, one in self.bytes.items()}
+        taken = {label: {**attrs.asdict(one), "measured": self.measured_bytes.get(label)} for label, one in self.bytes.items()}
         return {**super().to_dict(), "certificate": self.certificate.to_dict(), "bytes": taken}
 
     def to_table(self, most: int = 12) -> Table:
@@ -435,11 +424,12 @@ class CostedPlacement(Placement):
         return "\n".join([super().__str__(), *(f"  {line}" for line in lines)])
 
     def _bytes_lines(self) -> list[str]:
-        limits = self._setting.limits
-        return [
-            f"{label}: {held}" + (f" of {size_text(int(limits[label]))}" if math.isfinite(limits[label]) else "")
-            for label, held in self.bytes.items()
-        ]
+        lines = []
+        for label, held in self.bytes.items():
+            most, real = self._setting.limits[label], self.measured_bytes.get(label)
+            limit = f" of {size_text(int(most))}" if math.isfinite(most) else ""
+            lines.append(f"{label}: {held}{limit}" + ("" if real is None else f"; measured {size_text(real)}"))
+        return lines
 
 
 def _table_of(given: object, option: str, example: str) -> Mapping[str, Any]:

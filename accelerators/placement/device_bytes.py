@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -43,33 +44,46 @@ class DeviceBytes:
     """The constants that its ops read, each counted once."""
     values: int
     """The most bytes of values that are alive at the same time, as planned."""
+    caches: int = 0
+    """The caches of a decoder that its ops read."""
+    workspace: int = 0
+    """Further bytes, which were measured."""
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.weights + self.values
+        return self.weights + self.values + self.caches + self.workspace
 
     def __str__(self) -> str:
-        return f"{size_text(self.total)} ({size_text(self.weights)} of weights, {size_text(self.values)} of values)"
+        parts = [f"{size_text(self.weights)} of weights", f"{size_text(self.values)} of values"]
+        parts += [f"{size_text(self.caches)} of caches"] if self.caches else []
+        parts += [f"{size_text(self.workspace)} of workspace"] if self.workspace else []
+        return f"{size_text(self.total)} ({', '.join(parts)})"
 
 
 class ReadWeights:
-    """The constants of a graph, and the ops that read them; outputs of ops that are computed while compiling are constants."""
+    """The constants and caches of a graph, and the ops that read them; outputs of ops that are computed while compiling are
+    constants."""
 
-    def __init__(self, graph: Graph, names: Sequence[str], computed: Collection[str] = ()) -> None:
+    def __init__(
+        self, graph: Graph, names: Sequence[str], computed: Collection[str] = (), caches: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         readers: dict[int, set[int]] = {}
         sizes: dict[int, int] = {}
         for number, name in enumerate(names):
-            for key, nbytes in self._read_by(graph[name], computed):
+            for key, nbytes in self._read_by(graph[name], computed, caches):
                 readers.setdefault(key, set()).add(number)
                 sizes[key] = nbytes
+        cached = {id(node) for node in graph.inputs if node.name in caches}
         self.sizes = [sizes[key] for key in readers]
         """The bytes of each constant."""
         self.readers = [tuple(sorted(nodes)) for nodes in readers.values()]
         """The ops that read each, as numbers in `names`."""
+        self.are_caches = [key in cached for key in readers]
+        """True for each that is a cache."""
 
     @staticmethod
-    def _read_by(node: Node, computed: Collection[str]) -> list[tuple[int, int]]:
+    def _read_by(node: Node, computed: Collection[str], caches: Mapping[str, int]) -> list[tuple[int, int]]:
         """The identity and the bytes of each constant that the op reads, those in its bodies included."""
         found = []
         for entry in node.reads:
@@ -77,6 +91,8 @@ class ReadWeights:
                 found.append((id(entry.node.value), entry.node.value.nbytes))
             elif entry.node.name in computed:
                 found.append((id(entry.node), aligned_bytes(entry.type, 1) or 0))
+            elif entry.node.is_variable and entry.node.name in caches:
+                found.append((id(entry.node), caches[entry.node.name]))
         for body in bodies_of(node):
             for inner in graphs_in(body):
                 found += [(id(one.value), one.value.nbytes) for one in inner.nodes if one.value is not None]
@@ -86,13 +102,13 @@ class ReadWeights:
 class ValueSpans:
     """The values of a graph, and the ops between which each is alive, if ops run in the graph's order."""
 
-    def __init__(self, graph: Graph, numbers: Mapping[str, int]) -> None:
+    def __init__(self, graph: Graph, numbers: Mapping[str, int], caches: Collection[str] = ()) -> None:
         readers: dict[NodeEntry, list[int]] = {}
         for name, number in numbers.items():
             for entry in graph[name].outputs:
                 readers[entry] = []
             for entry in dict.fromkeys(graph[name].reads):
-                if entry.node.name in numbers or entry.node in graph.inputs:
+                if entry.node.name in numbers or (entry.node.is_variable and entry.node.name not in caches):
                     readers.setdefault(entry, []).append(number)
         for entry in graph.outputs:
             if entry in readers:
@@ -131,28 +147,31 @@ class ValueSpans:
 
 
 def projected(
-    graph: Graph, where: Mapping[str, str], labels: Sequence[str], computed: Collection[str] = ()
+    graph: Graph, where: Mapping[str, str], labels: Sequence[str], computed: Collection[str] = (), max_nodes: int | None = None,
+    caches: Mapping[str, int] = MappingProxyType({}), workspaces: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, DeviceBytes]:
     """The bytes of each device for a placement, partitioned as `compile` does. Near-linear."""
     names = [name for name in where if name not in computed]
-    weights = ReadWeights(graph, names, computed)
-    held = dict.fromkeys(labels, 0)
-    for nbytes, readers in zip(weights.sizes, weights.readers):
+    weights = ReadWeights(graph, names, computed, caches)
+    held, cached = dict.fromkeys(labels, 0), dict.fromkeys(labels, 0)
+    for nbytes, readers, is_cache in zip(weights.sizes, weights.readers, weights.are_caches):
         for label in {where[names[number]] for number in readers}:
-            held[label] += nbytes
-    values = _values(_partitioned(graph, where), labels)
-    return {label: DeviceBytes(held[label], values[label]) for label in labels}
+            (cached if is_cache else held)[label] += nbytes
+    values = _values(partitioned(graph, where, max_nodes), labels, caches)
+    extra = {label: workspaces.get(label, 0) for label in {where[name] for name in names}}
+    return {label: DeviceBytes(held[label], values[label], cached[label], extra.get(label, 0)) for label in labels}
 
 
-def _partitioned(graph: Graph, where: Mapping[str, str]) -> Graph:
+def partitioned(graph: Graph, where: Mapping[str, str], max_nodes: int | None) -> Graph:
+    """The placed graph, whose ops are calls of subgraphs."""
     placed = with_affinities(graph.evolve(attrs={}), where)
-    options: dict[str, Any] = {"infer_types": False, "verify": False}
+    options: dict[str, Any] = {"infer_types": False, "verify": False, "max_nodes": max_nodes}
     return apply_pass(placed, "PartitionGraph", subgraph_property=AffinityProperty(), **options)
 
 
-def _values(graph: Graph, labels: Sequence[str]) -> dict[str, int]:
+def _values(graph: Graph, labels: Sequence[str], caches: Collection[str]) -> dict[str, int]:
     """The most bytes of values alive on each device, for a graph of calls: those between calls, the copies of those that other
-    devices make, and those inside the running call."""
+    devices make, and those inside the running call. Caches are not counted."""
     last: dict[tuple[NodeEntry, str], int] = {}
     for i, node in enumerate(graph.nodes):
         if node.is_op:
@@ -163,7 +182,7 @@ def _values(graph: Graph, labels: Sequence[str]) -> dict[str, int]:
     ends.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
     arenas = {label: Arena() for label in labels}
     known: dict[int, MemoryPlan] = {}
-    resident: set[tuple[NodeEntry, str]] = set()
+    resident = {(node[0], label) for node in graph.inputs if node.name in caches for label in labels}
     ending: dict[int, list[tuple[str, int, int]]] = {}
 
     def take(entry: NodeEntry, label: str, until: int) -> None:

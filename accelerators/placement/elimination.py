@@ -25,12 +25,14 @@ class Elimination:
     variables for a bounded width."""
 
     def __init__(
-        self, sizes: Sequence[int], pairs: Mapping[tuple[int, int], Array], order: Sequence[tuple[int, list[int]]]
+        self, sizes: Sequence[int], pairs: Mapping[tuple[int, int], Array], order: Sequence[tuple[int, list[int]]], elements: int
     ) -> None:
         self.sizes = sizes
         """The number of values of each variable."""
         self.order = order
         """The variables in the order of their elimination, each with those that its message depends on, in that order too."""
+        self.elements = elements
+        """The number of elements of all tables, for one row of a batch."""
         position = {variable: i for i, (variable, _) in enumerate(order)}
         self._factors: list[list[tuple[tuple[int, ...], Array]]] = [[] for _ in sizes]
         """By variable: the scopes and tables of the pairwise costs in which it is eliminated first."""
@@ -112,7 +114,8 @@ def elimination(sizes: Sequence[int], pairs: Mapping[tuple[int, int], Array]) ->
     position = [0] * len(sizes)
     for i, (variable, _) in enumerate(order):
         position[variable] = i
-    return Elimination(sizes, pairs, [(variable, sorted(around, key=position.__getitem__)) for variable, around in order])
+    ordered = [(variable, sorted(around, key=position.__getitem__)) for variable, around in order]
+    return Elimination(sizes, pairs, ordered, elements)
 
 
 MOST_AXES = 24

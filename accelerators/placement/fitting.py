@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
 
-from partita.accelerators.placement.assignment import Assigned, Assigner, AssignmentProblem
+from partita.accelerators.placement.assignment import Assigner, AssignmentProblem
 from partita.graph.types import Array
 
 ROUNDS = 12
@@ -71,7 +72,7 @@ class _Subproblem:
     limits: Array
     """The limits of the sums of shares."""
     fixed: Array
-    """By node, True if its device was fixed."""
+    """By node, True if it has one device only."""
     bound: float
     """A lower bound of the cost of these assignments."""
     prices: Array
@@ -107,18 +108,16 @@ class Fitting:
             return self._result(free.bound)
         too_large = self._limited & (self._floors[:, np.newaxis] + self.shares[:, np.newaxis] > self.limits)
         times = np.where(too_large, np.inf, self.problem.times)
-        nobody, nothing = np.zeros(len(times), bool), np.zeros(len(self.limits))
         self._tighten(times)
-        root = self._priced(times, self.limits, nothing, nobody, ROUNDS)
+        fixed, nothing = np.zeros(len(times), bool), np.zeros(len(self.limits))
+        root = _Subproblem(times, self.limits, fixed, free.bound, nothing, free.chosen)
+        parts = self._priced([root], ROUNDS) if self._propagated(root) else []
         if self._best is None:
             assert self._nearest is not None
             self._repair(self._nearest[1])
         if self._best is not None:
             self._improve()
-        bound = root.bound
-        if not self._is_close(bound):
-            bound = self._branch(root)
-        return self._result(bound)
+        return self._result(self._branch(parts))
 
     def _is_close(self, bound: float) -> bool:
         """True if the best assignment costs no more than the bound."""
@@ -142,6 +141,12 @@ class Fitting:
             self._tried[key] = over <= 0
         return self._tried[key]
 
+    def _offer(self, candidates: Array, costs: Array) -> None:
+        """Keeps the best of the candidates that fit. Those whose cost, or a lower bound of it, is above the best are skipped."""
+        for chosen, cost in zip(candidates, costs.tolist()):
+            if cost * (1 - CLOSE) < self._cost:
+                self._fits(chosen)
+
     def _over(self, used: Array) -> float:
         return float(np.maximum(used[self._limited] - self.limits[self._limited], 0.0).sum())
 
@@ -149,43 +154,53 @@ class Fitting:
         """The bytes beyond the limits, of all devices together."""
         return self._over(self.used(chosen))
 
-    def _relaxed(self, times: Array, limits: Array, prices: Array) -> tuple[Array, list[Assigned], Array]:
-        """Bounds, assignments, and the excess of each limited device relative to its limit, for a batch of prices. Each price is
-        that of as many bytes as the limit."""
+    def _relaxed(self, times: Array, limits: Array, prices: Array) -> tuple[Array, Array, Array]:
+        """Bounds, assignments, and the excess of each limited device relative to its limit, for a batch of times, limits and
+        prices. Each price is that of as many bytes as the limit."""
         rates = np.where(self._limited, prices / self._scale, 0.0)
         solved = self._assigner.solve(times + rates[:, np.newaxis] * self.shares[:, np.newaxis])
         most = np.where(self._limited, limits, 0.0)
-        bounds = np.array([one.bound for one in solved]) - (rates * most).sum(axis=1)
-        excess = np.array([self._held(one.chosen) - most for one in solved])
-        return bounds, solved, np.where(self._limited, excess / self._scale, 0.0)
+        relaxed, chosen = np.array([one.bound for one in solved]), np.array([one.chosen for one in solved])
+        excess = np.array([self._held(one) for one in chosen]) - most
+        bounds = relaxed - (rates * most).sum(axis=1)
+        self._offer(chosen, bounds - (rates * excess).sum(axis=1))
+        return bounds, chosen, np.where(self._limited, excess / self._scale, 0.0)
 
     def _held(self, chosen: Array) -> Array:
         """The sum of shares of each device."""
         return np.bincount(chosen, self.shares, len(self.limits))
 
-    def _priced(self, times: Array, limits: Array, prices: Array, fixed: Array, rounds: int) -> _Subproblem:
-        """A part with the greatest bound that was found, by steps along the excess from these prices on."""
-        bounds, solved, excesses = self._relaxed(times, limits, prices[np.newaxis])
-        bound, excess, chosen = float(bounds[0]), excesses[0], solved[0].chosen
-        if np.isfinite(bound):
-            self._fits(chosen)
-        size = max(abs(bound), 1e-9)
-        for _ in range(rounds if np.isfinite(bound) else 0):
-            length = np.abs(excess).max()
-            if not length or self._is_close(bound):
+    def _priced(self, parts: Sequence[_Subproblem], rounds: int) -> list[_Subproblem]:
+        """The parts with the greatest bounds that were found, by steps along the excess from their prices on."""
+        if not parts:
+            return []
+        times, limits = np.array([part.times for part in parts]), np.array([part.limits for part in parts])
+        prices = np.array([part.prices for part in parts])
+        bounds, chosen, excess = self._relaxed(times, limits, prices)
+        size = np.maximum(np.abs(bounds), 1e-9)
+        for _ in range(rounds):
+            length = np.abs(excess).max(axis=1)
+            going = np.flatnonzero((length > 0) & np.isfinite(bounds) & (bounds < self._cost * (1 - CLOSE)))
+            if not len(going):
                 break
-            tries = np.maximum(prices + np.outer(STEPS, excess * (size / length)), 0.0)
-            bounds, solved, excesses = self._relaxed(times, limits, tries)
-            for one in solved:
-                self._fits(one.chosen)
-            best = int(bounds.argmax())
-            if bounds[best] > bound:
-                bound, prices, excess, chosen = float(bounds[best]), tries[best], excesses[best], solved[best].chosen
-            else:
-                best = len(STEPS) // 2
-                excess = (excess + excesses[best]) / 2  # both sides of a kink: their mean points along it
+            steps = excess[going] * (size[going] / length[going])[:, np.newaxis]
+            tries = np.maximum(prices[going, np.newaxis] + np.multiply.outer(steps, STEPS).swapaxes(1, 2), 0.0)
+            count = len(STEPS)
+            found, where, over = self._relaxed(
+                times[going].repeat(count, axis=0), limits[going].repeat(count, axis=0), tries.reshape(-1, len(self.limits))
+            )
+            for row, i in enumerate(going.tolist()):
+                best = row * count + int(found[row * count : (row + 1) * count].argmax())
+                if found[best] > bounds[i]:
+                    bounds[i], chosen[i], excess[i] = found[best], where[best], over[best]
+                    prices[i] = tries[row, best - row * count]
+                else:  # both sides of a kink: their mean points along it
+                    excess[i] = (excess[i] + over[row * count + count // 2]) / 2
             size *= 0.7
-        return _Subproblem(times, limits, fixed, bound, prices, chosen)
+        return [
+            attrs.evolve(part, bound=max(part.bound, bound), prices=price, chosen=one)
+            for part, bound, price, one in zip(parts, bounds.tolist(), prices, chosen)
+        ]
 
     def _tighten(self, times: Array) -> None:
         """Raises the prices of what leaves a device with a node until the assignment fits, then lowers them as far as it still
@@ -275,29 +290,34 @@ class Fitting:
             change -= sum(table[source, one] for one in (others | {before} if reads else others))
         return change
 
-    def _branch(self, root: _Subproblem) -> float:
-        """The bound after branching, best first."""
-        budget = min(MOST_PARTS, EFFORT // len(root.times))
-        counter, queue = 0, [(root.bound, 0, root)]
-        while queue and budget > 0:
-            least, _, part = heapq.heappop(queue)
-            if self._is_close(least):
-                return least
-            for times, limits, fixed in self._split(part):
-                budget -= 1
-                if self._is_full(times, fixed) or not np.isfinite(times).any(axis=1).all():
-                    continue
-                child = self._priced(times, limits, part.prices, fixed, AGAIN)
-                if child.prices.any():
-                    self._priced_to_fit(times, np.outer(RAISED, child.prices))
-                below = max(child.bound, least)
-                if below < self._cost:
-                    counter += 1
-                    heapq.heappush(queue, (below, counter, child))
-        return min([self._cost, *(bound for bound, _, _ in queue)])
+    def _branch(self, parts: Sequence[_Subproblem]) -> float:
+        """The bound after branching on the parts with the least bounds, several at once."""
+        count = len(self.shares)
+        budget, together = min(MOST_PARTS, EFFORT // count), max(1, self._assigner.batch // (len(STEPS) * len(self.limits)))
+        numbers, queue = itertools.count(), list[tuple[float, int, _Subproblem]]()
+        while True:
+            for part in parts:
+                if part.bound < self._cost:
+                    heapq.heappush(queue, (part.bound, next(numbers), part))
+            if not queue or budget <= 0 or self._is_close(queue[0][0]):
+                return min([self._cost, *(bound for bound, _, _ in queue)])
+            some = [heapq.heappop(queue)[-1] for _ in range(min(len(queue), together))]
+            children = [child for part in some if not self._is_close(part.bound) for child in self._split(part)]
+            budget -= len(children)
+            parts = self._priced([child for child in children if self._propagated(child)], AGAIN)
+            self._raise_prices([part for part in parts if part.prices.any() and np.isfinite(part.bound)])
 
-    def _split(self, part: _Subproblem) -> list[tuple[Array, Array, Array]]:
-        """Times, limits and fixed nodes of the parts of a part; none if it is a single assignment, which was tried."""
+    def _raise_prices(self, parts: Sequence[_Subproblem]) -> None:
+        """Tries the cheapest assignments of parts at higher prices, of what leaves a device with a node."""
+        if parts:
+            prices = np.array([np.outer(RAISED, part.prices) for part in parts]).reshape(-1, len(self.limits))
+            rates = np.where(self._limited, prices / self._scale, 0.0)
+            times = np.array([part.times for part in parts]).repeat(len(RAISED), axis=0)
+            solved = self._assigner.solve(times + rates[:, np.newaxis] * self._loads[:, np.newaxis])
+            self._offer(np.array([one.chosen for one in solved]), np.array([self.problem.cost(one.chosen) for one in solved]))
+
+    def _split(self, part: _Subproblem) -> list[_Subproblem]:
+        """The parts of a part; none if it is a single assignment, which was tried."""
         held = self._held(part.chosen)
         tallest = np.zeros(len(held))
         np.maximum.at(tallest, part.chosen, self._floors)
@@ -310,25 +330,46 @@ class Fitting:
                 times, limits = part.times.copy(), part.limits.copy()
                 times[self._floors >= step, device] = np.inf
                 limits[device] = limit - step
-                return [(times, part.limits, part.fixed), (part.times, limits, part.fixed)]
+                return [attrs.evolve(part, times=times), attrs.evolve(part, times=part.times.copy(), limits=limits)]
         over = np.where(self._limited, held - part.limits, -1.0)
         weight = np.where(part.fixed, -1.0, self.shares * (over[part.chosen] > 0) + 1e-6 * self._loads)
         node = int(weight.argmax())
         if weight[node] < 0:
             return []
-        fixed = part.fixed.copy()
-        fixed[node] = True
         children = []
         for device in np.flatnonzero(np.isfinite(part.times[node])).tolist():
             times = part.times.copy()
             times[node] = np.inf
             times[node, device] = part.times[node, device]
-            children.append((times, part.limits, fixed))
+            children.append(attrs.evolve(part, times=times))
         return children
 
-    def _is_full(self, times: Array, fixed: Array) -> bool:
-        """True if the fixed nodes alone exceed a limit."""
-        devices = times[fixed].argmin(axis=1)
-        held, tallest = np.bincount(devices, self.shares[fixed], len(self.limits)), np.zeros(len(self.limits))
-        np.maximum.at(tallest, devices, self._floors[fixed])
-        return bool((held + tallest > self.limits)[self._limited].any())
+    def _propagated(self, part: _Subproblem) -> bool:
+        """False if no assignment of the part is within the limits. Else its times are made infinite where a node has no room
+        beside those that have one device only."""
+        slack = CLOSE * self._scale
+        while True:
+            able = np.isfinite(part.times)
+            single = able.sum(axis=1)
+            if not single.all():
+                return False
+            part.fixed[:] = single == 1
+            devices = able[part.fixed].argmax(axis=1)
+            held, tallest = np.bincount(devices, self.shares[part.fixed], len(self.limits)), np.zeros(len(self.limits))
+            np.maximum.at(tallest, devices, self._floors[part.fixed])
+            with_it = np.where(part.fixed, 0.0, self.shares)[:, np.newaxis] + held
+            highest = np.maximum(self._floors[:, np.newaxis], tallest)
+            full = able & self._limited & ((with_it > part.limits + slack) | (with_it + highest > self.limits + slack))
+            if not full.any():
+                room, free = np.minimum(part.limits, self.limits - tallest) - held, ~part.fixed
+                return self._has_room(able[free], self.shares[free], room)
+            part.times[full] = np.inf
+
+    def _has_room(self, able: Array, shares: Array, room: Array) -> bool:
+        """False if nodes that may be on some limited devices only need more than these have."""
+        for devices in np.unique(able, axis=0):
+            if self._limited[devices].all():
+                needed = float(shares[~(able & ~devices).any(axis=1)].sum())
+                if needed * (1 - CLOSE) > room[devices].sum():
+                    return False
+        return True

@@ -34,6 +34,9 @@ _FORM = {
     "nodes": {str: {"op": str, "device": str, "types": [str]}},
 }
 
+MAX_NODES = "max_nodes"
+"""The name of the one part that only some plans have."""
+
 WROTE = "Give a file that `partita place --lock` or placement.lock wrote"
 """The remedy for a file that is no plan."""
 
@@ -75,19 +78,23 @@ class LockedPlan:
     """The ops that are computed while compiling."""
     nodes: Mapping[str, LockedNode]
     """The ops by name, in the graph's order."""
+    max_nodes: int | None = None
+    """Maximum number of ops of a subgraph; None: the devices decide."""
 
     @classmethod
     def of(cls, placement: Placement) -> LockedPlan:
         """The plan of a placement."""
         ops = {name: placement.graph[name] for name in placement}
         nodes = {name: LockedNode(_title(node), placement[name], _types(node)) for name, node in ops.items()}
-        return cls(placement.graph.name, placement.devices, placement.rounds, frozenset(placement.computed), nodes)
+        computed = frozenset(placement.computed)
+        return cls(placement.graph.name, placement.devices, placement.rounds, computed, nodes, placement.max_nodes)
 
     def to_json(self) -> str:
         """The plan as text, identical for equal placements."""
         content = {
             "partita_lock": VERSION, "graph": self.graph_name, "devices": self.devices, "inlined": self.inlined,
             "computed": sorted(self.computed), "nodes": {name: attrs.asdict(node) for name, node in self.nodes.items()},
+            **({} if self.max_nodes is None else {MAX_NODES: self.max_nodes}),
         }
         return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
@@ -111,7 +118,10 @@ class LockedPlan:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ReadError(f"no plan can be read from it: {error}", where=where, remedy=WROTE) from error
-        wrong = form_error(content, _FORM)
+        limited = isinstance(content, dict) and MAX_NODES in content
+        wrong = form_error(content, {**_FORM, MAX_NODES: int} if limited else _FORM)
+        if wrong is None and limited and content[MAX_NODES] < 1:
+            wrong = f"its {MAX_NODES} is {content[MAX_NODES]}"
         if wrong is None and content["partita_lock"] != VERSION:
             wrong = "this is no version of a locked plan that is known"
         if wrong is None:
@@ -126,7 +136,8 @@ class LockedPlan:
             raise ReadError(f"it is no locked plan: {wrong}", where=where, remedy=WROTE)
         nodes = {name: LockedNode(row["op"], row["device"], tuple(row["types"])) for name, row in content["nodes"].items()}
         rounds = tuple(tuple(names) for names in content["inlined"])
-        return cls(content["graph"], tuple(content["devices"]), rounds, frozenset(content["computed"]), nodes)
+        computed = frozenset(content["computed"])
+        return cls(content["graph"], tuple(content["devices"]), rounds, computed, nodes, content.get(MAX_NODES))
 
     def with_devices(self, where: Mapping[str, str]) -> LockedPlan:
         """The plan with the ops on other devices."""

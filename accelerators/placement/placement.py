@@ -35,6 +35,9 @@ class Placement(MutableMapping[str, str]):
 
     Constants and inputs are not listed: they follow the nodes that read them."""
 
+    max_nodes: int | None = None
+    """Maximum number of ops of a compiled subgraph; None: the devices decide."""
+
     def __init__(
         self,
         table: SupportTable,

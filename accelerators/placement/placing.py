@@ -162,7 +162,7 @@ class _Calls:
                     notes.append(f"kept whole: the call {node.name!r} on {where[node.name]}, by its affinity")
             elif not may_inline(node) and node.name in where and where[node.name] not in labels:
                 reasons = _refusals(node.name, self.preferred, table, rules)
-                notes.append(f"kept whole: the call {node.name!r} on {where[node.name]}, for it says inline=False: {reasons}")
+                notes.append(f"kept whole: the call {node.name!r} on {where[node.name]}, because it has inline=False: {reasons}")
         return notes
 
 

@@ -138,7 +138,8 @@ def _matching(
         if gone is not None:
             raise AcceleratorError(f"node {gone!r} is gone: {removed[gone]}", where=where, remedy="Leave the rule out")
         known = {*names, *(n.op or "" for n in graph.nodes if op_will_do)}
-        remedy = did_you_mean(pattern, known) or "It has to match a node's whole name"
+        op = "an op, as Softmax, or " if op_will_do else ""
+        remedy = did_you_mean(pattern, known) or f"It has to match {op}a node's whole name"
         raise AcceleratorError("no op node has such a name", where=where, remedy=remedy)
     return matching
 

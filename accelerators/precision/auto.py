@@ -171,20 +171,22 @@ def auto(
     forbid: Forbid | None = None,
     seconds: float = SECONDS,
     again: bool = False,
+    progress: bool = True,
 ) -> AutoChoice:
     """The fastest of several placements of a graph: by priority, with each device first, and by measured costs.
 
     They are compiled, run from end to end and take turns; one that is not faster than that by priority is not chosen. After
     `seconds`, which include measuring the costs, nothing new is begun. `devices`, `config`, `pin` and `forbid` are as for
-    `query`, `inputs` are the arrays of one call (default: random ones). The choice is kept in the cache for this graph, machine
-    and version of the devices; `again` measures anew."""
+    `query`, `inputs` are the arrays of one call (default: random ones). `progress` is printed to stderr. The choice is kept
+    in the cache for this graph, machine and version of the devices; `again` measures anew."""
     check_flag(again, "option again", AcceleratorError)
+    check_flag(progress, "option progress", AcceleratorError)
     if not as_number(seconds) > 0:
         raise AcceleratorError(f"{seconds!r:.80} is no time", where="auto, option seconds", remedy="Give seconds, above 0")
     start = perf_counter()
     base = query(graph, devices, config=config, pin=pin, forbid=forbid)
     target = Target(devices, config)
-    batch = None if inputs is None else batches_of(base.graph, inputs)[0]
+    batch = None if inputs is None else batches_of(base.graph, inputs, "auto")[0]
     path = kept_path(FOLDERS[2], base, target, batch, str(pin), str(forbid))
     known = None if again or path is None else read_kept(path)
     if known is not None:
@@ -192,7 +194,7 @@ def auto(
             kept = AutoChoice.from_json(known, base.graph.name)
             if kept.seconds >= seconds or not kept.is_short:
                 return kept
-    choice = _Candidates(graph, base, target, batch, float(seconds), start, bool(again)).choice()
+    choice = _Candidates(graph, base, target, batch, float(seconds), start, bool(again), bool(progress)).choice()
     if path is not None:
         keep(path, choice.to_json().encode())
     return choice
@@ -216,6 +218,8 @@ class _Candidates:
     """The time at which it began."""
     again: bool
     """True to measure costs that are known."""
+    progress: bool
+    """True to print what is being measured."""
     placements: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
     """The distinct placements by title."""
     models: dict[str, CompiledModel] = attrs.field(factory=dict)
@@ -256,8 +260,8 @@ class _Candidates:
     def _setting(self, able: Mapping[str, tuple[str, ...]], labels: Sequence[str]) -> Setting | None:
         """The problem with measured costs; None if the time does not suffice."""
         end = self.start + COMPILING * self.seconds
-        costs = measured(self.base, self.target, self.batch, labels, False, self.again, end)
-        return None if costs is None else Setting(self.base, costs, able, dict.fromkeys(self.base.devices, math.inf), False)
+        costs = measured(self.base, self.target, self.batch, labels, False, self.again, end, self.progress)
+        return None if costs is None else Setting(self.base, costs, able, dict.fromkeys(self.base.devices, math.inf))
 
     def _enter(self, title: str, where: Mapping[str, str], share: float) -> None:
         """Compiles a placement, unless there is an equal one, or that share of the budget is used up."""
@@ -293,16 +297,22 @@ class _Candidates:
         reason = f"{best}: {times[best]:.2f} times as fast as by priority"
         if times[best] <= 1 + NOISE:
             best, reason = "by priority", f"by priority: no other one was more than {NOISE:.0%} faster"
-        reason += f", in the median of {counted(len(taken[best]), 'call')} in turns"
+        reason += f", in the median of {counted(len(taken[best]), 'alternating call')}"
         rows = []
         for title, where in self.placements.items():
-            predicted = math.inf if setting is None else setting.predicted_us(where)
             us, ops = statistics.median(taken.get(title, [0.0])), dict(Counter(where.values()))
-            known = predicted if predicted < math.inf else 0.0
-            rows.append(AutoRow(title, ops, known, us, times.get(title, 0.0), self.notes.get(title, "")))
+            rows.append(AutoRow(title, ops, _predicted(setting, where), us, times.get(title, 0.0), self.notes.get(title, "")))
         plan = LockedPlan.of(self.base).with_devices(self.placements[best])
         chosen = list(self.placements).index(best)
         return AutoChoice(self.base.graph.name, tuple(rows), chosen, reason, plan, self.seconds, self.is_short)
+
+
+def _predicted(setting: Setting | None, where: Mapping[str, str]) -> float:
+    """The microseconds of a placement by measured costs; 0 if they are not known."""
+    with contextlib.suppress(AcceleratorError):  # some op has no time on any device
+        predicted = math.inf if setting is None else setting.predicted_us(where)
+        return predicted if predicted < math.inf else 0.0
+    return 0.0
 
 
 def _dearer(costs: Costs, labels: Sequence[str], factor: float) -> Costs:

@@ -63,7 +63,7 @@ def choose_precision(
     require_graph(graph)
     check_options(tolerance, precisions, calibration, win, most)
     tolerance, most = float(tolerance), int(most)
-    batches = batches_of(graph, inputs)
+    batches = batches_of(graph, inputs, "choose_precision")
     margin = 1 + 1 / math.sqrt(max(1, len(batches) // 2))
     allowed = tolerance / margin
     if len(batches) < ENOUGH:

@@ -29,6 +29,7 @@ from partita.accelerators.placement.placing import query
 from partita.accelerators.precision.op_costs import ROUNDS, times_of
 from partita.accelerators.precision.options import Given, Target, batches_of
 from partita.accelerators.process.cores import processor, usable_cores
+from partita.accelerators.process.descriptors import show_progress
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.accelerators.store.folder import chosen_folder
@@ -80,27 +81,30 @@ def measure(
     config: Mapping[str, Any] | None = None,
     busy: bool = False,
     again: bool = False,
+    progress: bool = True,
 ) -> Costs:
     """The costs of the graph's ops on each device, and of hand-overs between devices, measured on this machine.
 
     Each device runs all that it can as whole subgraphs: a subgraph's time is divided among its ops as the device's profile says,
     or by times of the ops alone. Hand-overs are the difference between a model on two devices and on either. `inputs` are the
-    arrays of one call (default: random ones). With `busy`, another program keeps all cores busy meanwhile. Progress is printed to
-    stderr. The result is kept in the cache for this graph, machine and version of the devices; `again` measures anew."""
+    arrays of one call (default: random ones). With `busy`, another program keeps all cores busy meanwhile. `progress` is printed
+    to stderr. The result is kept in the cache for this graph, machine and version of the devices, unless a device failed; `again`
+    measures anew."""
     check_flag(busy, "option busy", AcceleratorError)
     check_flag(again, "option again", AcceleratorError)
+    check_flag(progress, "option progress", AcceleratorError)
     base = query(graph, devices, config=config)
     target = Target(devices, config)
-    batch = None if inputs is None else batches_of(base.graph, inputs)[0]
+    batch = None if inputs is None else batches_of(base.graph, inputs, "measure")[0]
     labels = [device.label for device in usable(target)]
-    costs = measured(base, target, batch, labels, bool(busy), bool(again))
+    costs = measured(base, target, batch, labels, bool(busy), bool(again), progress=bool(progress))
     assert costs is not None
     return costs
 
 
 def measured(
     base: Placement, target: Target, batch: Given | None, labels: Sequence[str], busy: bool, again: bool,
-    end: float = math.inf,
+    end: float = math.inf, progress: bool = True,
 ) -> Costs | None:
     """The costs on these devices, kept or measured. After `end` nothing new is begun: pairs that were not measured have the
     default, and there are no costs if a device was not."""
@@ -108,10 +112,10 @@ def measured(
     known = None if again or path is None else _read(path)
     if known is not None:
         return known
-    measuring = _OnThisMachine(base, target, batch, labels, end)
+    measuring = _OnThisMachine(base, target, batch, labels, end, progress)
     with busy_neighbour() if busy else contextlib.nullcontext():
         costs = measuring.costs(busy)
-    if path is not None and not measuring.is_late:
+    if path is not None and not measuring.is_late and not measuring.has_failed:
         keep(path, costs.to_json().encode())
     return costs if len(costs.times) == len(labels) else None
 
@@ -190,6 +194,10 @@ class _OnThisMachine:
     """The devices that are measured."""
     end: float
     """The time after which nothing new is begun."""
+    progress: bool
+    """True to print what is being measured."""
+    has_failed: bool = False
+    """True if a device ran none of the ops that it takes."""
 
     @property
     def is_late(self) -> bool:
@@ -206,6 +214,7 @@ class _OnThisMachine:
                 break
             self._say(f"{label} ({i + 1} of {counted(len(labels), 'device')})")
             times[label] = self._times(label)
+            self.has_failed |= not times[label] and bool(self._names(label))
         over: dict[tuple[str, str], HandOver] = {}
         for i, (a, b) in enumerate(pairs):
             if self.is_late:
@@ -216,13 +225,18 @@ class _OnThisMachine:
         return Costs(times, over, f"measured on {where}{', beside a busy neighbour' if busy else ''}")
 
     def _say(self, text: str) -> None:
-        print(f"measuring {self.base.graph.name!r}: {text}", file=sys.stderr, flush=True)
+        if self.progress:
+            show_progress(f"measuring {self.base.graph.name!r}: {text}")
+
+    def _names(self, label: str) -> list[str]:
+        """The ops that the device takes."""
+        return [name for name in self.base if name not in self.base.computed and label in self.base.able(name)]
 
     # -- ops ---------------------------------------------------------------------------------------------
 
     def _times(self, label: str) -> dict[str, float]:
         """The microseconds of each op on the device. Empty, with a line that says why, if the device cannot run them."""
-        names = [name for name in self.base if name not in self.base.computed and label in self.base.able(name)]
+        names = self._names(label)
         graph = with_changes(self.base.graph, lambda node: {"affinity": None} if node.affinity is not None else {})
         try:
             model = self.target.compiled(graph, label)
@@ -266,7 +280,7 @@ class _OnThisMachine:
         found: dict[str, float] = {}
         for same in list(kinds.values())[:KINDS]:
             try:
-                model = self._compiled(_alone(same[0], self.base.graph), label)
+                model = self._compiled(op_alone(same[0], self.base.graph), label)
                 (taken,) = in_turns([partial(model, *model.example_inputs())], SECONDS / 10)
             except PartitaError:
                 continue
@@ -317,7 +331,7 @@ def _chain(ops: Sequence[str], labels: Sequence[str], count: int) -> Graph:
     return with_affinities(Graph([value], name="hand_over", output_names=["y"]), {"op0": labels[0], "op1": labels[1]})
 
 
-def _alone(node: Node, graph: Graph) -> Graph:
+def op_alone(node: Node, graph: Graph) -> Graph:
     """An op of the graph with its own inputs."""
     given: dict[Any, Node] = {}
     for i, entry in enumerate(dict.fromkeys(node.reads)):

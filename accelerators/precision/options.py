@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.compiling import compile as compile_model
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.device_list import asked_devices, parse_multi
@@ -51,32 +52,18 @@ def check_options(tolerance: float, precisions: Sequence[str], calibration: str,
                 raise AcceleratorError(f"there is no {value!r}", where=f"choose_precision, option {option}", remedy=remedy)
 
 
-def batches_of(graph: Graph, inputs: Any) -> list[Given]:
-    """Each call's arrays by name."""
-    names = [node.name for node in graph.inputs]
+def batches_of(graph: Graph, inputs: Any, where: str) -> list[Given]:
+    """Each call's arrays by name, checked as by a compiled model."""
+    names, checker = [node.name for node in graph.inputs], InputChecker(graph)
     calls = inputs if isinstance(inputs, list) else [inputs]
-
-    def by_name(call: Any) -> Given:
-        arrays = call if isinstance(call, (Mapping, tuple)) else (call,)
-        too_many = [f"input {i}" for i in range(len(names), len(arrays))]
-        given = dict(arrays) if isinstance(arrays, Mapping) else dict(zip((*names, *too_many), arrays))
-        return {name: np.asarray(array) for name, array in given.items()}
-
-    batches = [by_name(call) for call in calls]
-    for batch in batches:
-        if batch.keys() != set(names):
-            missing = sorted(set(names) - batch.keys()) or sorted(batch.keys() - set(names))
-            raise AcceleratorError(
-                f"the inputs given are not those of the graph: {missing[0]!r}", where=f"graph {graph.name!r}",
-                remedy=f"Give arrays for {', '.join(names)}, or a list of such",
-            )
+    batches: list[Given] = [dict(zip(names, checker.arrays(call if isinstance(call, tuple) else (call,), {}))) for call in calls]
     if not batches:
-        raise AcceleratorError("no inputs are given", where="choose_precision", remedy="Give those of one call at least")
+        raise AcceleratorError("no inputs are given", where=where, remedy="Give those of one call at least")
     for number, batch in enumerate(batches):
         for name, array in batch.items():
-            first = batches[0][name].shape
-            if array.shape != first:
-                cause = f"{name!r} is of shape {array.shape} in call {number}, and of {first} in call 0"
+            first = np.shape(batches[0][name])
+            if np.shape(array) != first:
+                cause = f"{name!r} is of shape {np.shape(array)} in call {number}, and of {first} in call 0"
                 remedy = "Give calls of the same sizes; the plan applies to the graph with its symbols"
                 raise AcceleratorError(cause, where=f"graph {graph.name!r}", remedy=remedy)
     return batches

@@ -5,6 +5,7 @@ A process may be started without its streams, as services often are. The next fi
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
@@ -47,7 +48,17 @@ def _moved(end: socket.socket) -> socket.socket:
 
 def at_a_terminal() -> bool:
     """True if stderr is a terminal."""
-    return sys.stderr is not None and sys.stderr.isatty()
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
+
+
+def show_progress(text: str, end: str = "\n") -> None:
+    """Prints to stderr, if it can be written to."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(text, end=end, file=sys.stderr, flush=True)
 
 
 def has_errors() -> bool:

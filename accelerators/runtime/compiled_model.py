@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from partita.accelerators.decoder.conversation import Session
     from partita.accelerators.decoder.decoder import Decoder
     from partita.accelerators.package.imported_report import ImportedReport
+    from partita.accelerators.package.stages import Stages
+    from partita.accelerators.placement.costs import Costs
 
 CHUNKS = (128, 16, 1)
 """The numbers of new tokens for which a session's steps are compiled."""
@@ -126,7 +128,8 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
         """The nodes that no output needs."""
         self.measured = measured
         """True if every call is measured."""
-        self._measuring_units = measuring_units
+        self.measuring_units = measuring_units
+        """Compiles the subgraphs for profiles; those that can be measured are the model's own."""
         self._checker = InputChecker(graph, _asked_weakly(WeakMethod(self._stays)))
         self._claims = SizeClaims(graph)
         self._names: dict[str, int] = {}
@@ -246,7 +249,7 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
             before, measuring = self._executor, self._measuring
             self.graph, self.dead, self.report = final.graph, final.dead, report
             self._units, self._constants, self._claims = final._units, final._constants, final._claims
-            self._measuring_units, self._measuring, self._last = final._measuring_units, final._measuring, None
+            self.measuring_units, self._measuring, self._last = final.measuring_units, final._measuring, None
             self._executor, self._pipeline = final._executor, final._pipeline
             self.origin, self.measured, self.without_claims = final.origin, final.measured, final.without_claims
         before.close()
@@ -366,7 +369,7 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
             if self._closed:
                 raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
             if self._measuring is None:
-                self._measuring = Executor(plan_run(self.graph, self._measuring_units()), self._constants, False)
+                self._measuring = Executor(plan_run(self.graph, self.measuring_units()), self._constants, False)
                 self._measuring.run(list(arrays), observer=Measurement(), in_turn=True)
             measurements = _measured(self._measuring, arrays)
         return profile_of(measurements, self.graph.name, inputs, self.dead)
@@ -431,6 +434,13 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
         from partita.accelerators.package.exporting import export_model  # upward: users call a method
 
         export_model(self, check_path("export", path, AcceleratorError), bodies=bodies, key=key)
+
+    def stages(self, times: Profile | Costs | None = None) -> Stages:
+        """The model as a chain of models, one for consecutive subgraphs on one device, for engines that move tensors between
+        processes or machines. `times` predict how long stages take: costs, or a profile (by default of generated inputs)."""
+        from partita.accelerators.package.stages import stages_of  # upward: users call a method
+
+        return stages_of(self.wait(), times)
 
     def close(self) -> None:
         """Finish running calls, drop waiting ones, and free threads and buffers. Later calls are errors."""

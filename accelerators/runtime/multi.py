@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,6 +18,10 @@ from partita.accelerators.process.forking import renewed_in_children
 from partita.accelerators.runtime.compiled_model import CompiledModel, ModelProperties
 from partita.accelerators.runtime.executor import Observer, Runs, Watcher
 from partita.accelerators.runtime.profile import Profile
+
+if TYPE_CHECKING:
+    from partita.accelerators.package.stages import Stages
+    from partita.accelerators.placement.costs import Costs
 
 
 class MultiModel(CompiledModel):
@@ -64,10 +68,17 @@ class MultiModel(CompiledModel):
 
     def export(self, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
         """Raises NotSupported: a file holds the model of one device."""
-        raise NotSupported(
-            "a model that runs on several devices at once is not exported",
+        raise self._several("exported", "Export that of one device", "export(path)")
+
+    def stages(self, times: Profile | Costs | None = None) -> Stages:
+        """Raises NotSupported: each device has the whole model."""
+        raise self._several("cut into stages", "Compile it for HETERO, or take that of one device", "stages()")
+
+    def _several(self, what: str, remedy: str, method: str) -> NotSupported:
+        return NotSupported(
+            f"a model that runs on several devices at once is not {what}",
             where=f"model {self.graph.name!r}",
-            remedy=f"Export that of one device: model.models[{next(iter(self.models))!r}].export(path)",
+            remedy=f"{remedy}: model.models[{next(iter(self.models))!r}].{method}",
         )
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -13,7 +12,7 @@ import attrs
 
 from partita.accelerators.errors import CompileError
 from partita.accelerators.interface.compile_story import KernelWork
-from partita.accelerators.process.descriptors import at_a_terminal
+from partita.accelerators.process.descriptors import at_a_terminal, show_progress
 from partita.accelerators.tvm.bodies.blocked import origins_of
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.bodies.element_types import element_types, why_wide
@@ -153,11 +152,11 @@ class _Progress:
         self._seen.add(key)
         if self._shown:
             text = f"{self.device}: kernel {len(self._seen)} of {self.total}: {name:.40s}"
-            print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
+            show_progress(f"\r{text}\033[K", end="")
 
     def __enter__(self) -> _Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            show_progress("\r\033[K", end="")

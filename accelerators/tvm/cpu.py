@@ -92,7 +92,7 @@ class CpuAccelerator(TvmAccelerator):
         """Element type of products on this machine according to the configuration."""
         asked = self._config["PRECISION"]
         if asked == FAST:
-            from partita.accelerators.tvm.kernels.shared.instructions import is_faster
+            from partita.accelerators.tvm.kernels.contraction.instructions import is_faster
 
             return "bfloat16" if is_faster("bfloat16", machine) else "float32"
         return DTYPES[asked]
@@ -111,7 +111,7 @@ class CpuAccelerator(TvmAccelerator):
         widest = next((name for name in ("avx512f", "avx2", "neon") if name in host_features()), "")
         return {
             "AVAILABLE_DEVICES": ["0"],
-            "FULL_DEVICE_NAME": f"TVM {version()} for {host_cpu()}{widest and f' ({widest})'}"
+            "FULL_DEVICE_NAME": f"TVM {version() or 'runtime'} for {host_cpu()}{widest and f' ({widest})'}"
             + ("" if can_link() else "; no linker here: what it compiles is neither cached nor exported"),
             "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "FP16", "BF16", "INT8"],
         }

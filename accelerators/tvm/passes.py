@@ -3,7 +3,7 @@
 from partita.accelerators.tvm.bodies import indices  # noqa: F401
 from partita.accelerators.tvm.kernels import catalogue  # noqa: F401
 from partita.accelerators.tvm.kernels.attention import merging  # noqa: F401
-from partita.accelerators.tvm.kernels.matmul import spread_gemms  # noqa: F401
+from partita.accelerators.tvm.kernels.contraction.matmul import spread_gemms  # noqa: F401
 from partita.accelerators.tvm.layouts import (  # noqa: F401
     blocking,
     conv1d,

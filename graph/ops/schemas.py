@@ -127,7 +127,8 @@ def require_spec(op: str, domain: str, version: int, where: str | None = None) -
         remedy: str | None = OTHER_VERSION
     else:
         cause = f"{domain or 'ai.onnx'} has no op {op!r}"
-        hint = did_you_mean(op, names) or ("" if domain else f"pt.mxnet_ops({op!r}) tells ONNX's names for one of MXNet's.")
+        plain = op.rpartition("::")[2].rpartition(".")[2]  # nn.relu, aten::relu
+        hint = did_you_mean(plain, names) or ("" if domain else f"pt.mxnet_ops({op!r}) gives ONNX's names for an op of MXNet's.")
         remedy = f"{hint} Declare an op of your own with register_op(...)".strip()
     raise UnknownOp(cause, where=where, remedy=remedy)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from partita.accelerators.interface.device_list import DEFAULT
+from partita.accelerators.interface.habits import meant_key
 from partita.cli.inputs import NORMALIZE
 from partita.compare import PRECISIONS
 from partita.graph.errors import PartitaError, did_you_mean
@@ -28,15 +29,15 @@ def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
     group = parser.add_argument_group("reading the model")
     add_repeated(group, "--shape", shape, "NAME=SIZES", "an input's sizes, like x=1,3,224,224; again for each input")
     group.add_argument("--params", metavar="FILE", help="the parameters of an MXNet symbol")
-    group.add_argument("--inline", action="store_true", help="take calls apart first, and forget affinities")
+    group.add_argument("--inline", action="store_true", help="inline calls and drop affinities first")
     group.add_argument(
         "--optimize", action="store_true", help="run the default passes first (folding, batch norms, ...)"
     )
     group.add_argument(
-        "--strict", action="store_true", help="what deviates from ONNX is an error, and so is a device that fails to compile"
+        "--strict", action="store_true", help="deviations from ONNX are errors, and so are devices that fail to compile"
     )
     if package:
-        group.add_argument("--key", metavar="FILE", help="a compiled model has to be signed with the bytes of this file")
+        group.add_argument("--key", metavar="FILE", help="verify the compiled model's signature with the bytes of this file")
 
 
 def add_devices(
@@ -131,7 +132,7 @@ def add_inputs(group: argparse._ArgumentGroup) -> None:
         "--normalize",
         choices=NORMALIZE,
         default=NORMALIZE[0],
-        help="what happens to an image (default: %(default)s)",
+        help="how an image is normalized (default: %(default)s)",
     )
     add_count(group, "--seed", 0, "of inputs that are made up", 0)
 
@@ -231,7 +232,7 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
             config[key] = value
         elif not having:
             known = {known for keys in asked.values() for known in keys} | set(HETERO_KEYS)
-            remedy = did_you_mean(key, known) or f"There are {', '.join(sorted(known))}"
+            remedy = meant_key(key, known) or f"There are {', '.join(sorted(known))}"
             raise Usage(f"{', '.join(asked)}: no such setting as {key!r}", remedy=remedy)
     return config
 

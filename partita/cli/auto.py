@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("measuring")
     text = "nothing new is begun after so long (default: %(default)s)"
     group.add_argument("--seconds", type=positive, default=SECONDS, metavar="S", help=text)
-    group.add_argument("--again", action="store_true", help="measure anew, whatever is in the cache")
+    group.add_argument("--again", action="store_true", help="measure again, without the cache")
     group.add_argument("--lock", metavar="PLAN.json", help="write the recommended placement, as `partita place --lock` does")
 
 
@@ -37,7 +37,10 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     writable(arguments.lock, arguments.model)
     devices = arguments.devices or f"HETERO:{','.join(everything())}"
     graph, config = load_graph(arguments, screen), config_of(arguments.config, devices)
-    choice = pt.auto(graph, devices, config=config, seconds=arguments.seconds, again=arguments.again, **placing_of(arguments))
+    choice = pt.auto(
+        graph, devices, config=config, seconds=arguments.seconds, again=arguments.again, progress=not screen.quiet,
+        **placing_of(arguments),
+    )
     if arguments.lock:
         choice.lock(arguments.lock)
         screen.say(f"wrote {arguments.lock}")

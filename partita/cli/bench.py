@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=5.0,
         metavar="S",
-        help="measure about so long (default: %(default)s)",
+        help="measure for about this long (default: %(default)s)",
     )
     add_count(group, "--iterations", 1, "measure so many runs of each instead")
     add_count(group, "--warmup", 0, "runs of each before the first round", 1)

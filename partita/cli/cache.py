@@ -31,9 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "action",
         metavar="ls|explain|clear|path",
         choices=("ls", "explain", "clear", "path"),
-        help="list, say why, empty, or say where it is",
+        help="list, explain, empty or locate the cache",
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a model, a subgraph, or how an entry's key begins")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a model, a subgraph, or the beginning of an entry's key")
     parser.add_argument("--all", action="store_true", help=f"list all entries, not only the {SHOWN} used last")
     parser.add_argument("--folder", metavar="DIR", help="another cache folder than the user's own")
 

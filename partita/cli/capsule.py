@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser.add_argument_group("inputs"))
     group = parser.add_argument_group("capsule")
     group.add_argument("--subgraph", default="0", metavar="N", help="its number, or its name (default: %(default)s)")
-    group.add_argument("--against", default="reference", metavar="D", help="says what is expected (default: %(default)s)")
+    group.add_argument("--against", default="reference", metavar="D", help="its outputs are expected (default: %(default)s)")
     group.add_argument("--tolerance", type=positive, metavar="E", help="the largest error (default: by element types)")
     text = "other values of the same statistics or range, no names; what stays of the model is listed first"
     group.add_argument("--anonymous", action="store_true", help=text)

@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="E",
         help="the largest relative error of an output (default: %(default)s)",
     )
-    group.add_argument("--outputs-only", action="store_true", help="run both as they are, and compare what they return")
+    group.add_argument("--outputs-only", action="store_true", help="run both models unchanged, and compare their outputs")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

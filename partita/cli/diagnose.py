@@ -51,8 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_count(group, "--runs", 1, "each part runs so often", 2)
     group.add_argument("--isolate", action="store_true", help="run the devices in child processes, which may crash")
-    group.add_argument("--capsule", metavar="DIR", help="write what is to blame as a capsule: see `partita capsule`")
-    group.add_argument("--anonymous", action="store_true", help="with other values, and no names; what stays is listed")
+    group.add_argument("--capsule", metavar="DIR", help="write the op at fault as a capsule: see `partita capsule`")
+    group.add_argument("--anonymous", action="store_true", help="replace values and names; what stays is listed")
     group.add_argument("--svg", metavar="OUT.svg", help="draw the errors by layer")
 
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     devices, own = _devices(arguments)
     config = {**precise(config_of(arguments.config, devices), devices, arguments.precision), **own}
     given = read_inputs(arguments.input, [(node.name, node[0].type) for node in graph.inputs], arguments.normalize)
-    screen.say("holding each subgraph against the trusted device")
+    screen.say("comparing each subgraph with the trusted device")
     diagnosis = pt.diagnose(
         graph,
         devices,

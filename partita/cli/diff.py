@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     parser.add_argument("before", metavar="BEFORE.html", help="the earlier page")
     parser.add_argument("after", metavar="AFTER.html", help="the later page")
-    parser.add_argument("-o", "--output", metavar="PAGE.html", help="write the later page with what changed marked in it")
+    parser.add_argument("-o", "--output", metavar="PAGE.html", help="write the later page with the changes marked")
     parser.add_argument("--all", action="store_true", help="show all changes")
     add_fail_on(parser.add_argument_group("comparing"), CONDITIONS, NEVER)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "devices", "inspect", "partition", "place", "auto", "plan", "explain", "why", "diff", "run", "map", "bench", "compile",
-    "tune", "precision", "compare", "diagnose", "reduce", "passes", "capsule", "cache",
+    "export", "tune", "precision", "compare", "diagnose", "reduce", "passes", "capsule", "cache",
 )
 """Verbs, one file each."""
 
@@ -142,13 +142,18 @@ def _needed(first: str) -> Sequence[str]:
 
 def _too_many(word: str, command: str, help_text: str) -> Usage:
     """Error for a word of the command line that is no argument."""
+    from partita.accelerators.interface.habits import FLAGS
     from partita.cli.arguments import Usage
 
     option = word.partition("=")[0]
     if not option.startswith("-"):
         return Usage(f"{word!r} is one argument too many", remedy=f"See {command} --help")
     known = dict.fromkeys(re.findall(r"--([a-z-]+)", help_text))
-    near = [f"'--{name}'" for name in get_close_matches(option.lstrip("-"), known)]  # dashes make any two options similar
+    plain = option.lstrip("-")  # dashes make any two options similar
+    meant = FLAGS.get(plain)
+    if meant == "MODEL":
+        return Usage(f"there is no option {option!r}", remedy=f"The model is the first argument: {command} MODEL")
+    near = [f"'--{name}'" for name in ([meant] if meant in known else get_close_matches(plain, known))]
     remedy = f"Did you mean {', '.join(near)}?" if near else f"See {command} --help"
     return Usage(f"there is no option {option!r}", remedy=remedy)
 
@@ -183,7 +188,7 @@ def make_parser(wanted: Sequence[str] = VERBS) -> argparse.ArgumentParser:
 
 def _add_common(parser: argparse.ArgumentParser, run: Callable[..., int]) -> None:
     common = parser.add_argument_group("common options")
-    common.add_argument("--json", action="store_true", help="print one JSON object in place of tables")
+    common.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     common.add_argument("--quiet", action="store_true", help="no progress on stderr")
     common.add_argument("-v", "--verbose", action="count", default=0, help="what is compiled, cached and moved; -vv: in detail")
     if "--plugin" not in parser.format_usage():

@@ -50,11 +50,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("inputs and outputs")
     group.add_argument("--input", dest="folder", metavar="FOLDER", required=True, help=FOLDER)
     group.add_argument("--output", metavar="FOLDER", required=True, help="where NAME.npz is written for each of them")
-    text = "what happens to an image (default: %(default)s)"
+    text = "how an image is normalized (default: %(default)s)"
     group.add_argument("--normalize", choices=NORMALIZE, default=NORMALIZE[0], help=text)
     workers = parser.add_argument_group("workers")
     workers.add_argument("--workers", type=at_least(1), metavar="N", help="how many (default: as many as processors)")
-    workers.add_argument("--ray", action="store_true", help="actors of Ray's in place of processes of this machine")
+    workers.add_argument("--ray", action="store_true", help="use Ray actors instead of processes on this machine")
     parser.set_defaults(input=[])
 
 

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_choice(parser)
     group = parser.add_argument_group("what to write")
     group.add_argument("-o", "--output", metavar="OUT.onnx", help="the partitioned model")
-    group.add_argument("--report", metavar="PAGE.html", help="a page to look at it in a browser")
+    group.add_argument("--report", metavar="PAGE.html", help="write a page for the browser")
     group.add_argument("--dot", metavar="FILE", help="a drawing for Graphviz, small calls open")
     group.add_argument("--svg", metavar="FILE", help="a drawing, a box for each call; the same on every machine")
     group.add_argument("--plan", metavar="FILE", help="the plan as JSON: pt.Plan.from_json reads it back")

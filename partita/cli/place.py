@@ -9,7 +9,7 @@ import argparse
 import partita as pt
 from partita.accelerators.placement.by_cost import CostedPlacement
 from partita.cli import exits
-from partita.cli.arguments import Usage, add_devices, add_model, add_repeated, config_of, limit, placing_of
+from partita.cli.arguments import Usage, add_count, add_devices, add_model, add_repeated, config_of, limit, placing_of
 from partita.cli.models import load_graph, writable
 from partita.cli.screen import Screen
 
@@ -25,8 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_devices(parser)
     group = parser.add_argument_group("placing")
     add_repeated(group, "--limit", limit, "D=SIZE", "D takes at most so many bytes, like cuda=22GiB; again for each device")
-    group.add_argument("--limit-free", action="store_true", help="each device takes what is free now, less a tenth")
+    group.add_argument("--limit-free", action="store_true", help="limit each device to nine tenths of its free memory")
     group.add_argument("--even", action="store_true", help="spread the bytes as evenly as possible")
+    add_count(group, "--max-nodes", 1, "no compiled subgraph has more ops")
+    add_count(group, "--longest", 1, "the tokens that caches of a decoder have room for")
+    text = "measure in a process of its own what each device takes; it keeps within the limits too"
+    group.add_argument("--measure-bytes", action="store_true", help=text)
     group.add_argument("--costs", metavar="COSTS.json", help="the costs that costs.save wrote (default: estimates)")
     group.add_argument("--wishes", action="store_true", help="list the ops that would help most if a device ran them")
     text = "write the placement, for `partita plan --check` and pt.compile(plan=...)"
@@ -42,7 +46,8 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     graph, config = load_graph(arguments, screen), config_of(arguments.config, arguments.devices)
     limits = "free" if arguments.limit_free else dict(arguments.limit)
     placement = pt.place(
-        graph, arguments.devices, costs=costs, limit=limits, even=arguments.even, config=config, **placing_of(arguments)
+        graph, arguments.devices, costs=costs, limit=limits, even=arguments.even, config=config, max_nodes=arguments.max_nodes,
+        longest=arguments.longest, measure_bytes=arguments.measure_bytes, **placing_of(arguments),
     )
     if arguments.lock:
         placement.lock(arguments.lock)

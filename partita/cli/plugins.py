@@ -48,7 +48,7 @@ def _run_file(path: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         line = _line_in(file, error)
         raise ReadError(
-            f"it raises {type(error).__name__}: {error}", where=f"{path}{line}", remedy="Mend the file"
+            f"it raises {type(error).__name__}: {error}", where=f"{path}{line}", remedy="Fix the file"
         ) from error
     return module
 

@@ -52,11 +52,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--precisions", type=names, default=["int8"], metavar="P,...", help=f"of {', '.join(PRECISIONS)} (default: int8)"
     )
-    group.add_argument("--win", choices=("time", "memory"), default="time", help="what is to be won (default: %(default)s)")
-    group.add_argument("--calibration", choices=METHODS, default=METHODS[0], help="what bytes cover (default: %(default)s)")
+    group.add_argument("--win", choices=("time", "memory"), default="time", help="what to save (default: %(default)s)")
+    group.add_argument("--calibration", choices=METHODS, default=METHODS[0], help="how ranges are chosen (default: %(default)s)")
     add_repeated(group, "--lock", pair, "NAMES=P", "ops whose whole name matches run in P")
-    group.add_argument("--lock-plan", metavar="FILE", help="what is locked or placed by hand in this plan stays as it is")
-    group.add_argument("--apply", metavar="FILE", help="take this plan as it is, and measure nothing")
+    group.add_argument("--lock-plan", metavar="FILE", help="keep what this plan locks or places by hand")
+    group.add_argument("--apply", metavar="FILE", help="apply this plan without measuring")
     add_repeated(group, "--why", str, "NAME", "say why this op runs as it does")
     group.add_argument("--plan", metavar="PLAN.json", help="write the plan")
     group.add_argument("-o", "--output", metavar="OUT.onnx", help="write the model in the chosen precisions")

@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     inputs.add_argument("-o", "--output", metavar="OUT.npz", help="write the outputs, by name")
     group = parser.add_argument_group("checking and measuring")
     group.add_argument("--check", action="store_true", help="compare with the reference")
-    group.add_argument("--against", metavar="MODEL", help="check against this model in place of MODEL itself")
+    group.add_argument("--against", metavar="MODEL", help="check against this model instead of MODEL itself")
     group.add_argument(
         "--tolerance",
         type=positive,
@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_count(group, "--profile", 0, "show the N slowest rows", 10)
     add_count(group, "--calls", 0, "start N calls more, and say when each device ran which; --report draws them", 0)
     group.add_argument("--trace", metavar="FILE", help="write the profile for chrome://tracing or Perfetto")
-    group.add_argument("--report", metavar="PAGE.html", help="write a page to look at it in a browser")
+    group.add_argument("--report", metavar="PAGE.html", help="write a page for the browser")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

@@ -32,7 +32,7 @@ class Screen:
     """Output of one run."""
 
     as_json: bool = False
-    """True to print one JSON object in place of tables."""
+    """True to print one JSON object instead of tables."""
     quiet: bool = False
     """True to suppress progress."""
 

@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_devices(parser)
     parser.add_argument(
-        "--seconds", type=positive, default=60.0, metavar="S", help="about so long (default: %(default)s)"
+        "--seconds", type=positive, default=60.0, metavar="S", help="measure for about this long (default: %(default)s)"
     )
 
 

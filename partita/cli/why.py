@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for option, text in (("library", "a provider's library"), ("package", "the installed package that has it")):
         group.add_argument(f"--ep-{option}", action="append", default=[], metavar="[NAME=]WHAT", help=f"{text}; again for each")
     add_repeated(group, "--ep-option", setting, "[NAME.]KEY=VALUE", "an option of a provider; again for each")
-    group.add_argument("--report", metavar="PAGE.html", help="a page to look at it in a browser")
+    group.add_argument("--report", metavar="PAGE.html", help="write a page for the browser")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

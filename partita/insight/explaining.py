@@ -68,7 +68,7 @@ def explain_session(
         again, reasons = _recorded_anew(graph, providers, level)
     if recorded is not None:
         return _placement(graph, providers, recorded, [], alone, reasons)
-    note = "opened again, for the session does not record the provider of each node by a name of its model"
+    note = "opened again, because the session does not record the provider of each node by name"
     return _placement(graph, providers, again, [note], alone, reasons)
 
 

@@ -34,14 +34,9 @@ def contract(base: Base, start: Start, edges: Sequence[tuple[int, int]], count: 
     each test costs the cheaper end of a search inside the window of ranks.
     """
     owner, order = _beginning(base, start, edges, count)
-    names = _topological(base, start, owner, count)
-    group_of = [0] * count
-    for i, name in enumerate(names):
-        group_of[name] = i
-    group_of = [group_of[name] for name in owner]
-    quotient = _quotient(base, group_of, len(names))
-    contract_all(quotient, [base.color[name] for name in names], [(group_of[a], group_of[b]) for a, b in order])
-    return [quotient.find(x) for x in group_of]
+    quotient = _quotient(base, owner, _topological(base, start, owner, count))
+    contract_all(quotient, base.color, [(owner[a], owner[b]) for a, b in order])
+    return [quotient.find(x) for x in owner]
 
 
 def _beginning(
@@ -76,24 +71,24 @@ def _topological(base: Base, start: Start, owner: list[int], count: int) -> list
     return names
 
 
-def _quotient(base: Base, group_of: list[int], size: int) -> Quotient:
-    """The base contracted to the groups in `group_of`, truncated after the last of them."""
-    count = len(group_of)
-    whole = count == len(base.succ)
-    succ: list[list[int]] = [[] for _ in range(size)]
-    pred: list[list[int]] = [[] for _ in range(size)]
-    for x in range(count):
-        consumers = base.succ[x] if whole else [y for y in base.succ[x] if y < count]
-        if consumers:
-            succ[group_of[x]] += [group_of[y] for y in consumers]
-    for x, consumers in enumerate(succ):
-        if len(consumers) > 1:
-            consumers = succ[x] = list(dict.fromkeys(consumers))
-        if x in consumers:
-            consumers.remove(x)
-        for y in consumers:
+def _quotient(base: Base, owner: list[int], names: list[int]) -> Quotient:
+    """The base contracted to the groups in `owner`, whose `names` are in a topological order, without what follows them."""
+    count = len(owner)
+    succ = [consumers[:] for consumers in base.succ[:count]]
+    if count < len(base.succ):
+        succ = [[y for y in consumers if y < count] for consumers in succ]
+    if len(names) < count:
+        for x, name in enumerate(owner):
+            if name != x:
+                succ[name] += succ[x]
+                succ[x] = []
+        for x in names:
+            succ[x] = [y for y in dict.fromkeys([owner[y] for y in succ[x]]) if y != x]
+    pred: list[list[int]] = [[] for _ in owner]
+    for x in names:
+        for y in succ[x]:
             pred[y].append(x)
-    return Quotient(succ, pred)
+    return Quotient(succ, pred, names, owner)
 
 
 def contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple[int, int]]) -> None:
@@ -139,6 +134,8 @@ def depth_order(pred: list[list[int]], count: int) -> list[int]:
     state = bytearray(count)
     order = []
     for root in range(count):
+        if state[root]:
+            continue
         stack = [root]
         while stack:
             x = stack[-1]

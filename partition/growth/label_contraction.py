@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, pairwise
+from typing import Any
 
 import attrs
+import numpy as np
 
-from partita.partition.growth.forest import earliest_consumers, latest_producers
+from partita.partition.growth.forest import Forest
 from partita.partition.growth.labels import Color, Preds
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+"""Numbers of nodes or groups."""
 
 
 @attrs.define
@@ -17,7 +23,9 @@ class Base:
     of: list[int]
     """The base group of each node."""
     succ: list[list[int]]
+    """The consumers of each base group, ascending."""
     pred: list[list[int]]
+    """The producers, likewise."""
     color: list[int | None]
     earliest: list[int]
     latest: list[int]
@@ -38,7 +46,11 @@ def components(preds: Preds, accepted: Sequence[Sequence[int]], earliest: list[i
             soon, late = earliest[v], latest[v]
             for u in inside:
                 if earliest[u] == soon and latest[u] == late:
-                    join(first, u, v)
+                    root = first[u]
+                    if first[v] == v and first[root] == root:
+                        first[v] = root
+                    else:
+                        join(first, u, v)
     for v, f in enumerate(first):  # first nodes come before the others, so one step is enough
         first[v] = first[f]
     return first
@@ -67,49 +79,45 @@ def build(
     first: list[int],
 ) -> Base:
     """Contracts the components given by `first`. O(n log n) for the sorting, else linear."""
-    names = [v for v, f in enumerate(first) if v == f]
-    steps = max(latest, default=0) + 1
-    names.sort(key=lambda v: (earliest[v] + 1) * steps - latest[v])  # sorted by (earliest, -latest, node)
-    number = [0] * len(preds)
-    for i, v in enumerate(names):
-        number[v] = i
-    of = [number[f] for f in first]
+    component = np.array(first, np.int64)
+    names = np.flatnonzero(component == np.arange(len(first)))
+    soon, late = np.array(earliest, np.int64)[names], np.array(latest, np.int64)[names]
+    by_label = np.lexsort((-late, soon))  # sorted by (earliest, -latest, node)
+    names, soon, late = names[by_label], soon[by_label], late[by_label]
     count = len(names)
-    succ: list[list[int]] = [[] for _ in names]
-    size = [0] * count
-    edges: set[int] = set()  # a pair (a, b) as the one number a * count + b
-    for v, producers in enumerate(preds):
-        b = of[v]
-        size[b] += 1
-        for u in producers:
-            a = of[u]
-            if a != b:
-                succ[a].append(b)
-        for u in accepted[v]:
-            a = of[u]
-            if a != b:
-                edges.add(a * count + b)
+    number = np.zeros(len(first), np.int64)
+    number[names] = np.arange(count)
+    of = number[component]
+    producers, consumers = _between(preds, of, count)
+    succ = _by_group(producers, consumers, count)
+    backward = np.argsort(consumers, kind="stable")
     return Base(
-        of,
+        of.tolist(),
         succ,
-        _turned(succ),
-        [color[v] for v in names],
-        [earliest[v] for v in names],
-        [latest[v] for v in names],
-        size,
-        [divmod(pair, count) for pair in sorted(edges)],
+        _by_group(consumers[backward], producers[backward], count),
+        [color[v] for v in names.tolist()],
+        soon.tolist(),
+        late.tolist(),
+        np.bincount(of, minlength=count).tolist(),
+        list(zip(*map(np.ndarray.tolist, _between(accepted, of, count)), strict=True)),
     )
 
 
-def _turned(succ: list[list[int]]) -> list[list[int]]:
-    """The producers of each group; also sorts the lists of consumers and removes duplicates."""
-    pred: list[list[int]] = [[] for _ in succ]
-    for a, consumers in enumerate(succ):
-        if len(consumers) > 1:
-            consumers = succ[a] = sorted(set(consumers))
-        for b in consumers:
-            pred[b].append(a)
-    return pred
+def _between(preds: Sequence[Sequence[int]], of: Numbers, count: int) -> tuple[Numbers, Numbers]:
+    """The edges between different groups, each once, in order: -> (the producers, the consumers)."""
+    consumer = np.repeat(np.arange(len(preds)), np.fromiter(map(len, preds), np.int64, len(preds)))
+    a = of[np.fromiter(chain.from_iterable(preds), np.int64, len(consumer))]
+    b = of[consumer]
+    outer = a != b
+    pairs = np.sort(a[outer] * count + b[outer])  # np.unique hashes, and takes ten times as long
+    return np.divmod(pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]], max(count, 1))
+
+
+def _by_group(group: Numbers, neighbours: Numbers, count: int) -> list[list[int]]:
+    """The neighbours of each group as a list; `group` is sorted."""
+    stops = np.cumsum(np.bincount(group, minlength=count)).tolist()
+    flat = neighbours.tolist()
+    return [flat[start:stop] for start, stop in pairwise([0, *stops])]
 
 
 def drop_blocked(base: Base) -> None:
@@ -121,12 +129,13 @@ def drop_blocked(base: Base) -> None:
     if not base.open:
         return
     color = base.color
-    below = latest_producers(base.pred)
-    above = earliest_consumers(base.succ)
-    last, start, stop = below.parent, below.start, below.stop
-    first, begin, end = above.parent, above.start, above.stop
-    down = _device_changes(last, color, range(len(color)))
-    up = _device_changes(first, color, range(len(color))[::-1])
+    top_down = range(len(color))
+    last = [producers[-1] if producers else -1 for producers in base.pred]
+    first = [consumers[0] if consumers else -1 for consumers in base.succ]
+    below, above = Forest.of(last, top_down), Forest.of(first, top_down[::-1])
+    start, stop, begin, end = below.start, below.stop, above.start, above.stop
+    down = _device_changes(last, color, top_down)
+    up = _device_changes(first, color, top_down[::-1])
     kept = []
     for a, b in base.open:
         p, s = last[b], first[a]

@@ -17,6 +17,10 @@ SMALL_LIST = 64
 """Neighbour lists shorter than this in total are cleaned at every merge, longer ones only by large merges."""
 
 
+Found = tuple[list[int] | None, list[int], bool]
+"""The result of a search: the path or None; the outside groups of the side that was exhausted first; is that the forward one?"""
+
+
 class Quotient:
     """The groups of a partition, each named by one of its nodes, with a topological order that merges maintain.
 
@@ -59,7 +63,8 @@ class Quotient:
         lockstep, so it costs the smaller of the two sides, within the ranks between lowest and highest member.
         """
         low, high = self._ends(members)
-        path, settled, forward = self._search(members, low, high)
+        found = self._first_turn(low, high) if len(members) == 2 else None
+        path, settled, forward = found or self._search(members, low, high)
         if path is None:
             self._contract(members, high if forward else low, settled, forward)
         return path
@@ -76,11 +81,33 @@ class Quotient:
             return (a, b) if rank[a] < rank[b] else (b, a)
         return min(members, key=rank.__getitem__), max(members, key=rank.__getitem__)
 
-    def _search(self, members: Sequence[int], low: int, high: int) -> tuple[list[int] | None, list[int], bool]:
-        """Searches for a path between members through the outside.
+    def _first_turn(self, low: int, high: int) -> Found | None:
+        """What the search finds for two members in the first turn of its forward side; None if it goes on. Most end here."""
+        self._stamp += 1
+        rep, rank, succ, mark, stamp = self.rep, self.order.rank, self.succ, self._forward, self._stamp
+        limit = rank[high]
+        met = [low]
+        parents: dict[int, int] = {}
+        left = CHUNK
+        for x in met:  # grows during iteration
+            for s in succ[x]:
+                while rep[s] != s:
+                    rep[s] = rep[rep[s]]
+                    s = rep[s]
+                if s == high:
+                    if x != low:
+                        return _chain(x, parents), [], True
+                elif rank[s] < limit and mark[s] != stamp and s != low:
+                    mark[s] = stamp
+                    parents[s] = x if x != low else MEMBER
+                    met.append(s)
+                left -= 1
+                if not left:
+                    return None
+        return None, met[1:], True
 
-        Returns (path or None, the outside groups of the side that was exhausted first, True if that is the forward one).
-        """
+    def _search(self, members: Sequence[int], low: int, high: int) -> Found:
+        """Searches for a path between members through the outside."""
         self._stamp += 1
         member, stamp = self._member, self._stamp
         for x in members:
@@ -145,18 +172,20 @@ class Quotient:
         """Merges at the position of `at`. The outside groups of the exhausted side move across the merged one:
         those reachable from the members go after it, or those that reach them before it."""
         rep, succ, pred, order = self.rep, self.succ, self.pred, self.order
-        into = max(members, key=lambda x: len(succ[x]) + len(pred[x]))
+        degrees = [len(succ[x]) + len(pred[x]) for x in members]
+        into = members[degrees.index(max(degrees))]
         for x in members:
             if x != at:
                 order.unlink(x)
-        settled.sort(key=order.rank.__getitem__)
-        for x in settled:
-            order.unlink(x)
         if at != into:
             order.replace(at, into)
-        before = into if forward else order.preceding[into]
-        for x in reversed(settled):
-            order.insert_after(before, x)
+        if settled:
+            settled.sort(key=order.rank.__getitem__)
+            for x in settled:
+                order.unlink(x)
+            before = into if forward else order.preceding[into]
+            for x in reversed(settled):
+                order.insert_after(before, x)
         consumers, producers = succ[into], pred[into]
         for x in members:
             if x != into:
@@ -165,8 +194,15 @@ class Quotient:
                 producers += pred[x]
                 succ[x] = pred[x] = []
         if len(members) > 2 or len(consumers) + len(producers) < SMALL_LIST:
-            succ[into] = [s for s in dict.fromkeys(map(self.find, consumers)) if s != into]
-            pred[into] = [p for p in dict.fromkeys(map(self.find, producers)) if p != into]
+            for neighbours in (succ, pred):
+                known = {into: None}
+                for s in neighbours[into]:
+                    while rep[s] != s:
+                        rep[s] = rep[rep[s]]
+                        s = rep[s]
+                    known[s] = None
+                del known[into]
+                neighbours[into] = list(known)
 
 
 def _chain(x: int, came_from: dict[int, int]) -> list[int]:

@@ -29,6 +29,7 @@ OWN = {
     "auto": {"--seconds": 60.0},
     "precision": {"--calls": 4, "--tolerance": 0.01, "--precisions": ["int8"], "--win": "time", "--calibration": "minmax"},
     "compare": {"--tolerance": 0.01},
+    "export": {"--form": "partita"},
     "diagnose": {"--against": "reference", "--runs": 2},
     "reduce": {"--against": "reference", "--most": 400, "--repeats": 1},
     "capsule": {"--subgraph": "0", "--against": "reference"},
@@ -38,6 +39,7 @@ LEAST = {
     "--seed": 0, "run --profile": 0, "run --calls": 0, "bench --threads": 1, "bench --batch": 1, "bench --streams": 1,
     "bench --iterations": 1, "bench --warmup": 0, "bench --profile": 0, "precision --calls": 1, "diagnose --runs": 1,
     "map --workers": 1, "reduce --most": 1, "reduce --repeats": 1, "--min-size": 1, "--max-subgraphs": 0,
+    "--max-nodes": 1, "--longest": 1,
 }
 
 

@@ -364,6 +364,20 @@ def test_a_setting_that_nobody_has(partita: Command, model: str) -> None:
     assert "There are CACHE_DIR, CAPSULES, DEVICE_ID, HETERO_DUMP_GRAPH_DOT" in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("run MODEL --devices cpu --config INFERENCE_PRECISION_HINT=bf16", "Did you mean 'PRECISION'?"),
+        ("run MODEL -d CPU", "Did you mean '--devices'?"),
+        ("bench MODEL --devices cpu -niter 3", "Did you mean '--iterations'?"),
+        ("run -m MODEL", "The model is the first argument: partita run MODEL"),
+    ],
+)
+def test_options_of_other_tools(partita: Command, model: str, words: str, remedy: str) -> None:
+    done = partita(words.replace("MODEL", model))
+    assert done.status == 2 and remedy in done.err
+
+
 def test_a_setting_goes_to_the_devices_that_have_it() -> None:
     devices = "HETERO:onnxruntime,reference"
     result = config_of([setting("NUM_THREADS=1"), setting("PARALLEL=true"), setting("reference.PERF_COUNT=false")], devices)

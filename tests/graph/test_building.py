@@ -151,3 +151,9 @@ def test_a_node_that_is_not_there_and_fields_that_no_node_has() -> None:
         graph["12345678"]
     with pytest.raises(GraphError, match="a node has no age, colour"):
         node.evolve(colour=1, name="second", age=2)
+
+
+def test_values_are_shown_with_their_types() -> None:
+    known = variable("x", "float32", ("n", 3))
+    unknown = op("Relu", known, name="y")
+    assert (repr(known[0]), repr(unknown[0])) == ("<NodeEntry %x: float32[n, 3]>", "<NodeEntry %y>")

@@ -73,7 +73,15 @@ def test_a_plugin_file_defines_the_device(vendor: str, tmp_path: Path) -> None:
     (folder / "capsule.json").write_text(json.dumps(data))
     status, printed = rerun(folder, "--plugin", str(ROOT / "tests/insight/vendor_device.py"))
     assert (status, printed.splitlines()[-1]) == (1, "wrong: add_1")
-    assert "it fails: ModuleNotFoundError" in rerun(folder)[1]
+    status, printed = rerun(folder)
+    assert status == 2 and "vendor cannot be found here: ModuleNotFoundError: No module named" in printed
+
+
+def test_a_device_of_partita_is_found_wherever_its_module_is(tmp_path: Path) -> None:
+    folder = pt.capsule(transformer(), tmp_path / "whole", 0, "reference")
+    data = json.loads((folder / "capsule.json").read_text())
+    (folder / "capsule.json").write_text(json.dumps({**data, "module": "partita.accelerators.where_it_was"}))
+    assert rerun(folder)[0] == 0
 
 
 def test_a_fault_that_is_only_wrong_by_a_smaller_tolerance_stays_wrong(tmp_path: Path) -> None:
@@ -451,6 +459,13 @@ def test_masks_keep_their_rows_and_tables_their_order() -> None:
     assert (np.diff(drawn) > 0).all() and drawn.min() >= 100 and drawn.max() <= 991 and (drawn != table).any()
     masked = np.where(mask, np.float32(0.25), -np.inf)
     assert (np.isinf(random_like(masked, random)) == ~mask).all()
+
+
+def test_sorted_indices_of_one_dimension_stay_sorted() -> None:
+    random = np.random.default_rng(0)
+    rising = np.arange(0, 60, 3)
+    one, two = (indices_like(array, Indices((100,) * n), random) for n, array in ((1, rising), (2, rising.reshape(-1, 2))))
+    assert (np.diff(one) >= 0).all() and len(set(one)) > 5 and (np.diff(two) < 0).any()
 
 
 @pytest.mark.parametrize("is_written", [False, True])

@@ -180,6 +180,17 @@ def test_names_of_mxnet_in_a_selectors_code_are_noted() -> None:
     assert len(some) == 2 and all("'relu'" not in note for note in some), "lower-case texts may be other words"
 
 
+def test_names_given_to_mxnet_ops_are_no_mistake() -> None:
+    class ByTable(SubgraphSelector):
+        def select(self, node: Node) -> bool:
+            return node.op in pt.mxnet_ops("FullyConnected")
+
+        def select_output(self, cur: Node, new: Node) -> bool:
+            return new.op in pt.mxnet_ops("Activation")
+
+    assert report_of(chain("Tanh"), Property(ByTable)).notes == ()
+
+
 def test_hooks_with_mxnets_names_are_warned_of() -> None:
     with pytest.warns(UserWarning, match="nothing calls Old.SelectInput: the hook is select_input"):
         type("Old", (SubgraphSelector,), {"SelectInput": lambda self, cur, new: True})

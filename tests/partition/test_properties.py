@@ -12,6 +12,7 @@ from partita.graph import Graph, Node, NodeEntry, PartitaError, call, constant, 
 from partita.partition import (
     AffinityProperty,
     ContainOpSelector,
+    Pattern,
     PatternProperty,
     SubgraphProperty,
     SubgraphSelector,
@@ -202,7 +203,21 @@ def test_limits() -> None:
     assert [n.name for n in result.nodes if n.is_call] == ["mine_0"]
 
 
-@pytest.mark.parametrize("option", ["min_subgraph_size", "max_subgraphs"])
+def test_large_subgraphs_are_cut() -> None:
+    result = made_with(ops("Relu", "Neg"), max_nodes=2)
+    assert groups_of(result) == [{"relu0", "neg1"}, {"relu3", "neg4"}, {"neg5"}]
+    border = next(one for one in result.attrs["partition_report"].borders if one.producer == "neg4")
+    assert (border.consumer, border.rule) == ("neg5", "size")
+    assert border.text == "'neg5' is in 'mine_2': one subgraph may hold max_nodes=2"
+    own = Property(takes)
+    own.max_nodes = 1
+    assert groups_of(made_with(own)) == [{name} for name in ("relu0", "neg1", "relu3", "neg4", "neg5")]
+    match = PatternProperty(Pattern("Relu", "Neg", "Neg"), "match")
+    outside = made_with(match, max_nodes=2).attrs["partition_report"].outside
+    assert outside[-1].text == "'neg5' was in a subgraph of 3 ops, more than max_nodes=2"
+
+
+@pytest.mark.parametrize("option", ["min_subgraph_size", "max_subgraphs", "max_nodes"])
 @pytest.mark.parametrize("value", [-1, "3", 2.5, True])
 def test_limits_that_are_none(option: str, value: Any) -> None:
     with pytest.raises(PartitaError, match="is no count"):

@@ -90,10 +90,13 @@ def test_by_affinity(g: Graph, growth: str | None) -> None:
     kind=st.sampled_from([Vetoing, VetoingWithFilter]),
     seed=st.integers(0, 99),
     growth=st.sampled_from(["walk", "largest", "seed", "waves"]),
+    most=st.sampled_from([None, 1, 2, 5]),
 )
-def test_stateless_selectors(g: Graph, kind: type[Vetoing], seed: int, growth: str) -> None:
-    result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: kind(seed)), growth=growth)
+def test_stateless_selectors(g: Graph, kind: type[Vetoing], seed: int, growth: str, most: int | None) -> None:
+    subject = Property(lambda: kind(seed))
+    result = apply_pass(g, "PartitionGraph", subgraph_property=subject, growth=growth, max_nodes=most)
     check_partition_of(g, result, unconnected=growth == "waves")
+    assert most is None or all(len(group) <= most for group in groups_of(result))
     if growth != "walk":
         selector = kind(seed)
         assert all(selector.select(g[name]) for group in groups_of(result) for name in group)

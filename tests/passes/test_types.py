@@ -200,6 +200,11 @@ def test_a_scan_goes_along_its_axes() -> None:
         type_of(SCAN.format(6, "b"))
 
 
+def test_a_scan_of_values_of_unknown_rank() -> None:
+    assert type_of(SCAN.format(5, "b").replace("x: float32[5, T]", "x: float32")) == "float32"
+    assert type_of(SCAN.format(5, "a").replace("float32[5, T]", "float32")) == "float32[2]"
+
+
 def test_a_scan_of_batches_below_opset_9() -> None:
     net = """graph g(s: float32[B, 2], x: float32[B, 5, 2]) -> (a, b) {
       a, b = Scan(_, s, x) { num_scan_inputs=1,

@@ -118,6 +118,11 @@ def test_a_timeline_has_a_line_for_each_device_and_the_kernels_below() -> None:
     titles = [element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("}title")]
     assert texts[:2] == ["net: 100 µs", "a"] and "b" in texts
     assert titles == ["a_0: 40.0 µs", "Conv conv<1>: 30.0 µs", "b_0: 60.0 µs"]
+    bars = [element.attrib for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("}rect")]
+    (a, inside, b) = [(float(bar["x"]), float(bar["y"]), float(bar["width"]), float(bar["height"])) for bar in bars]
+    assert a[0] == inside[0] and a[0] + a[2] == pytest.approx(b[0], abs=1) and b[2] == pytest.approx(1.5 * a[2], abs=1)
+    assert a[1] + a[3] <= inside[1] and inside[1] + inside[3] <= b[1] - 4, "below each other, and devices apart"
+    assert float(ElementTree.fromstring(svg).attrib["height"]) >= b[1] + 2 * b[3]
 
 
 def test_numbers_of_a_table_are_at_the_right() -> None:

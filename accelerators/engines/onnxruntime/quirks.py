@@ -124,35 +124,35 @@ def _is_copied(c: Case) -> bool:
 
 
 _POOLS = " ".join(sorted(ops("pool")))
-_PADS_NEGATIVELY = "onnxruntime pads {op} negatively where its automatic padding has windows further apart than they are long"
+_PADS_NEGATIVELY = "onnxruntime pads {op} negatively if its automatic padding has strides longer than its windows"
 
 ROWS = (
     Quirk(
-        "AffineGrid", "onnxruntime puts the only pixel of an axis elsewhere in AffineGrid with align_corners", _has_one_pixel,
+        "AffineGrid", "onnxruntime misplaces the only pixel of an axis in AffineGrid with align_corners", _has_one_pixel,
     ),
     Quirk(
         "Attention", "onnxruntime leaves the causal mask out of Attention's fourth output if there is a mask and a past",
         lambda c: c.gives(3) and c.attr("is_causal", 0) and c.has(3) and c.has(4),
     ),
     Quirk(
-        "Attention", "onnxruntime takes Attention's nonpad_kv_seqlen for masks of its own length only", lambda c: c.has(6),
+        "Attention", "onnxruntime supports Attention's nonpad_kv_seqlen only with a mask of the same length", lambda c: c.has(6),
     ),
-    Quirk("Col2Im", "onnxruntime misplaces the columns of a dilated Col2Im of anything but images", _is_no_image),
+    Quirk("Col2Im", "onnxruntime misplaces the columns of a dilated Col2Im, except for images", _is_no_image),
     Quirk(
-        "Conv ConvInteger QLinearConv", "onnxruntime refuses, while it runs, {op} that is dilated and padded to the same size",
+        "Conv ConvInteger QLinearConv", "onnxruntime fails at run time on {op} that is dilated and padded to the same size",
         windows.is_same_dilated,
     ),
     Quirk("Conv ConvInteger QLinearConv", _PADS_NEGATIVELY, lambda c: windows.least_padding(c) < -1),
     Quirk(
-        _POOLS, "onnxruntime makes other sizes of {op} that is dilated and padded to the same size", windows.is_same_dilated,
+        _POOLS, "onnxruntime computes other sizes for {op} that is dilated and padded to the same size", windows.is_same_dilated,
     ),
     Quirk(_POOLS, _PADS_NEGATIVELY, lambda c: windows.least_padding(c) < 0),
     Quirk(
-        _POOLS, "onnxruntime rounds up the number of {op}'s windows in ceil_mode, though its padding is VALID",
+        _POOLS, "onnxruntime rounds up the number of {op}'s windows in ceil_mode with VALID padding",
         windows.leaves_a_rest,
     ),
     Quirk(
-        "ConvInteger", "onnxruntime knows one zero point of ConvInteger's weights only, not one for each channel",
+        "ConvInteger", "onnxruntime supports one zero point of ConvInteger's weights, not one for each channel",
         lambda c: c.has(3) and c.shape(3) not in ((), (1,)),
     ),
     Quirk(
@@ -160,11 +160,11 @@ ROWS = (
         windows.is_padded_by_a_stride,
     ),
     Quirk(
-        "ConvTranspose", "onnxruntime does not make ConvTranspose's result larger than its windows reach",
+        "ConvTranspose", "onnxruntime makes ConvTranspose's result no larger than its windows reach",
         windows.is_larger_than_windows,
     ),
     Quirk(
-        "Einsum", "onnxruntime sums the integers of Einsum in floating point",
+        "Einsum", "onnxruntime sums integers of Einsum in floating point",
         lambda c: any("int" in c.dtype(slot) for slot in range(len(c.node.inputs))),
     ),
     Quirk(
@@ -172,24 +172,24 @@ ROWS = (
     ),
     Quirk(
         "GatherND",
-        "onnxruntime reads outside of the data where GatherND's indices have more batches, which cannot be known before",
+        "onnxruntime reads outside the data if GatherND's indices have more batches, which is known only at run time",
         _may_have_other_batches,
     ),
     Quirk(
-        "LRN", "onnxruntime refuses, while it runs, LRN of anything but four dimensions",
+        "LRN", "onnxruntime fails at run time on LRN of other than four dimensions",
         lambda c: c.shape() is not None and len(c.shape() or ()) != 4,
     ),
     Quirk(
-        "MatMulInteger QLinearMatMul", "onnxruntime refuses, while it runs, {op} with a zero point or a scale for each row",
+        "MatMulInteger QLinearMatMul", "onnxruntime fails at run time on {op} with a zero point or a scale for each row",
         _by_row,
     ),
     Quirk(
         "MaxUnpool", "onnxruntime counts MaxUnpool's indices in the given output shape instead of the pooled one",
         lambda c: c.has(2),
     ),
-    Quirk("MeanVarianceNormalization", "onnxruntime makes NaN of equal numbers in MeanVarianceNormalization"),
+    Quirk("MeanVarianceNormalization", "onnxruntime returns NaN for equal numbers in MeanVarianceNormalization"),
     Quirk(
-        "Mod", "onnxruntime takes floats in Mod only with fmod=1", lambda c: "float" in c.dtype() and not c.attr("fmod", 0),
+        "Mod", "onnxruntime supports floats in Mod only with fmod=1", lambda c: "float" in c.dtype() and not c.attr("fmod", 0),
     ),
     Quirk(
         "Mod", "onnxruntime computes Mod of 64-bit integers with fmod=1 in float64",
@@ -199,7 +199,7 @@ ROWS = (
         "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
         "onnxruntime counts the labels of {op} that are below zero from the end", _may_have_labels_below_zero,
     ),
-    Quirk("NonZero", "onnxruntime takes a scalar for a vector in NonZero", lambda c: not c.shape()),
+    Quirk("NonZero", "onnxruntime treats a scalar as a vector in NonZero", lambda c: not c.shape()),
     Quirk(
         "ReduceL1", "onnxruntime computes {op} of {dtype} in floating point", lambda c: c.dtype() in ("int64", "uint64"),
     ),
@@ -212,16 +212,16 @@ ROWS = (
         lambda c: c.dtype() == "bool" and 0 in (c.shape() or ()),
     ),
     Quirk(
-        "Resize Upsample", "onnxruntime cuts off what is behind the point where a resize mixes whole numbers",
+        "Resize Upsample", "onnxruntime truncates where a resize interpolates integers",
         lambda c: c.attr("mode", "nearest") != "nearest" and "int" in c.dtype(),
     ),
     Quirk(
-        "Resize Upsample", "onnxruntime aligns corners by the sizes that come of the scales, not by the scales",
+        "Resize Upsample", "onnxruntime aligns corners by the sizes computed from the scales, not by the scales",
         _is_scaled_otherwise,
     ),
-    Quirk("Resize Upsample", "onnxruntime copies what a scale that is not one leaves as large as it was", _is_copied),
+    Quirk("Resize Upsample", "onnxruntime copies an axis whose scale is not one but leaves its size unchanged", _is_copied),
     Quirk(
-        "Scan", "onnxruntime ends the process where a Scan along an inner axis takes no step",
+        "Scan", "onnxruntime ends the process if a Scan along an inner axis takes no step",
         lambda c: any((*c.attr("scan_input_axes", ()), *c.attr("scan_output_axes", ()))),
     ),
     Quirk(
@@ -229,10 +229,10 @@ ROWS = (
         lambda c: c.attr("reduction", "none") != "none" and c.dtype() in ("float16", "bfloat16", "bool"),
     ),
     Quirk(
-        "Shrink", "onnxruntime computes Shrink of whole numbers in 32-bit floats",
+        "Shrink", "onnxruntime computes Shrink of integers in float32",
         lambda c: c.dtype() in ("int32", "uint32", "int64", "uint64"),
     ),
-    Quirk("Slice", "onnxruntime takes an end of 2^31 - 1 for no end, in a Slice with a negative step too", _may_end_far),
+    Quirk("Slice", "onnxruntime treats an end of 2^31 - 1 as no end, even in a Slice with a negative step", _may_end_far),
     Quirk(
         "com.microsoft.Attention", "onnxruntime reads the bias of its own Attention where there is none",
         lambda c: not c.has(2),

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -104,13 +105,20 @@ class OpenVinoAccelerator(Accelerator):
 
         properties = self._properties(config)
         model = engine_model(_turned(graph), {}, PROBED)
-        try:
-            compiled = self._core.compile_model(self._read(model), self._own_name(config["DEVICE_ID"]), properties)
-        except RuntimeError as error:
-            raise CompileError(
-                model.in_own_words(reason(error)), where=f"device 'openvino', subgraph {graph.name!r}"
-            ) from None
-        return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"])
+
+        def built(cached: bool) -> Any:
+            chosen = {key: value for key, value in properties.items() if cached or key != "CACHE_DIR"}
+            try:
+                return self._core.compile_model(self._read(model), self._own_name(config["DEVICE_ID"]), chosen)
+            except RuntimeError as error:
+                raise CompileError(
+                    model.in_own_words(reason(error)), where=f"device 'openvino', subgraph {graph.name!r}"
+                ) from None
+
+        compiled, exported = built(True), None
+        if "CACHE_DIR" in properties and compiled.get_property("LOADED_FROM_CACHE"):
+            exported = lambda: built(False).export_model().getvalue()  # noqa: E731
+        return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"], exported)
 
     def import_(self, data: bytes | memoryview, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Imports the engine's own compiled form."""
@@ -125,7 +133,7 @@ class OpenVinoAccelerator(Accelerator):
                 remedy="Compile the model again",
             ) from None
         model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(_turned(graph), {}, PROBED)
-        return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"], data)
+        return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"], partial(bytes, data))
 
     def _shared(self, data: bytes | memoryview) -> Any:
         """A tensor on writable data, which the engine reads in place; it would copy bytes."""

@@ -42,7 +42,7 @@ def _of_onnxruntimes_domain(node: Node) -> str | None:
     """Refuses onnxruntime's own ops on integers: openvino has conversions of its own for them."""
     if node.domain != DOMAIN or not str(node.op).startswith(("QLinear", "QGemm", "DynamicQuantize")):
         return None
-    return f"openvino's {node.op} of onnxruntime's domain does not round as onnxruntime, and does not saturate"
+    return f"openvino's {node.op} of onnxruntime's domain rounds differently from onnxruntime, and does not saturate"
 
 
 def _not_declared(node: Node, graph: Graph) -> str | None:
@@ -187,30 +187,30 @@ def _far_diagonal(c: Case) -> bool:
     return diagonal is not None and abs(int(diagonal.item())) >= 2**31
 
 
-_CRASH = "openvino divides by zero, which ends the process, while it folds what comes"
+_CRASH = "openvino divides by zero, which ends the process, while it folds the results"
 _REDUCTIONS = " ".join(sorted(ops("reduction")))
 
 ROWS = (
     Quirk(
-        "AveragePool", "openvino counts what lies beyond the padding too (ceil_mode and count_include_pad)",
+        "AveragePool", "openvino counts positions beyond the padding too (ceil_mode and count_include_pad)",
         lambda c: c.attr("ceil_mode", 0) and c.attr("count_include_pad", 0),
     ),
     Quirk(
-        "MaxPool", "openvino's MaxPool of unsigned integers names the padding as the place of a zero",
+        "MaxPool", "openvino's MaxPool of unsigned integers returns an index in the padding for a zero",
         lambda c: c.dtype().startswith("uint") and c.gives(1),
     ),
     Quirk(
-        "MaxPool", "openvino's MaxPool makes a finite number of a window that lies in the padding alone",
+        "MaxPool", "openvino's MaxPool returns a finite number for a window of padding alone",
         _may_see_padding_alone,
     ),
-    Quirk("AveragePool MaxPool", "openvino may pool a window that lies in the padding alone (ceil_mode)", _ends_in_padding),
+    Quirk("AveragePool MaxPool", "openvino may pool a window of padding alone (ceil_mode)", _ends_in_padding),
     Quirk("BitShift", "openvino shifts signed integers as unsigned ones", lambda c: c.dtype().startswith("int")),
     Quirk(
-        "BitShift", "openvino makes a vector of a BitShift of single numbers that are constant",
+        "BitShift", "openvino returns a vector for a BitShift of constant scalars",
         lambda c: c.result() is None or not c.result().shape,  # type: ignore[union-attr]
     ),
     Quirk(
-        "Cast CastLike", "openvino's {op} makes False of NaN, which is not zero and so True",
+        "Cast CastLike", "openvino's {op} returns False for NaN, which is not zero and so True",
         lambda c: c.result() is not None and c.result().dtype == "bool" and _of_floats(c),  # type: ignore[union-attr]
     ),
     Quirk("Compress", f"{_CRASH} of a constant condition of Compress that keeps nothing", lambda c: _is_none(c, 1)),
@@ -221,33 +221,33 @@ ROWS = (
         "Conv ConvTranspose", "openvino loses the zero point of constant data that {op} reads dequantized",
         _of_dequantized_constant,
     ),
-    Quirk("ConvTranspose", "openvino pads otherwise for output_shape", lambda c: c.attr("output_shape")),
+    Quirk("ConvTranspose", "openvino pads differently for output_shape", lambda c: c.attr("output_shape")),
     Quirk(
-        "ConvTranspose", "openvino makes other sizes of auto_pad where a size is not fixed",
+        "ConvTranspose", "openvino computes other sizes for auto_pad where a size is not fixed",
         lambda c: c.attr("auto_pad", "NOTSET") in SAME and not c.is_static(),
     ),
-    Quirk("DFT STFT", "openvino makes other shapes of it, and is less exact"),
-    Quirk("DynamicQuantizeLinear", "openvino rounds otherwise, so that the last bit differs"),
+    Quirk("DFT STFT", "openvino returns other shapes, and is less exact"),
+    Quirk("DynamicQuantizeLinear", "openvino rounds differently in the last bit"),
     Quirk("Expand", "openvino does not expand to a shape without dimensions", lambda c: c.shape(1) == (0,)),
     Quirk("GRU LSTM RNN", "openvino misreads {op} with the batch first (layout=1)", lambda c: c.attr("layout", 0)),
-    Quirk("LSTM", "openvino leaves out the peepholes of LSTM", lambda c: c.has(7)),
+    Quirk("LSTM", "openvino ignores the peepholes of LSTM", lambda c: c.has(7)),
     Quirk("LSTM", "openvino ignores input_forget of LSTM", lambda c: c.attr("input_forget", 0)),
     Quirk(
         "GatherElements",
-        "openvino needs indices of GatherElements that are as long as the data along the other dimensions", _apart,
+        "openvino needs indices of GatherElements as long as the data along the other dimensions", _apart,
     ),
     Quirk("GlobalLpPool", "openvino's GlobalLpPool needs fixed sizes", lambda c: not c.is_static()),
-    Quirk("LRN", "openvino's LRN takes a bias other than 1 for another one", lambda c: c.attr("bias", 1.0) != 1.0),
-    Quirk("LRN", "openvino places an even window of LRN in another way", lambda c: c.attr("size") % 2 == 0),
+    Quirk("LRN", "openvino's LRN is wrong with a bias other than 1", lambda c: c.attr("bias", 1.0) != 1.0),
+    Quirk("LRN", "openvino centres an even window of LRN differently", lambda c: c.attr("size") % 2 == 0),
     Quirk(
-        "Loop", f"{_CRASH} of a Loop that has no turn", lambda c: _stacks(c) and (_is_none(c, 0) or _is_none(c, 1)),
+        "Loop", f"{_CRASH} of a Loop that takes no step", lambda c: _stacks(c) and (_is_none(c, 0) or _is_none(c, 1)),
     ),
     Quirk(
-        "Loop", "openvino loses the sizes of the results of a Loop without turns, where they are not fixed", _may_lose_sizes,
+        "Loop", "openvino loses dynamic sizes of the results of a Loop that takes no step", _may_lose_sizes,
     ),
-    Quirk("LpNormalization", "openvino adds a small number to the length by which LpNormalization divides"),
+    Quirk("LpNormalization", "openvino adds a small number to the norm in LpNormalization"),
     Quirk(
-        "LpPool", "openvino's LpPool takes windows that end beyond the data for whole ones",
+        "LpPool", "openvino's LpPool treats windows that end beyond the data as whole",
         lambda c: c.attr("ceil_mode", 0),
     ),
     Quirk(
@@ -260,63 +260,63 @@ ROWS = (
     Quirk("NonZero", f"{_CRASH} of the places that NonZero finds in a constant of zeros", lambda c: _is_none(c, 0)),
     Quirk("OneHot", "openvino's OneHot of opset 9 does not count from the end", until=11),
     Quirk(
-        "Pad", "openvino pads with zeros where the value to pad with is computed or given",
+        "Pad", "openvino pads with zeros if the padding value is not constant",
         lambda c: c.has(2) and c.constant(2) is None and c.attr("mode", "constant") == "constant",
     ),
     Quirk(
-        "QLinearConv", "openvino's QLinearConv of a constant image gives other numbers",
+        "QLinearConv", "openvino's QLinearConv of a constant image is wrong",
         lambda c: c.constant(0) is not None,
     ),
     Quirk(
-        "QLinearConv", "openvino takes the scales of QLinearConv's weights by input channel",
+        "QLinearConv", "openvino applies the scales of QLinearConv's weights by input channel",
         lambda c: c.shape(4) not in ((), (1,)),
     ),
     Quirk(
-        "QuantizeLinear", "openvino may take other zero points in QuantizeLinear along an axis whose size is not fixed",
+        "QuantizeLinear", "openvino may use wrong zero points in QuantizeLinear along a dynamic axis",
         _along_an_open_axis,
     ),
-    Quirk("Range", "openvino puts numbers into a Range that is empty since it runs the wrong way", _may_be_empty),
+    Quirk("Range", "openvino returns elements for a Range that is empty because it runs the wrong way", _may_be_empty),
     Quirk(
-        "ReduceL1 ReduceL2 ReduceLogSum", "openvino's {op} along no dimension returns what it is given", _along_nothing,
+        "ReduceL1 ReduceL2 ReduceLogSum", "openvino's {op} along no dimension returns its input", _along_nothing,
     ),
     Quirk(
         "ReduceL1 ReduceLogSum ReduceLogSumExp",
-        "openvino may lose the dimensions that {op} leaves where sizes are not fixed",
+        "openvino may lose the kept dimensions of {op} if sizes are dynamic",
         lambda c: not c.attr("keepdims", 1) and c.tensor() is not None and not c.is_static(),
     ),
-    Quirk(_REDUCTIONS, "openvino's {op} over no numbers is a finite number", _over_nothing),
+    Quirk(_REDUCTIONS, "openvino's {op} over no elements is a finite number", _over_nothing),
     Quirk(
         "ReduceL1 ReduceLogSum ReduceLogSumExp", "openvino ignores the axes of {op} at opset {opset}",
         lambda c: "axes" in c.node.attrs, since=13, until=18,
     ),
     Quirk(
-        "Upsample", "openvino's Upsample takes other nearest pixels for scales that are no whole numbers", _other_nearest,
+        "Upsample", "openvino's Upsample chooses other nearest pixels for fractional scales", _other_nearest,
     ),
     Quirk("Resize Upsample", "openvino's antialiasing differs", lambda c: c.attr("antialias", 0)),
     Quirk("Resize Upsample", "openvino has no exclude_outside", lambda c: c.attr("exclude_outside", 0)),
     Quirk(
-        "Resize Upsample", "openvino stretches, whatever keep_aspect_ratio_policy says",
+        "Resize Upsample", "openvino ignores keep_aspect_ratio_policy",
         lambda c: c.attr("keep_aspect_ratio_policy", "stretch") != "stretch",
     ),
     Quirk(
-        "Resize Upsample", "openvino aligns corners by the scales, not by the sizes that come of them",
+        "Resize Upsample", "openvino aligns corners by the scales, not by the sizes computed from them",
         lambda c: has_scales(c.node) and c.attr("coordinate_transformation_mode") == "align_corners",
     ),
     Quirk(
-        "Resize Upsample", "openvino leaves out a scale that is not one where the size stays as it was", _leaves_a_size,
+        "Resize Upsample", "openvino ignores a scale other than one that leaves the size unchanged", _leaves_a_size,
     ),
-    Quirk("RoiAlign", "openvino samples otherwise in RoiAlign's mode max", lambda c: c.attr("mode") == "max"),
+    Quirk("RoiAlign", "openvino samples differently in RoiAlign's mode max", lambda c: c.attr("mode") == "max"),
     Quirk(
         "RoiAlign",
-        "openvino samples other positions in RoiAlign below opset 16, and where no sampling_ratio is given",
+        "openvino samples other positions in RoiAlign below opset 16, and without sampling_ratio",
         lambda c: c.opset < 16 or "sampling_ratio" not in c.node.attrs,
     ),
     Quirk(
-        "Shrink", "openvino rounds the bias and the threshold of Shrink where the numbers are whole",
+        "Shrink", "openvino rounds the bias and the threshold of Shrink for integers",
         lambda c: "int" in c.dtype(),
     ),
     Quirk(
-        "Slice", "openvino reads beyond the data where the axes of an empty Slice are computed or given",
+        "Slice", "openvino reads beyond the data if the axes of an empty Slice are not constant",
         lambda c: c.has(3) and c.constant(3) is None,
     ),
     Quirk(
@@ -324,15 +324,15 @@ ROWS = (
         " ConvertOpset makes opset 13 of it",
         lambda c: {"axis": c.attr("axis", 1)} if _flattens(c) else None, until=13,
     ),
-    Quirk("ThresholdedRelu", "openvino's ThresholdedRelu makes NaN of minus infinity"),
+    Quirk("ThresholdedRelu", "openvino's ThresholdedRelu returns NaN for minus infinity"),
     Quirk("Tile", "openvino's Tile needs constant repeats", lambda c: c.constant(1) is None),
-    Quirk("TopK", "openvino's TopK gives any position of equal numbers, not the first", lambda c: c.gives(1)),
+    Quirk("TopK", "openvino's TopK returns any index among equal elements, not the first", lambda c: c.gives(1)),
     Quirk("Trilu", "openvino keeps 32 bits of Trilu's diagonal", _far_diagonal),
     Quirk(
         "Unique", "openvino's Unique along an axis returns other positions and counts",
         lambda c: "axis" in c.node.attrs and (c.gives(1) or c.gives(3)),
     ),
-    Quirk("Unique", "openvino's Unique sorts floats wrongly where one is NaN, and in its own way for sorted=0", _of_floats),
+    Quirk("Unique", "openvino's Unique sorts floats wrongly if one is NaN, and in its own order for sorted=0", _of_floats),
 )
 """Of several rows of one op the first is the reason."""
 

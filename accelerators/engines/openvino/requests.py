@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,15 +34,13 @@ class CompiledRequests(CompiledSubgraph):
 
     def __init__(
         self, engine: Any, compiled: Any, model: EngineModel, graph: Graph, perf_count: bool,
-        data: bytes | memoryview | None = None,
+        exported: Callable[[], bytes] | None = None,
     ) -> None:
         self.model = model
         """The ONNX model that was compiled."""
-        self._data = data
-        """The bytes that it was imported from.
-
-        They are kept because the engine cannot read the form that it exports of an imported model.
-        """
+        self._exported = exported or (lambda: compiled.export_model().getvalue())
+        """The engine's own compiled form; given for a model that was imported, since the engine cannot read what it exports of
+        one."""
         self._engine = engine
         self._compiled = compiled
         self._perf_count = perf_count
@@ -102,9 +100,7 @@ class CompiledRequests(CompiledSubgraph):
 
     def export(self) -> bytes:
         """The engine's own compiled form."""
-        if self._data is not None:
-            return bytes(self._data)
-        return self._compiled.export_model().getvalue()  # type: ignore[no-any-return]
+        return self._exported()
 
 
 class _Request:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count, zip_longest
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -29,7 +33,8 @@ class _Loaded:
     """A subgraph compiled in this child."""
 
     compiled: CompiledSubgraph
-    graph: Graph
+    layouts: Sequence[tuple[Any, tuple[int, ...]] | None]
+    """The dtype and shape of each output of static size."""
 
 
 class _Server:
@@ -51,7 +56,7 @@ class _Server:
             return None
         actions: dict[str, Callable[[Mapping[str, Any], Accelerator], Any]] = {
             "query": self._query, "compile": self._compile, "import": self._import,
-            "run": self._run, "rename": self._rename, "export": self._export,
+            "run": self._run, "rename": self._rename, "export": self._export, "memory": self._memory,
         }
         return actions[question["do"]](question, self._device)
 
@@ -74,7 +79,7 @@ class _Server:
         if question["names"]:
             compiled.rename_nodes(question["names"])
         number = next(self._numbers)
-        self._loaded[number] = _Loaded(compiled, graph)
+        self._loaded[number] = _Loaded(compiled, [array_layout(entry.type) for entry in graph.outputs])
         return number
 
     def _run(self, question: Mapping[str, Any], device: Accelerator) -> Any:
@@ -82,7 +87,7 @@ class _Server:
         compiled, packing = self._loaded[question["subgraph"]].compiled, Packing()
         inputs = [described(value, self.requests) for value in question["inputs"]]
         if compiled.memory == HOST:
-            rooms = self._rooms(self._loaded[question["subgraph"]].graph, packing)
+            rooms = self._rooms(self._loaded[question["subgraph"]].layouts, packing)
             results: Any = run_laid_out(compiled, inputs, [None if room is None else room[1] for room in rooms])
         else:
             rooms = []
@@ -97,10 +102,9 @@ class _Server:
         packing.write(self.replies)
         return {"outputs": outputs, "rows": [attrs.asdict(row) for row in compiled.profile_rows()]}
 
-    def _rooms(self, graph: Graph, packing: Packing) -> list[tuple[Description, Array] | None]:
+    def _rooms(self, layouts: Sequence[Any], packing: Packing) -> list[tuple[Description, Array] | None]:
         """For each output of static size its description and an array in the shared memory of replies."""
         listed: list[tuple[Description, Array] | None] = []
-        layouts = [array_layout(entry.type) for entry in graph.outputs]
         rooms = [None if layout is None else packing.room(*layout) for layout in layouts]
         self.replies.reserve(packing.end)
         for room in rooms:
@@ -119,6 +123,24 @@ class _Server:
         except OSError as error:
             raise NotSupported(f"there is no room for what was compiled: {error}") from error
         return exported
+
+    @staticmethod
+    def _memory(question: Mapping[str, Any], device: Accelerator) -> int:
+        """The bytes in use on the device, up to a constant, or by this process if the device works in the host's memory."""
+        gc.collect()
+        free = device.free_bytes(question["device_id"])
+        return _anonymous_bytes() if free is None else -free
+
+
+def _anonymous_bytes() -> int:
+    """The memory of this process that is no file's, once it has returned what it does not use to the system."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) << 10
+    raise NotSupported("this system does not report the memory of a process")
 
 
 def _config(question: Mapping[str, Any], device: Accelerator) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class StartingModel(Starting, CompiledModel):
         note = f"{', '.join(first.properties.devices)} answers until the model's own devices are ready"
         super().__init__(
             first.graph, {unit.name: unit for unit in first.units}, noted(first.report, note), first.settings, first.dead,
-            first.measured, first._measuring_units,
+            first.measured, first.measuring_units,
         )
         self._start(work)
 

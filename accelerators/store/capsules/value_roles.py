@@ -83,8 +83,8 @@ def _find(graph: Graph, roles: ValueRoles) -> None:
 
 def _bounds(node: Node, indices: NodeEntry) -> Indices:
     """The dimensions that the indices refer to."""
-    counted = node[0].type if node.op == "MaxUnpool" else node.inputs[0].type if node.inputs[0] is not None else None
-    shape = counted.shape if isinstance(counted, TensorType) else None
+    data = node.inputs[0]
+    shape = data.type.shape if data is not None and isinstance(data.type, TensorType) else None
     if not shape or node.op == "MaxUnpool":
         return Indices()
     if str(node.op).endswith("ND"):

@@ -23,30 +23,33 @@ from partita.accelerators.tvm.kernels.attention.attention import attention
 from partita.accelerators.tvm.kernels.attention.gpu import gpu_attention
 from partita.accelerators.tvm.kernels.attention.in_place import cached_attention
 from partita.accelerators.tvm.kernels.attention.pattern import AttentionProperty
-from partita.accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
-from partita.accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
-from partita.accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
-from partita.accelerators.tvm.kernels.convolution.gpu_transposed import gpu_transposed_convolution
-from partita.accelerators.tvm.kernels.convolution.plain import convolution
-from partita.accelerators.tvm.kernels.convolution.selector import BlockedProperty, ConvolutionProperty, NormedProperty
+from partita.accelerators.tvm.kernels.contraction.convolution.blocked_conv import blocked_convolution
+from partita.accelerators.tvm.kernels.contraction.convolution.gpu_conv import gpu_convolution
+from partita.accelerators.tvm.kernels.contraction.convolution.gpu_depthwise import gpu_depthwise
+from partita.accelerators.tvm.kernels.contraction.convolution.gpu_transposed import gpu_transposed_convolution
+from partita.accelerators.tvm.kernels.contraction.convolution.plain import convolution
+from partita.accelerators.tvm.kernels.contraction.convolution.selector import BlockedProperty, ConvolutionProperty, NormedProperty
+from partita.accelerators.tvm.kernels.contraction.instructions import narrowing_of
+from partita.accelerators.tvm.kernels.contraction.matmul.gemm import gemm
+from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import gpu_gemm, gpu_value_product
+from partita.accelerators.tvm.kernels.contraction.matmul.packed_product import packed_product
+from partita.accelerators.tvm.kernels.contraction.matmul.product import product
+from partita.accelerators.tvm.kernels.contraction.matmul.selector import MatrixProperty, PackedProperty, ProductProperty
+from partita.accelerators.tvm.kernels.contraction.matmul.thin import thin
+from partita.accelerators.tvm.kernels.contraction.quantized.byte_depthwise import depthwise as quantized_depthwise
+from partita.accelerators.tvm.kernels.contraction.quantized.byte_product import product as quantized_product
+from partita.accelerators.tvm.kernels.contraction.quantized.gpu_matmul import gpu_pair_product
+from partita.accelerators.tvm.kernels.contraction.quantized.gpu_product import gpu_quantized_depthwise, gpu_quantized_product
+from partita.accelerators.tvm.kernels.contraction.quantized.matmul import pair_product
+from partita.accelerators.tvm.kernels.contraction.quantized.selector import PairProperty, QuantizedProperty
+from partita.accelerators.tvm.kernels.contraction.recurrent.recurrence import recurrence
 from partita.accelerators.tvm.kernels.elementwise.chain import ChainProperty, chain
 from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
-from partita.accelerators.tvm.kernels.matmul.gemm import gemm
-from partita.accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm, gpu_value_product
-from partita.accelerators.tvm.kernels.matmul.packed_product import packed_product
-from partita.accelerators.tvm.kernels.matmul.product import product
-from partita.accelerators.tvm.kernels.matmul.selector import MatrixProperty, PackedProperty, ProductProperty
-from partita.accelerators.tvm.kernels.matmul.thin import thin
 from partita.accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.copies import COPIES, copies
 from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, gpu_enlarge, interleave, resize
 from partita.accelerators.tvm.kernels.moves.indexed import gather, gpu_outside, indices, packed_rows, panel_rows, scatter
-from partita.accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
-from partita.accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
 from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
-from partita.accelerators.tvm.kernels.quantized.gpu_matmul import gpu_pair_product
-from partita.accelerators.tvm.kernels.quantized.gpu_product import gpu_quantized_depthwise, gpu_quantized_product
-from partita.accelerators.tvm.kernels.quantized.matmul import pair_product
 from partita.accelerators.tvm.kernels.quantized.moves import (
     gpu_interleaved_bytes,
     gpu_joined,
@@ -59,15 +62,12 @@ from partita.accelerators.tvm.kernels.quantized.moves import (
 from partita.accelerators.tvm.kernels.quantized.moves import interleave as interleave_bytes
 from partita.accelerators.tvm.kernels.quantized.moves import resize as resize_bytes
 from partita.accelerators.tvm.kernels.quantized.pools import largest, mean
-from partita.accelerators.tvm.kernels.quantized.selector import PairProperty, QuantizedProperty
-from partita.accelerators.tvm.kernels.recurrent.recurrence import recurrence
 from partita.accelerators.tvm.kernels.rows.any_axes import gpu_extreme, reduction
 from partita.accelerators.tvm.kernels.rows.gpu_lines import gpu_one_at_the_largest, gpu_position, gpu_running_sums
 from partita.accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
 from partita.accelerators.tvm.kernels.rows.lines import one_at_the_largest, position_of_extreme, running_sums
 from partita.accelerators.tvm.kernels.rows.program import RowProperty, row_program
 from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, OF_CHANNELS, SOFTMAXES
-from partita.accelerators.tvm.kernels.shared.instructions import narrowing_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS

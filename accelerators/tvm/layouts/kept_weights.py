@@ -11,8 +11,8 @@ import numpy as np
 from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT, ROWS
 from partita.accelerators.tvm.bodies.quantized import is_weight
+from partita.accelerators.tvm.kernels.contraction.packing import Packing
 from partita.accelerators.tvm.kernels.shared.element_access import REALS, any_shape, real_shape
-from partita.accelerators.tvm.kernels.shared.packing import Packing
 from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.scales import LEAST
 from partita.accelerators.tvm.machine.machine import Machine

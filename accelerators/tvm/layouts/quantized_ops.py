@@ -13,9 +13,9 @@ import numpy as np
 from partita.accelerators.tvm.bodies.blocked import DOMAIN as BLOCKED
 from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.contraction.operands import only_reader
 from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
-from partita.accelerators.tvm.kernels.shared.operands import only_reader
 from partita.accelerators.tvm.kernels.shared.window import (
     Window,
     has_few_phases,

@@ -15,8 +15,8 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.contraction.operands import only_reader, readers_of
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
-from partita.accelerators.tvm.kernels.shared.operands import only_reader, readers_of
 from partita.accelerators.tvm.layouts.scales import Scaling, is_lossless, scaling_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent

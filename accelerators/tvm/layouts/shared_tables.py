@@ -13,7 +13,7 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.body import element_of
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PANEL_ROWS
-from partita.accelerators.tvm.kernels.matmul.gemm import Cut, before_turn
+from partita.accelerators.tvm.kernels.contraction.matmul.gemm import Cut, before_turn
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape, real_shape
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.graph import Graph

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from partita.accelerators.tvm.machine.instructions import FIRST_TENSOR_CORES
+
 
 @attrs.frozen(slots=True)
 class Gpu:
@@ -31,9 +33,6 @@ CORES = {
 }
 """Number of cores of a large GPU, by NVIDIA architecture."""
 
-TENSOR_CORES = 80
-"""First NVIDIA architecture with the instructions of the tensor-core kernels."""
-
 USUAL_CORES = 64
 """Number of cores assumed for an unknown GPU. Kernels for OpenCL are the same for every driver."""
 
@@ -45,7 +44,7 @@ WIDEST = 16
 def cuda_gpu(arch: str) -> Gpu:
     """An NVIDIA GPU; the shared memory is the default limit of a kernel."""
     name = arch.rstrip("af")
-    has_tensor_cores = int(name.removeprefix("sm_")) >= TENSOR_CORES
+    has_tensor_cores = int(name.removeprefix("sm_")) >= FIRST_TENSOR_CORES
     return Gpu(CORES.get(name, USUAL_CORES), 1024, 49152, has_tensor_cores=has_tensor_cores, alignment=WIDEST)
 
 

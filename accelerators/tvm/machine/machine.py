@@ -93,7 +93,7 @@ class Machine:
 
     def instruction(self, dtype: str) -> Used | None:
         """The special instruction for products of this element type; None if there is none."""
-        return next((used for used in self.instructions if BY_NAME[used.name].multiplies == dtype), None)
+        return next((used for used in self.instructions if used.row.multiplies == dtype), None)
 
     @property
     def target(self) -> Any:
@@ -175,7 +175,7 @@ def with_instruction(machine: Machine, name: str) -> Machine:
     if not name:
         return machine
     row, features = BY_NAME[name], machine.features if machine.triple else usable_features()
-    others = [used for used in machine.instructions if BY_NAME[used.name].multiplies != row.multiplies]
+    others = [used for used in machine.instructions if used.row.multiplies != row.multiplies]
     machine = attrs.evolve(machine, instructions=(*others, Used(name, not row.is_here(features), is_asked=True)))
     differs = row.multiplies in ("bfloat16", "float16") and row.lanes not in (0, machine.lanes)
     return attrs.evolve(machine, lanes=row.lanes, registers=32) if differs else machine

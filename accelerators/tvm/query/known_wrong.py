@@ -88,7 +88,7 @@ RULES = (
     Rule("Gemm", _has_fractions, "TVM's importer makes the factors of Gemm whole where numbers are"),
     Rule("GroupNormalization", lambda n: True, "TVM's importer scales by channel in every opset, and its kernel takes no chain"),
     Rule("MeanVarianceNormalization", lambda n: True, "TVM divides by the deviation alone, which is zero for equal numbers"),
-    *[Rule(op, _is_float, f"TVM's {op} passes over NaN") for op in ("GlobalMaxPool", "Hardmax")],
+    *[Rule(op, _is_float, f"TVM's {op} ignores NaN") for op in ("GlobalMaxPool", "Hardmax")],
     Rule("TopK", lambda n: _dtype(n) not in SORTED, "TVM's TopK has no order for NaN, and does not take every element type"),
     Rule("TopK", lambda n: _dtype(n) == "float64" and FUSED not in n.metadata,
          "TVM's TopK has no order for NaN among float64"),

@@ -130,15 +130,15 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if node.op == "ConvInteger" and not node.domain:
         return whole_convolution_of(node) is not None or REFUSAL
     if node.op == "MatMulInteger" and machine.kind == "cpu" and (is_far(node) or is_pair_of_unknown_points(node)):
-        return "kernels of whole products take signed bytes around zero, and this is taken apart first"
+        return "kernels of whole products take signed bytes around zero, and this is decomposed first"
     if machine.kind == "cpu" and is_of_patches(node):
         return "this convolution is a product of patches"
     groups = groups_of(node)
     if groups is not None:
         operands = "matrices" if groups.is_matmul else "groups of dimensions"
-        return f"this Einsum is a product of {operands}, and is taken apart first"
+        return f"this Einsum is a product of {operands}, and is decomposed first"
     if order_of(node) is not None:
-        return "this Einsum is a Transpose, and is taken apart first"
+        return "this Einsum is a Transpose, and is decomposed first"
     reason = _refusal(node, graph)
     if reason is not None:
         return reason
@@ -225,7 +225,7 @@ def _is_static(entry: NodeEntry) -> bool:
 def _by_name(node: Node) -> bool | str:
     """Answer for an op with symbolic sizes by its name alone: it cannot be tried, and is compiled for each size at run time."""
     if node.op == "Attention":
-        return "this Attention is taken apart first"
+        return "this Attention is decomposed first"
     return node.op in _importable() or f"TVM's importer has no op {node.op}"
 
 

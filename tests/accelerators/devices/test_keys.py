@@ -257,6 +257,22 @@ def test_metrics_that_tell_no_devices() -> None:
         assert plugin.configs[-1]["DEVICE_ID"] == "3"
 
 
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        ({}, {}),
+        ({"DEVICE_ID": "3"}, {"device_id": "3"}),
+        ({"DEVICE_ID": "3", "PROVIDER_OPTIONS": {"device_id": "4"}}, {"device_id": "4"}),
+        ({"PROVIDER_OPTIONS": {"a": "b"}}, {"a": "b"}),
+    ],
+)
+def test_the_device_of_a_provider_is_one_of_its_options(config: dict[str, Any], options: dict[str, str]) -> None:
+    names = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    full = {"PROVIDER": names, "PROVIDER_OPTIONS": {}, "DEVICE_ID": "0", **config}
+    providers = usable("onnxruntime")._providers(full)  # type: ignore[attr-defined]
+    assert providers == [(names[0], options) if options else names[0], names[1]]
+
+
 def test_providers_whose_devices_onnxruntime_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     result = usable("onnxruntime")
     engine: Any = result._engine  # type: ignore[attr-defined]

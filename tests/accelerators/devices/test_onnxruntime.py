@@ -54,19 +54,19 @@ def test_what_it_computes_wrongly_is_refused() -> None:
 @pytest.mark.parametrize(
     ("op", "inputs", "attributes", "reason"),
     [
-        ("LRN", [(1, 3, 4)], {"size": 3}, "LRN of anything but four dimensions"),
+        ("LRN", [(1, 3, 4)], {"size": 3}, "LRN of other than four dimensions"),
         ("Conv", [(1, 1, 9), (1, 1, 3)], {"auto_pad": "SAME_UPPER", "dilations": [2]}, "Conv that is dilated and padded"),
         ("ScatterElements", [(3,), [0], (1,)], {"reduction": "add"}, "no reduction 'add' of bool in ScatterElements"),
-        ("AveragePool", [(1, 1, 9)], {"auto_pad": "SAME_UPPER", "dilations": [2], "kernel_shape": [2]}, "makes other sizes"),
-        ("Einsum", [[[2**60 + 1, 2]]], {"equation": "ij->i"}, "sums the integers of Einsum in floating point"),
-        ("Einsum", [np.full((1, 2), 2**30, "int32")], {"equation": "ij->i"}, "sums the integers of Einsum"),
-        ("Shrink", [[2**60 + 1, 2]], {}, "Shrink of whole numbers in 32-bit floats"),
+        ("AveragePool", [(1, 1, 9)], {"auto_pad": "SAME_UPPER", "dilations": [2], "kernel_shape": [2]}, "computes other sizes"),
+        ("Einsum", [[[2**60 + 1, 2]]], {"equation": "ij->i"}, "sums integers of Einsum in floating point"),
+        ("Einsum", [np.full((1, 2), 2**30, "int32")], {"equation": "ij->i"}, "sums integers of Einsum"),
+        ("Shrink", [[2**60 + 1, 2]], {}, "Shrink of integers in float32"),
         ("ReduceL1", [[[2**60 + 1, 2]]], {}, "computes ReduceL1 of int64 in floating point"),
         ("ReduceSumSquare", [[[2**30 + 1, 2]]], {}, "computes ReduceSumSquare of int64 in floating point"),
         ("Mod", [[2**60], [7]], {"fmod": 1}, "computes Mod of 64-bit integers with fmod=1 in float64"),
-        ("Slice", [(3, 3), [0], [2**31 - 1], [0], [-1]], {}, "takes an end of 2^31 - 1 for no end"),
+        ("Slice", [(3, 3), [0], [2**31 - 1], [0], [-1]], {}, "treats an end of 2^31 - 1 as no end"),
         ("Slice", [(3, 3), [0], [1], None, (1,)], {}, None),
-        ("Slice", [(3, 3), [0], (1,), None, (1,)], {}, "takes an end of 2^31 - 1 for no end"),
+        ("Slice", [(3, 3), [0], (1,), None, (1,)], {}, "treats an end of 2^31 - 1 as no end"),
         ("AveragePool", [(1, 1, 8)], {"auto_pad": "SAME_UPPER", "strides": [4], "kernel_shape": [2]}, "AveragePool negatively"),
         ("MaxPool", [(1, 1, "L")], {"auto_pad": "SAME_LOWER", "strides": [2], "kernel_shape": [1]}, "pads MaxPool negatively"),
         ("MaxPool", [(1, 1, 8)], {"auto_pad": "SAME_LOWER", "strides": [2], "kernel_shape": [2]}, None),
@@ -76,10 +76,10 @@ def test_what_it_computes_wrongly_is_refused() -> None:
         ("Conv", [(1, 1, "L"), (1, 1, 1)], {"auto_pad": "SAME_UPPER", "strides": [2]}, None),
         ("ConvTranspose", [(1, 1, 4), (1, 1, 3)], {"dilations": [2], "output_padding": [1]}, "of its stride or more"),
         ("ConvTranspose", [("N", 1, 4), (1, 1, 3)], {"output_shape": [9]}, "larger than its windows reach"),
-        ("MeanVarianceNormalization", [(1, 2, 3, 3)], {}, "makes NaN of equal numbers"),
-        ("AffineGrid", [(1, 2, 3), [1, 2, 1, 3]], {"align_corners": 1}, "puts the only pixel of an axis elsewhere"),
+        ("MeanVarianceNormalization", [(1, 2, 3, 3)], {}, "returns NaN for equal numbers"),
+        ("AffineGrid", [(1, 2, 3), [1, 2, 1, 3]], {"align_corners": 1}, "misplaces the only pixel of an axis"),
         ("AffineGrid", [(1, 2, 3), [1, 2, 2, 3]], {"align_corners": 1}, None),
-        ("Col2Im", [(1, 2, 4), [6], [2]], {"dilations": [2]}, "dilated Col2Im of anything but images"),
+        ("Col2Im", [(1, 2, 4), [6], [2]], {"dilations": [2]}, "dilated Col2Im, except for images"),
         ("Col2Im", [(1, 2, 5), [6], [2]], {"dilations": [1]}, None),
     ],
 )
@@ -321,12 +321,12 @@ def test_what_is_dequantized_and_moved_keeps_its_numbers(op: str, dtype: str, po
 @pytest.mark.parametrize(
     ("size", "scale", "attributes", "reason"),
     [
-        (5, 1.1, {"mode": "linear"}, "copies what a scale that is not one leaves as large as it was"),
-        ("N", 1.1, {}, "copies what a scale that is not one leaves as large as it was"),
+        (5, 1.1, {"mode": "linear"}, "copies an axis whose scale is not one but leaves its size unchanged"),
+        ("N", 1.1, {}, "copies an axis whose scale is not one but leaves its size unchanged"),
         (5, 1.5, {}, True),
         ("N", 2.0, {}, True),
         (1, 1.1, {}, True),
-        (5, 1.5, {"coordinate_transformation_mode": "align_corners"}, "by the sizes that come of the scales"),
+        (5, 1.5, {"coordinate_transformation_mode": "align_corners"}, "by the sizes computed from the scales"),
         (4, 1.5, {"coordinate_transformation_mode": "align_corners"}, True),
     ],
 )
@@ -341,7 +341,7 @@ def test_resizes_by_scales_that_make_no_whole_sizes(size: object, scale: float, 
 def test_an_upsample_that_states_its_scales_as_an_attribute_is_looked_at_too() -> None:
     x = pt.variable("x", "float32", (1, 1, 5))
     graph = pt.Graph([pt.op("Upsample", x, name="n", opset=7, scales=[1.0, 1.0, 1.1], mode="linear")], opsets={"": 7})
-    assert "copies what a scale that is not one leaves as large as it was" in str(answer("onnxruntime", graph))
+    assert "copies an axis whose scale is not one but leaves its size unchanged" in str(answer("onnxruntime", graph))
 
 
 @pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
@@ -478,12 +478,12 @@ def test_activations_whose_parameters_are_not_stated(op: str, activation: str) -
 
 
 def test_scalars_in_nonzero_and_mixtures_of_whole_numbers_are_left_to_others() -> None:
-    assert "a scalar for a vector in NonZero" in str(answer("onnxruntime", one_op("NonZero", ("int64", ()))))
+    assert "a scalar as a vector in NonZero" in str(answer("onnxruntime", one_op("NonZero", ("int64", ()))))
     assert answer("onnxruntime", one_op("NonZero", ("int64", (3,)))) is True
     x, sizes = pt.variable("x", "uint8", (1, 1, 4, 4)), pt.constant(np.array([1, 1, 8, 8]))
     for mode, fits in (("nearest", True), ("linear", False)):
         said = answer("onnxruntime", pt.Graph([pt.op("Resize", x, None, None, sizes, mode=mode, name="n")]))
-        assert said is True if fits else "where a resize mixes whole numbers" in str(said)
+        assert said is True if fits else "where a resize interpolates integers" in str(said)
 
 
 def test_large_outputs_are_written_to_the_callers_arrays_and_small_ones_are_new() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import partita as pt
 from partita.accelerators.engines.onnxruntime import quirks as of_onnxruntime
 from partita.accelerators.engines.openvino import quirks as of_openvino
-from partita.accelerators.engines.quirks import Quirk
+from partita.accelerators.engines.openvino.small_integers import _INDEXED
+from partita.accelerators.engines.quirks import Case, Quirk
 from partita.graph.types import numpy_dtype
 from tests.accelerators.devices.engine_differences import PAGE, page
 
@@ -60,7 +62,7 @@ NEGATIVE = "below zero from the end"
         (("Mod", WHOLE, WHOLE), None, None),
         (("Mod", X, X, {"fmod": 1}), None, "Mod of large floats"),
         (("Mod", WIDE, WIDE, {"fmod": 1}), "64-bit integers with fmod=1", None),
-        (("Cast", X, {"to": 9}), None, "makes False of NaN"),
+        (("Cast", X, {"to": 9}), None, "returns False for NaN"),
         (("Cast", WHOLE, {"to": 9}), None, None),
         (("Cast", X, {"to": 10}), None, None),
         (("ReduceSum", X, ints(1)), None, None),
@@ -69,7 +71,7 @@ NEGATIVE = "below zero from the end"
         (("ReduceL1", X, ints(1), {"noop_with_empty_axes": 1}), None, None),
         (("ReduceL1", X, {"noop_with_empty_axes": 0}), None, None),
         (("ReduceMean", X, {"noop_with_empty_axes": 1}), None, None),
-        (("ReduceL1", v("N", 4), ints(1), {"keepdims": 0}), None, "may lose the dimensions that ReduceL1 leaves"),
+        (("ReduceL1", v("N", 4), ints(1), {"keepdims": 0}), None, "may lose the kept dimensions of ReduceL1"),
         (("ReduceL1", v("N", 4), ints(1), {"keepdims": 1}), None, None),
         (("ReduceL2", v("N", 4), ints(1), {"keepdims": 0}), None, None),
         (("ReduceL1", WIDE, ints(1)), "ReduceL1 of int64 in floating point", None),
@@ -79,17 +81,17 @@ NEGATIVE = "below zero from the end"
         (("ReduceL1", X, {"axes": [1], "opset": 11}), None, None),
         (("ReduceL1", X, {"opset": 13}), None, None),
         (("Range", c(0), c(4), c(1)), None, None),
-        (("Range", v(), c(4), c(1)), None, "empty since it runs the wrong way"),
+        (("Range", v(), c(4), c(1)), None, "empty because it runs the wrong way"),
         (("QuantizeLinear", X, c(0.1), c(3, "uint8")), None, None),
         (("QuantizeLinear", X, c([0.1] * 6), c([3] * 6, "uint8")), None, None),
-        (("QuantizeLinear", v(4, "N"), v("N"), v("N", dtype="uint8")), None, "along an axis whose size is not fixed"),
+        (("QuantizeLinear", v(4, "N"), v("N"), v("N", dtype="uint8")), None, "along a dynamic axis"),
         (("QuantizeLinear", v("N", 4), c([0.1] * 4), c([3] * 4, "uint8")), None, None),
         (("MaxPool", IMAGE, FLAT), None, None),
         (("MaxPool", IMAGE, {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1}), None, None),
-        (("MaxPool", IMAGE, {"kernel_shape": [1, 1], "strides": [9, 9], "ceil_mode": 1}), None, "in the padding alone"),
+        (("MaxPool", IMAGE, {"kernel_shape": [1, 1], "strides": [9, 9], "ceil_mode": 1}), None, "of padding alone"),
         (("MaxPool", IMAGE, {"kernel_shape": [1, 1], "strides": [7, 7], "ceil_mode": 1}), None, None),
-        (("MaxPool", ANY, {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1}), None, "in the padding alone (ceil_mode)"),
-        (("AveragePool", IMAGE, {**FLAT, "ceil_mode": 1, "count_include_pad": 1}), None, "lies beyond the padding too"),
+        (("MaxPool", ANY, {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1}), None, "of padding alone (ceil_mode)"),
+        (("AveragePool", IMAGE, {**FLAT, "ceil_mode": 1, "count_include_pad": 1}), None, "beyond the padding too"),
         (("AveragePool", IMAGE, {**FLAT, "count_include_pad": 1}), None, None),
         (("LpPool", IMAGE, {**FLAT, "ceil_mode": 1}), None, "windows that end beyond the data"),
         (("LpPool", IMAGE, FLAT), None, None),
@@ -107,13 +109,13 @@ NEGATIVE = "below zero from the end"
         (("LRN", IMAGE, {"size": 3}), None, None),
         (("LRN", IMAGE, {"size": 4}), None, "even window"),
         (("LRN", IMAGE, {"size": 3, "bias": 2.0}), None, "bias other than 1"),
-        (("LRN", v(2, 4, 8), {"size": 3}), "anything but four dimensions", None),
+        (("LRN", v(2, 4, 8), {"size": 3}), "other than four dimensions", None),
         (("Compress", X, c([True, False, True], "bool"), {"axis": 0}), None, None),
         (("Compress", X, c([False, False], "bool"), {"axis": 0}), None, "Compress that keeps nothing"),
         (("Compress", X, v("N", dtype="bool"), {"axis": 0}), None, "condition is longer than the data"),
         (("NonZero", c([0, 0, 1])), None, None),
         (("NonZero", c([0, 0, 0])), None, "NonZero finds in a constant of zeros"),
-        (("NonZero", v()), "a scalar for a vector", "empty tensors"),
+        (("NonZero", v()), "a scalar as a vector", "empty tensors"),
         (("NonZero", X), None, None),
         (("Pad", X, ints(0, 1, 0, 1)), None, None),
         (("Pad", X, ints(0, 1, 0, 1), c(2)), None, None),
@@ -122,9 +124,9 @@ NEGATIVE = "below zero from the end"
         (("Slice", X, ints(0), ints(2), ints(1)), None, None),
         (("Slice", X, ints(0), ints(2), v(1, dtype="int64")), None, "axes of an empty Slice"),
         (("Slice", X, ints(5), ints(0), ints(1), ints(-1)), None, None),
-        (("Slice", X, ints(5), ints(2**31 - 1), ints(1), ints(-1)), "an end of 2^31 - 1 for no end", "empty tensors"),
+        (("Slice", X, ints(5), ints(2**31 - 1), ints(1), ints(-1)), "an end of 2^31 - 1 as no end", "empty tensors"),
         (("Slice", X, ints(0), ints(2**31 - 1), ints(1), ints(1)), None, None),
-        (("Slice", X, ints(0), ints(2**31 - 1), ints(1), v(1, dtype="int64")), "an end of 2^31 - 1 for no end", None),
+        (("Slice", X, ints(0), ints(2**31 - 1), ints(1), v(1, dtype="int64")), "an end of 2^31 - 1 as no end", None),
         (("Slice", X, ints(5), ints(2**31 - 2), ints(1), ints(-1)), None, "empty tensors"),
         (("Expand", X, ints(3, 4, 6)), None, None),
         (("Expand", v(), v(0, dtype="int64")), None, "without dimensions"),
@@ -138,19 +140,19 @@ NEGATIVE = "below zero from the end"
         (("Conv", IMAGE, KERNEL), None, None),
         (("ConvTranspose", IMAGE, c(np.ones((4, 3, 3, 3)))), None, None),
         (("ConvTranspose", IMAGE, c(np.ones((4, 3, 3, 3))), {"output_shape": [16, 16], "strides": [2, 2]}), None,
-         "pads otherwise for output_shape"),
+         "pads differently for output_shape"),
         (("ConvTranspose", IMAGE, c(np.ones((4, 3, 3, 3))), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}), None, None),
         (("ConvTranspose", ANY, c(np.ones((4, 3, 3, 3))), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}), None, "auto_pad"),
         (("ConvTranspose", ANY, c(np.ones((4, 3, 3, 3))), {"strides": [2, 2]}), None, None),
         (("Shrink", X), None, None),
-        (("Shrink", WHOLE), "Shrink of whole numbers", "bias and the threshold"),
+        (("Shrink", WHOLE), "Shrink of integers", "bias and the threshold"),
         (("Shrink", v(4, dtype="int8")), None, "bias and the threshold"),
         (("Trilu", X, c(1, "int64")), None, None),
         (("Trilu", X, c(2**31, "int64")), None, "32 bits of Trilu's diagonal"),
         (("Trilu", X, c(-(2**31), "int64")), None, "32 bits of Trilu's diagonal"),
         (("Trilu", X, c(2**31 - 1, "int64")), None, None),
         (("Trilu", X), None, None),
-        (("TopK", X, ints(2)), None, "any position of equal numbers"),
+        (("TopK", X, ints(2)), None, "any index among equal elements"),
         (("GlobalLpPool", IMAGE), None, None),
         (("GlobalLpPool", ANY), None, "needs fixed sizes"),
         (("Softmax", X, {"axis": 0, "opset": 13}), None, None),
@@ -167,7 +169,7 @@ NEGATIVE = "below zero from the end"
         (("RoiAlign", IMAGE, v(3, 4), v(3, dtype="int64"), {"sampling_ratio": 2, "mode": "max"}), None, "mode max"),
         (("RoiAlign", IMAGE, v(3, 4), v(3, dtype="int64"), {"sampling_ratio": 2, "opset": 15}), None, "below opset 16"),
         (("BitShift", v(4, dtype="uint8"), v(4, dtype="uint8"), {"direction": "LEFT"}), None, None),
-        (("BitShift", v(dtype="uint8"), v(dtype="uint8"), {"direction": "LEFT"}), None, "vector of a BitShift"),
+        (("BitShift", v(dtype="uint8"), v(dtype="uint8"), {"direction": "LEFT"}), None, "vector for a BitShift"),
         (("AffineGrid", v(2, 2, 3), ints(2, 3, 4, 4)), None, None),
         (("AffineGrid", v(2, 2, 3), ints(2, 3, 4, 4), {"align_corners": 1}), None, None),
         (("AffineGrid", v(2, 2, 3), ints(2, 3, 1, 4), {"align_corners": 1}), "the only pixel of an axis", None),
@@ -199,18 +201,18 @@ NEGATIVE = "below zero from the end"
         (("Resize", IMAGE, None, c([1, 1, 2, 2])), None, None),
         (("Resize", IMAGE, None, c([1, 1, 2, 2]), {"mode": "linear", "antialias": 1}), None, "antialiasing differs"),
         (("Resize", IMAGE, None, c([1, 1, 2, 2]), {"mode": "cubic", "exclude_outside": 1}), None, "exclude_outside"),
-        (("Resize", IMAGE, None, None, ints(2, 4, 9, 7), {"keep_aspect_ratio_policy": "not_larger"}), None, "stretches"),
+        (("Resize", IMAGE, None, None, ints(2, 4, 9, 7), {"keep_aspect_ratio_policy": "not_larger"}), None, "keep_aspect"),
         (("Resize", IMAGE, None, c([1, 1, 2, 2]), {"mode": "linear", "coordinate_transformation_mode": "align_corners"}), None,
          "aligns corners by the scales"),
         (("Resize", IMAGE, None, c([1, 1, 1.3, 2]), {"mode": "linear", "coordinate_transformation_mode": "align_corners"}),
          "aligns corners by the sizes", "aligns corners by the scales"),
         (("Resize", IMAGE, None, None, ints(2, 4, 9, 7), {"mode": "linear", "coordinate_transformation_mode": "align_corners"}),
          None, None),
-        (("Resize", IMAGE, None, c([1, 1, 1.1, 2])), None, "a scale that is not one"),
-        (("Resize", IMAGE, None, c([1, 1, 1.1, 1.1])), "a scale that is not one", "a scale that is not one"),
-        (("Resize", v(1, 1, 4, 4, dtype="int32"), None, c([1, 1, 2, 2]), {"mode": "linear"}), "mixes whole numbers", None),
+        (("Resize", IMAGE, None, c([1, 1, 1.1, 2])), None, "a scale other than one"),
+        (("Resize", IMAGE, None, c([1, 1, 1.1, 1.1])), "whose scale is not one", "a scale other than one"),
+        (("Resize", v(1, 1, 4, 4, dtype="int32"), None, c([1, 1, 2, 2]), {"mode": "linear"}), "interpolates integers", None),
         (("Upsample", IMAGE, c([1, 1, 2, 2]), {"opset": 9}), None, None),
-        (("Upsample", IMAGE, c([1, 1, 1.5, 2]), {"opset": 9}), None, "no whole numbers"),
+        (("Upsample", IMAGE, c([1, 1, 1.5, 2]), {"opset": 9}), None, "fractional scales"),
     ],
     ids=lambda row: f"{row[0]}" if isinstance(row, tuple) else None,
 )
@@ -222,7 +224,7 @@ def test_what_an_engine_computes_otherwise(asked: tuple[Any, ...], ort: str | No
 
 def test_results_that_are_read_decide() -> None:
     pooled = {"kernel_shape": [2, 2], "n_outputs": 2}
-    agree(refusals("MaxPool", v(1, 1, 4, 4, dtype="uint8"), **pooled), None, "the place of a zero")
+    agree(refusals("MaxPool", v(1, 1, 4, 4, dtype="uint8"), **pooled), None, "an index in the padding for a zero")
     agree(refusals("MaxPool", v(1, 1, 4, 4, dtype="int8"), **pooled), None, None)
     agree(refusals("MaxPool", v(1, 1, 4, 4, dtype="uint8"), kernel_shape=[2, 2]), None, None)
     agree(refusals("Unique", WHOLE, axis=0, n_outputs=2), None, "Unique along an axis")
@@ -252,6 +254,24 @@ def test_convolutions_of_dequantized_data(constant: bool, quantized: bool) -> No
 
 def test_the_page_of_differences_is_what_the_tables_say() -> None:
     assert PAGE.read_text("utf-8") == page(), "python -m tests.accelerators.devices.engine_differences writes it"
+
+
+@pytest.mark.parametrize("op", _INDEXED)
+def test_sizes_axes_and_indices_are_read_where_onnx_has_them(op: str) -> None:
+    inputs = onnx.defs.get_schema(op, 10 if op == "Scatter" else 21).inputs
+    names = {inputs[slot].name for slot in _INDEXED[op]}
+    assert names <= set(
+        "K axes axis batch_indices depth indices input k max_output_boxes_per_class pads repeats sequence_lens shape sizes split "
+        "starts ends steps".split()
+    )
+    assert all("tensor(int64)" in inputs[slot].types and (op, slot) != ("OneHot", 2) for slot in _INDEXED[op])
+
+
+def test_attributes_are_words_that_hide_no_others() -> None:
+    node = pt.op("Mine", v(2), domain="mine", name="it", op="other", dtype="other", text=b"\xff")
+    graph = pt.Graph([node])
+    assert Quirk("mine.Mine", "{op} of {dtype}: {text}").reason(Case(node, graph)) == "Mine of float32: b'\\xff'"
+    assert Case(node, graph).attr("text") == "\N{REPLACEMENT CHARACTER}"
 
 
 def test_every_row_can_be_a_reason() -> None:

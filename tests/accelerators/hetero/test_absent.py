@@ -1,4 +1,4 @@
-"""Among several devices, those that cannot run here are passed over at once, with the reason."""
+"""Among several devices, those that cannot run here are skipped at once, with the reason."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def gamma(request):
 def test_the_next_device_runs_its_ops(gamma, beta) -> None:
     model = pt.compile(NET, "HETERO:gamma,beta")
     assert np.allclose(model(X)[0], np.e) and model.properties.devices == ("beta",)
-    assert model.report.notes == (f"passed over: gamma: {gamma}",)
+    assert model.report.notes == (f"skipped: gamma: {gamma}",)
     assert model.report.why("a") == f"a (Relu) is on beta\n  not on gamma: {gamma}"
-    assert str(model.report).count("passed over") == 1
+    assert str(model.report).count("skipped") == 1
 
 
 def test_a_query_says_the_same(gamma, beta) -> None:

@@ -286,7 +286,7 @@ def test_a_property_may_insist_on_one_piece(tmp_path):
             m = pt.compile(g, "HETERO:alpha,reference")
             assert [(unit.name, unit.device.label) for unit in m.units] == [("mine_0", "reference")]
             assert m.report.notes == (
-                "kept whole: the call 'mine_0' on reference, for it says inline=False: "
+                "kept whole: the call 'mine_0' on reference, because it has inline=False: "
                 "alpha: its body holds 'c': alpha has no Tanh",
             )
             with pytest.raises(pt.NotSupported, match="its body holds 'c': alpha has no Tanh"):

@@ -280,7 +280,7 @@ def test_compile_must_return_a_compiled_subgraph(beta):
     with device("gamma", compile=lambda self, graph, config: 7), pytest.raises(pt.CompileError) as caught:
         pt.compile(alternating(), "HETERO:gamma,beta")
     assert "subgraph 'gamma_0' on 'gamma': its compile returned int, not a CompiledSubgraph" in str(caught.value)
-    assert "Mend the device's own code" in str(caught.value)
+    assert "Fix the device's own code" in str(caught.value)
 
 
 @pytest.mark.parametrize(

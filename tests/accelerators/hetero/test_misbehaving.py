@@ -197,7 +197,7 @@ def test_an_answer_that_is_neither_true_nor_a_reason_sends_nothing_elsewhere(bet
             with pytest.raises(pt.DeviceMistake) as caught:
                 ask()
             said = f"{hook} of device 'odd': it answers {answer!r} about 'a', not True or the reason why not"
-            assert said in str(caught.value) and "Mend the device's own code" in str(caught.value)
+            assert said in str(caught.value) and "Fix the device's own code" in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["nope", 1, None, "the node itself"])
@@ -258,7 +258,7 @@ def test_a_device_whose_constructor_is_wrong_is_not_passed_over_in_silence(beta,
     finally:
         pt.unregister_accelerator("odd")
     silent = constructor is unavailable
-    assert [str(warning.message) for warning in caught] == ([] if silent else [f"odd is passed over: {alone.value}"])
+    assert [str(warning.message) for warning in caught] == ([] if silent else [f"odd is skipped: {alone.value}"])
 
 
 def raising(self):
@@ -353,7 +353,7 @@ def test_a_mistake_in_a_hook_sends_nothing_elsewhere(hook, wrong, beta, tmp_path
     g = pt.Graph([pt.op("Abs", pt.variable("x", "float32", (4,)), name="y")], name="g")
     with device("odd", "Abs", **{**members, **({} if of_subgraph else {hook: wrong})}), pytest.raises(pt.DeviceMistake) as caught:
         pt.compile(g, "HETERO:odd,beta", {"odd": {"CACHE_DIR": str(tmp_path / "cache")}})
-    assert f"{hook} of " in str(caught.value) and "Mend the device's own code" in str(caught.value)
+    assert f"{hook} of " in str(caught.value) and "Fix the device's own code" in str(caught.value)
     assert "it raised KeyError: 'weights'" in str(caught.value) or "it returned int, not " in str(caught.value)
 
 
@@ -381,7 +381,7 @@ def test_mistakes_behind_a_compiled_model_name_device_and_hook(hook, wrong, tmp_
         }
         with pytest.raises(pt.AcceleratorError) as caught:
             acts.get(hook, lambda: model.export(tmp_path / "g.partita"))()
-    assert hook in str(caught.value) and "'odd'" in str(caught.value) and "Mend the device's own code" in str(caught.value)
+    assert hook in str(caught.value) and "'odd'" in str(caught.value) and "Fix the device's own code" in str(caught.value)
 
 
 @pytest.mark.parametrize("rows", [["text"], [{"node": "y"}], "text", 5])

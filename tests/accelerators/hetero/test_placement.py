@@ -100,6 +100,7 @@ def test_pin_and_forbid(alpha, beta):
         ({"pin": {"a": "alpha", ".": "beta"}}, "pin['.']: node 'a' is pinned to 'alpha' already, by pin 'a'"),
         ({"pin": {"a": "alpha"}, "forbid": {"Relu": "alpha"}}, "node 'a': pin 'a' puts it on 'alpha', where forbid 'Relu'"),
         ({"forbid": {"Sofmax": "alpha"}}, "forbid['Sofmax']: no op node has such a name\n  Did you mean 'Softmax'"),
+        ({"forbid": {"aten.add": "alpha"}}, "It has to match an op, as Softmax, or a node's whole name"),
     ],
 )
 def test_rules_that_cannot_be(alpha, beta, options, message):

@@ -69,6 +69,14 @@ def test_whoever_is_waited_for_is_named(folder: Path, holder: Holder, in_haste: 
     assert str(warning.message) == f"process {holder.pid} is compiling under the lock {lock}: {until}"
 
 
+def test_a_short_wait_is_silent(folder: Path, holder: Holder, recwarn) -> None:
+    assert holder.stdin is not None
+    threading.Timer(0.1, holder.stdin.close).start()
+    with Store(folder).locked("0" * 8):
+        pass
+    assert not recwarn.list
+
+
 def test_a_thread_of_this_process_is_waited_for_silently(folder: Path, in_haste: pytest.MonkeyPatch, recwarn) -> None:
     store, held, go_on = Store(folder), threading.Event(), threading.Event()
 

@@ -83,6 +83,15 @@ def test_a_placement_that_cannot_be_compiled_is_reported(
     assert "hand-overs between right and left have the default: left cannot compile it" in capsys.readouterr().err
 
 
+def test_costs_that_cannot_be_measured_are_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise pt.RunError("out of order")
+
+    monkeypatch.setattr(measured_costs._OnThisMachine, "_of_units", fail)
+    choice = pt.auto(chain("Tanh"), "HETERO:left,right", seconds=600)
+    assert choice.chosen == 1 and [row.predicted_us for row in choice.rows] == [0, 0]
+
+
 def test_wrong_options_are_refused() -> None:
     graph = chain("Tanh")
     with pytest.raises(pt.AcceleratorError, match="option seconds: 0 is no time"):

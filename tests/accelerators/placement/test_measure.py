@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +73,51 @@ def test_unmeasured_pairs_have_the_default(capsys: pytest.CaptureFixture[str], m
     assert "hand-overs between left and right have the default: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("inputs", "match"),
+    [
+        (np.ones(64, np.int64), "it is float32, and the array given int64"),
+        (np.ones((1, 64), np.float32), "it has 1 dimensions"),
+        (np.ones(63, np.float32), "dimension 0 is 64"),
+        ({"x": None}, "it is None"),
+        ([], "no inputs are given"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(inputs: object, match: str) -> None:
+    for question in (pt.measure, pt.auto):
+        with pytest.raises(pt.AcceleratorError, match=match):
+            question(chain("Relu"), "left", inputs=inputs)
+
+
+@pytest.mark.filterwarnings("ignore:.*moved to right")
+def test_failures_are_not_kept(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*arguments: object) -> None:
+        raise pt.RunError("out of order")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Left, "compile", fail)
+        assert pt.measure(chain("Relu"), "HETERO:left,right").times["left"] == {}
+    with monkeypatch.context() as patch:
+        patch.setattr(measured_costs._OnThisMachine, "_of_units", fail)
+        assert pt.measure(chain("Relu"), "HETERO:left,right").times == {"left": {}, "right": {}}
+    assert "left is left out: out of order" in capsys.readouterr().err
+    assert pt.measure(chain("Relu"), "HETERO:left,right").times["left"].keys() == {"relu0"}
+
+
+@pytest.mark.parametrize("question", [pt.measure, pt.auto])
+def test_progress_is_quiet_or_lost(
+    question: Callable[..., object], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    question(chain("Relu"), "HETERO:left,right", progress=False)
+    assert capsys.readouterr() == ("", "")
+    for stream in (None, (tmp_path / "log").open("w")):
+        if stream is not None:
+            stream.close()
+        monkeypatch.setattr("sys.stderr", stream)
+        question(chain("Relu"), "HETERO:left,right", again=True)
+        assert capsys.readouterr().out == ""
+
+
 def test_calls_take_turns() -> None:
     order = []
     times = in_turns([lambda: order.append("a"), lambda: order.append("b")], 0)
@@ -88,5 +133,5 @@ def test_the_neighbour_ends() -> None:
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(pt.AcceleratorError, match="option busy: 'no' is neither True nor False"):
         pt.measure(chain("Relu"), "left", busy="no")
-    with pytest.raises(pt.AcceleratorError, match="the inputs given are not those of the graph"):
+    with pytest.raises(pt.AcceleratorError, match="there is no input 'z'"):
         pt.measure(chain("Relu"), "left", inputs={"z": np.ones(64, np.float32)})

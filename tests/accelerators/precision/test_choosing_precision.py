@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.arrays.distance import distance
-from partita.accelerators.precision.calibration import calibrated
+from partita.accelerators.precision.calibration import LEVELS, _in_levels, calibrated
 from partita.accelerators.precision.op_costs import Measuring
 from partita.accelerators.precision.precision_plan import PrecisionRow
 from partita.graph.types import Array
@@ -266,9 +266,9 @@ def test_wrong_options(options: dict[str, object], message: str) -> None:
 
 
 def test_inputs_that_do_not_fit() -> None:
-    with pytest.raises(pt.PartitaError, match="the inputs given are not those of the graph: 'x'"):
+    with pytest.raises(pt.PartitaError, match="there is no input 'y'"):
         pt.choose_precision(convolutions(), {"y": inputs_of(convolutions())[0]}, device="reference")
-    with pytest.raises(pt.PartitaError, match="the inputs given are not those of the graph: 'input 1'"):
+    with pytest.raises(pt.PartitaError, match="2 inputs were given for 1"):
         pt.choose_precision(convolutions(), tuple(inputs_of(convolutions())[:1] * 2), device="reference")
     with pytest.raises(pt.PartitaError, match="no inputs are given"):
         pt.choose_precision(convolutions(), [], device="reference")
@@ -400,6 +400,12 @@ def test_one_far_number_counts_by_the_method(method: str, most: float) -> None:
     low, high = calibrated(lambda: [{"x": numbers}], method)["x"]
     assert low == pytest.approx(numbers.min(), abs=2.0)
     assert (high == 125.0) if method == "minmax" else (2.0 < high < most)
+
+
+def test_levels_spread_over_bins_that_are_not_empty() -> None:
+    counts = np.zeros(2 * LEVELS)
+    counts[:6] = 4, 0, 3, 1, 0, 0
+    assert _in_levels(counts)[:6].tolist() == [4, 0, 2, 2, 0, 0]
 
 
 def test_values_without_numbers_have_a_range() -> None:

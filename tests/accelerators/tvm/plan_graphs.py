@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.accelerators.tvm import plan_any_size, plan_bytes, plan_draws, plan_moves
+from tests.accelerators.tvm import plan_any_size, plan_bytes, plan_draws, plan_moves, plan_nets
 
 
 def _products() -> Iterator[tuple[str, str]]:
@@ -221,7 +221,7 @@ GRAPHS: dict[str, str] = {
     for part in (
         plan_draws.products, plan_draws.convolutions, plan_draws.lines, plan_draws.attentions, plan_moves.elements, plan_moves.moves,
         plan_moves.pools, plan_moves.rarer, plan_moves.of_gpus, plan_bytes.quantized_products, plan_bytes.quantized_images,
-        plan_any_size.any_size,
+        plan_any_size.any_size, plan_nets.nets,
     )
     for name, text in part()
 }

@@ -39,6 +39,7 @@ MACHINES = {
     "avx2": Machine("cpu", "haswell", 4, 8, 16, (Used("avx2"), Used("fma"))),
     "avx512": Machine("cpu", "znver4", 4, 16, 32, (Used("avx512-vnni"), Used("vdpbf16ps"), Used("vpermps"))),
     "amx": Machine("cpu", "sapphirerapids", 1, 16, 32, (Used("amx-int8"), Used("amx-bf16"), Used("vpermps"))),
+    "many": Machine("cpu", "znver4", 48, 16, 32, (Used("avx512-vnni"), Used("vdpbf16ps"), Used("vpermps")), near=48 << 10),
     "sm_80": gpu_machine("sm_80"),
     "tf32": gpu_machine("sm_80", takes_tf32=True),
     "opencl": opencl_machine(256, 32768, frozenset()),
@@ -106,6 +107,8 @@ def _machines(name: str) -> list[str]:
         return ["avx512", "amx"]
     if name.startswith("of gpus"):
         return ["sm_80"]
+    if name.startswith("nets"):
+        return [("avx2", "avx512", "amx")[number % 3], ("many", "sm_80", "many", "sse")[number // 3 % 4]]
     if ", drawn" in name:
         return list(dict.fromkeys((TURNS[number % 8], TURNS[(number // 8 + number % 8) % 8])))
     if name.startswith(("products", "convolutions", "quantized")):

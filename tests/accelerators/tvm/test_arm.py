@@ -19,17 +19,14 @@ from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.package.container import PackageError
 from partita.accelerators.tvm.code import linking
 from partita.accelerators.tvm.code.codegen import generate, object_code
-from partita.accelerators.tvm.kernels.language import Kernel, Value, element_named, emit, float32, int8, int32, usmmla
-from partita.accelerators.tvm.kernels.quantized.dots import dot_of
-from partita.accelerators.tvm.kernels.shared.instructions import (
-    BFDOT,
-    BFMMLA,
-    FMLAL,
-    WAYS,
+from partita.accelerators.tvm.kernels.contraction.instructions import (
     Instruction,
+    instruction_for_bytes,
     instruction_for_rows,
     instruction_for_stored,
+    instruction_named,
 )
+from partita.accelerators.tvm.kernels.language import Kernel, Value, element_named, emit, float32, int8, int32, usmmla
 from partita.accelerators.tvm.machine.library import function
 from partita.accelerators.tvm.machine.machine import Machine, hidden_features, host_machine, named_machine, with_instruction
 from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES, PROCESSORS, UNUSED, is_here, processor
@@ -207,7 +204,7 @@ def test_products_of_bytes_are_exact_on_arm(tmp_path: Path) -> None:
         with kernel.loop(64, "row") as row:
             acc = kernel.registers("acc", int32, (1,), 4)
             acc[0] = begin.vector(4, row, 0)
-            dot_of(machine).step(kernel, acc, 0, words.vector(4, row, 0), columns, row * 16)
+            instruction_for_bytes(machine).step(kernel, acc, 0, words.vector(4, row, 0), columns, row * 16)
             y[row, 0] = acc[0]
         assert np.array_equal(on(machine, kernel, [left.view(np.int32), right.reshape(-1), start], tmp_path), dots), name
 
@@ -219,8 +216,7 @@ def test_products_of_bfloat16_on_arm_have_the_bits_of_the_emulation(name: str, t
     left, right = (wild(random, 2000, 4, 2).astype(BFLOAT16).view(np.int32)[..., 0].copy() for _ in range(2))
     start = wild(random, 2000, 4)
     planned = with_instruction(host_machine(1), name)
-    real = BFDOT if name == "bfdot" else BFMMLA
-    portable = next(way for way in WAYS if way.instruction is BFDOT).emulated
+    real, portable = instruction_named(name), instruction_named(name, True).add
     if name == "bfmmla":
         several = instruction_for_rows("bfloat16", 4, planned)
         assert several is not None
@@ -242,14 +238,16 @@ def test_products_of_float16_on_arm_have_the_bits_of_the_emulation(tmp_path: Pat
     def kernel(instruction: Instruction) -> Kernel:
         return step_kernel(lambda total, one, four: instruction.add(total, one.spread(4), four), given[:2], given[2])
 
-    there, here = (on(m, kernel(one), given, tmp_path) for m, one in ((v1, FMLAL), (host_machine(1), emulated)))
+    both = (v1, instruction_named("fmlal")), (host_machine(1), emulated)
+    there, here = (on(machine, kernel(one), given, tmp_path) for machine, one in both)
     np.testing.assert_array_equal(there.view(np.uint32), here.view(np.uint32))
 
 
 @emulated
 def test_code_for_a_newer_processor_ends_by_an_illegal_instruction(tmp_path: Path) -> None:
     bits, sums = np.zeros((1, 4), np.int32), np.zeros((1, 4), np.float32)
-    code = object_code(generate({"k": emit(step_kernel(BFDOT.add, [bits, bits], sums))}, named_machine("neoverse-v1").target))
+    one = step_kernel(instruction_named("bfdot").add, [bits, bits], sums)
+    code = object_code(generate({"k": emit(one)}, named_machine("neoverse-v1").target))
     assert arm.run_kernel(code, "k", "neoverse-v1", [bits, bits, sums, sums], tmp_path).returncode == 0
     assert arm.run_kernel(code, "k", "neoverse-n1", [bits, bits, sums, sums], tmp_path).returncode == -signal.SIGILL
 

@@ -13,8 +13,8 @@ import partita as pt
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.code.building import build
-from partita.accelerators.tvm.kernels.convolution.bands import BlockedShape, cut_bands
-from partita.accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
+from partita.accelerators.tvm.kernels.contraction.convolution.bands import BlockedShape, cut_bands
+from partita.accelerators.tvm.kernels.contraction.convolution.blocked_conv import blocked_convolution
 from partita.accelerators.tvm.kernels.shared.window import Window, window_attributes
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.node import Node, frozen_attrs

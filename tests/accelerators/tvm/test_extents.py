@@ -144,6 +144,11 @@ def test_parts_and_repeats_of_views(taken: Callable[[SizedView], SizedView], wan
     np.testing.assert_array_equal(elements(taken(SizedView.whole((A, 3, A))), whole, sizes), wanted(whole))
 
 
+@pytest.mark.parametrize("shape", [(A, 3), (A, 3, A, 2), (A + 1, 3, A), (3, A, B), (A * A, 2)])
+def test_views_that_no_reshape_fits(shape: tuple[Any, ...]) -> None:
+    assert SizedView.whole((A, 3, A)).reshape(shape) is None
+
+
 @pytest.mark.parametrize("shape", [(B, 3, A), (A, 3, 5), (A, 6, A)])
 def test_views_that_no_broadcast_fits(shape: tuple[Any, ...]) -> None:
     with pytest.raises(CompileError, match="is not broadcast to"):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.errors import AcceleratorUnavailable
-from partita.accelerators.tvm.kernels.shared import gpu_tiles
-from partita.accelerators.tvm.kernels.shared.gpu_tiles import TensorTile
+from partita.accelerators.tvm.kernels.contraction import gpu_tiles
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import TensorTile
 from partita.accelerators.tvm.run import opencl_driver
 from partita.accelerators.tvm.sizes import sizing
 from partita.graph.types import numpy_dtype

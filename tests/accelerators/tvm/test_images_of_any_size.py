@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import partita as pt
 from benchmarks.models.any_size import Sizes, vit
 from partita.accelerators.interface.accelerator import CompiledSubgraph
-from partita.accelerators.tvm.kernels.convolution.bands import BlockedShape, cut_bands
+from partita.accelerators.tvm.kernels.contraction.convolution.bands import BlockedShape, cut_bands
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.any_size import SizedSubgraph

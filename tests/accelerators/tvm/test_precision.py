@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
+from partita.accelerators.tvm.layouts.narrowing import listed
 from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, host_machine
 from partita.graph.interpret import interpret
@@ -328,3 +329,8 @@ def test_a_model_of_the_zoo_in_bfloat16(name: str) -> None:
     x = np.random.default_rng(3).standard_normal(value_type.shape).astype("float32")
     narrow, wide = (pt.compile(graph, "cpu", {"PRECISION": precision})(x)[0] for precision in ("bf16", "f32"))
     assert 0 < error(narrow, wide) <= BOUNDS[name]
+
+
+def test_few_names_are_listed_and_the_others_counted() -> None:
+    assert listed("abcdefgh") == listed("abcdefghaa") == "a, b, c, d, e, f, g, h"
+    assert listed("abcdefghij") == "a, b, c, d, e, f, g, h and 2 more"

@@ -77,8 +77,8 @@ def test_products_shared_out_among_threads(rows: int, columns: int, depth: int, 
     x = pt.variable("x", "float32", (rows, depth))
     g = pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(normal(depth, columns))))], inputs=[x])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("partita.accelerators.tvm.kernels.matmul.gemm.MATRIX_PRODUCTS", 0)
-        patch.setattr("partita.accelerators.tvm.kernels.matmul.gemm.CACHED", 700)
+        patch.setattr("partita.accelerators.tvm.kernels.contraction.matmul.gemm.MATRIX_PRODUCTS", 0)
+        patch.setattr("partita.accelerators.tvm.kernels.contraction.matmul.gemm.CACHED", 700)
         check(g, [normal(rows, depth)], LIMIT, NUM_THREADS=threads)
 
 
@@ -88,7 +88,7 @@ def test_products_narrower_than_a_vector(rows: int, columns: int, depth: int, th
     x = pt.variable("x", "float32", (rows, depth))
     y = pt.op("Gemm", x, pt.constant(normal(columns, depth)), pt.constant(normal(columns)), transB=1, alpha=0.5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("partita.accelerators.tvm.kernels.matmul.gemm.MATRIX_PRODUCTS", 0)
+        patch.setattr("partita.accelerators.tvm.kernels.contraction.matmul.gemm.MATRIX_PRODUCTS", 0)
         g = pt.Graph([pt.op("Sigmoid", y)], inputs=[x])
         assert schedules(check(g, [normal(rows, depth)], LIMIT, NUM_THREADS=threads)) == ["gemm"]
 
@@ -104,7 +104,7 @@ def test_products_of_two_values(rows: int, columns: int, depth: int, turned: boo
     rest = pt.variable("rest", "float32", (3, 1, columns))
     node = pt.op("Transpose", pt.op("Sigmoid", pt.op("Add", pt.op("MatMul", x, right), rest)), perm=[0, 2, 1, 3])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("partita.accelerators.tvm.kernels.matmul.product.VALUE_PRODUCTS", 0)
+        patch.setattr("partita.accelerators.tvm.kernels.contraction.matmul.product.VALUE_PRODUCTS", 0)
         g = pt.Graph([node], inputs=[x, y, rest])
         inputs = [normal(2, 3, rows, depth), normal(*shape), normal(3, 1, columns)]
         assert schedules(check(g, inputs, LIMIT, NUM_THREADS=2)) == ["product"]
@@ -218,7 +218,7 @@ def test_onnx_s_attention_without_a_mask_clears_no_rows(length: int | str, causa
 
 def test_few_queries_of_wide_heads_take_no_code_for_each_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling a head of 4,096 numbers took 18 seconds, and longer for wider ones."""
-    monkeypatch.delattr("partita.accelerators.tvm.kernels.attention.few_rows.FewRows.write")
+    monkeypatch.delattr("partita.accelerators.tvm.kernels.attention.in_place.FewRows.write")
     inputs = [normal(1, 1, 1040) / 8, normal(1, 16, 1040) / 8, normal(1, 1, 1, 16)]
     assert schedules(check(attention(1, 1, 1040, 16), inputs, LIMIT)) == ["attention"]
 

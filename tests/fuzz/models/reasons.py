@@ -191,7 +191,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "onnxruntime scattered", "ArgMax ArgMin Hardmax RNN GRU LSTM RoiAlign", has_nonfinite,
-        "onnxruntime passes over NaN in its comparisons and its clipped activations, where numpy stops at it",
+        "onnxruntime ignores NaN in its comparisons and its clipped activations, where numpy stops at it",
     ),
     Reason(
         "onnxruntime scattered", "Clip", has_nan_bound,
@@ -199,7 +199,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "onnxruntime scattered", "ScatterND ScatterElements", is_special,
-        "onnxruntime passes over NaN where the larger or smaller of two numbers is scattered",
+        "onnxruntime ignores NaN where the larger or smaller of two numbers is scattered",
     ),
     Reason(
         "onnxruntime scattered", "RNN GRU LSTM", has_extreme,
@@ -285,7 +285,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "openvino scattered", "GatherElements", refused_for_length,
-        "openvino refuses, while it runs, indices of GatherElements that are shorter than the data where a size is not fixed",
+        "openvino fails at run time on indices of GatherElements that are shorter than the data where a size is not fixed",
     ),
     Reason(
         "onnxruntime scattered", "ReduceSum ReduceProd Pow", has_wide_integers,

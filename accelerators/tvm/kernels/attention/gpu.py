@@ -14,6 +14,10 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.attention.gpu_tensor import NOTHING, TensorAttention, best_first, tensor_cuts
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
+from partita.accelerators.tvm.kernels.contraction.found import found_in
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import WIDTH
+from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
+from partita.accelerators.tvm.kernels.contraction.tensor_product import has_tensor_cores
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Operand,
@@ -28,12 +32,8 @@ from partita.accelerators.tvm.kernels.language import (
 )
 from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import write
-from partita.accelerators.tvm.kernels.shared.found import found_in
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
-from partita.accelerators.tvm.kernels.shared.gpu_tiles import WIDTH
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
-from partita.accelerators.tvm.kernels.shared.tensor_product import has_tensor_cores
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple

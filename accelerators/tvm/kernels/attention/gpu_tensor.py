@@ -13,6 +13,9 @@ from typing import Protocol, TypeVar
 import attrs
 
 from partita.accelerators.tvm.kernels.attention.pattern import Attention
+from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
+from partita.accelerators.tvm.kernels.contraction.tensor_product import Feed, TensorSide
+from partita.accelerators.tvm.kernels.contraction.viewed_sides import neighbours, viewed_side
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -41,9 +44,6 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import (
 )
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import write
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
-from partita.accelerators.tvm.kernels.shared.tensor_product import Feed, TensorSide
-from partita.accelerators.tvm.kernels.shared.viewed_sides import neighbours, viewed_side
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 

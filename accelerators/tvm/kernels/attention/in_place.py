@@ -20,11 +20,11 @@ import attrs
 from partita.accelerators.interface.cached_attention import SCALE, WINDOW
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
+from partita.accelerators.tvm.kernels.contraction.heads import Head, View
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
-from partita.accelerators.tvm.kernels.shared.heads import Head, View
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.row import Row, join_lanes
 from partita.accelerators.tvm.machine.machine import Machine

@@ -8,12 +8,9 @@ from collections.abc import Callable
 
 import attrs
 
-from partita.accelerators.tvm.kernels.language import Operand, Value
-from partita.accelerators.tvm.kernels.shared.element_access import real_shape
-from partita.accelerators.tvm.kernels.shared.formulas import formula
-from partita.accelerators.tvm.kernels.shared.found import FoundProperty
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
-from partita.accelerators.tvm.kernels.shared.operands import (
+from partita.accelerators.tvm.kernels.contraction.found import FoundProperty
+from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
+from partita.accelerators.tvm.kernels.contraction.operands import (
     NARROWEST,
     Matrix,
     Readers,
@@ -22,6 +19,9 @@ from partita.accelerators.tvm.kernels.shared.operands import (
     operands_of,
     written_after,
 )
+from partita.accelerators.tvm.kernels.language import Operand, Value
+from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.formulas import formula
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry
 

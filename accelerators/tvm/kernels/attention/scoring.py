@@ -7,10 +7,10 @@ from collections.abc import Callable
 import attrs
 
 from partita.accelerators.tvm.kernels.attention.pattern import Attention
+from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, constant, float32
 from partita.accelerators.tvm.kernels.shared.element_access import stored_bits
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
-from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
 from partita.accelerators.tvm.kernels.shared.row import Row, join_lanes
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MOVES, VALUE_PRODUCTS

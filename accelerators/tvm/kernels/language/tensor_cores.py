@@ -8,23 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
 from partita.accelerators.tvm.kernels.language.intrinsics import Emit, Intrinsic
 from partita.accelerators.tvm.kernels.language.types import (
     Element,
     Type,
     bfloat16,
+    element_named,
     float16,
     float32,
     index,
-    int8,
     int32,
     type_of,
     uint8,
     uint16,
     uint32,
 )
+from partita.accelerators.tvm.machine.instructions import WARP_PRODUCTS, WarpProduct
 
 WARP = 32
 """Number of threads of a warp."""
@@ -55,37 +54,23 @@ def _cuda(name: str, parameters: str, body: str, is_pointer: Sequence[bool], res
     return emit
 
 
-@attrs.frozen(slots=True)
-class _Form:
-    """The matrix types of an instruction, as PTX names them."""
-
-    left: str
-    right: str
-    deep: int
-    sums: Element = float32
-
-    @property
-    def sum_words(self) -> tuple[str, str, str]:
-        """The sums' type in CUDA, its kind of register, and the sums' type in PTX."""
-        return ("float", "f", "f32") if self.sums is float32 else ("int", "r", "s32")
-
-
-def _multiplying(short: str, form: _Form) -> Intrinsic:
+def _multiplying(row: WarpProduct) -> Intrinsic:
     """Adds the product of a left matrix (four words of each thread) and a right one (two words) to the sums (four per thread).
 
     Thread 4 g + t of a warp has the sums of rows g and g + 8 and columns 2 t and 2 t + 1, row by row. A word is four bytes that
     are neighbours along the depth: two two-byte elements, or one of four bytes. The thread has word t of rows g and g + 8 of the
     left matrix, then word t + 4 of both; and words t and t + 4 of column g of the right one."""
-    wanted = [type_of(form.sums), type_of(uint32), type_of(uint32)]
-    kind, register, ending = form.sum_words
-    types = f"{ending}.{form.left}.{form.right}.{ending}"
+    sums = element_named(row.sums)
+    wanted = [type_of(sums), type_of(uint32), type_of(uint32)]
+    kind, register, ending = ("float", "f", "f32") if sums is float32 else ("int", "r", "s32")
+    types, short = ".".join((ending, *row.types, ending)), row.types[0] if sums is float32 else "".join(row.types)
     held = ", ".join(f'"+{register}"(sums[{i}])' for i in range(4))
     return Intrinsic(
         f"multiply_{short}", lambda types: types[0] if list(types) == wanted else None,
-        f"the first of four {form.sums}, of four uint32 and of two uint32",
+        f"the first of four {sums}, of four uint32 and of two uint32",
         _cuda(
             f"partita_multiply_{short}", f"{kind}* sums, const unsigned* left, const unsigned* right",
-            f'  asm volatile("mma.sync.aligned.m16n8k{form.deep}.row.col.{types} '
+            f'  asm volatile("mma.sync.aligned.m16n8k{row.deep}.row.col.{types} '
             '{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"\n'
             f"    : {held}\n"
             '    : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));\n',
@@ -94,18 +79,7 @@ def _multiplying(short: str, form: _Form) -> Intrinsic:
     )
 
 
-_BYTES = {uint8: "u8", int8: "s8"}
-"""The names of byte types in PTX."""
-
-MULTIPLY = {
-    (float16, float16): _multiplying("f16", _Form("f16", "f16", 16)),
-    (bfloat16, bfloat16): _multiplying("bf16", _Form("bf16", "bf16", 16)),
-    (float32, float32): _multiplying("tf32", _Form("tf32", "tf32", 8)),
-    **{
-        (left, right): _multiplying(_BYTES[left] + _BYTES[right], _Form(_BYTES[left], _BYTES[right], 32, int32))
-        for left in _BYTES for right in _BYTES
-    },
-}
+MULTIPLY = {(element_named(row.left), element_named(row.right)): _multiplying(row) for row in WARP_PRODUCTS}
 """The instruction by element types of the left and the right matrix: mma.sync m16n8k16, m16n8k8 for float32 rounded to TF32, and
 m16n8k32 for bytes, with int32 sums."""
 

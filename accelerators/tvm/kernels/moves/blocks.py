@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
 from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.contraction.joined_blocks import JoinedBlocks
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, if_inside, minimum
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape, write
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
-from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MOVES

@@ -17,6 +17,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.bodies.indices import complaint
+from partita.accelerators.tvm.kernels.contraction.packing import Packing, PanelLayout
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -33,7 +34,6 @@ from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import FARTHEST, Shape, read, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
 from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest
-from partita.accelerators.tvm.kernels.shared.packing import Packing, PanelLayout
 from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MOVES

@@ -13,10 +13,10 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import WIDTH
+from partita.accelerators.tvm.kernels.contraction.quantized.draft import times_scale
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, exactly, float32, int32, uint8
-from partita.accelerators.tvm.kernels.quantized.draft import times_scale
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_channel_epilogue
-from partita.accelerators.tvm.kernels.shared.gpu_tiles import WIDTH
 from partita.accelerators.tvm.kernels.shared.interpolation import between
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import counted, each_item, each_vector, is_shared_out, kept

@@ -8,6 +8,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.contraction.quantized.draft import times_scale
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -20,7 +21,6 @@ from partita.accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from partita.accelerators.tvm.kernels.quantized.draft import times_scale
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_channel_epilogue
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import each_vector, kept

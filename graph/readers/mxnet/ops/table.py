@@ -206,7 +206,7 @@ def onnx_ops(names: Iterable[str]) -> frozenset[str]:
             raise UnknownOp(f"{name!r:.80} is no name of an op", where="mxnet_ops", remedy=remedy)
         row = _table.get(name)
         if row is None:
-            hint = did_you_mean(str(name), _table) or "docs/from-mxnet.md lists what is read"
+            hint = did_you_mean(str(name), _table) or "Write MXNet's name, as 'Convolution'; ONNX's own names need no translation"
             raise UnknownOp(f"there is no MXNet op {name!r} that is read", where="mxnet_ops", remedy=hint)
         if not row.onnx:
             remedy = "Look at what pt.load makes of a symbol with this op, and name those ops"

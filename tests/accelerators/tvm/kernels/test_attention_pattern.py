@@ -9,7 +9,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.tvm.kernels.attention.pattern import LONGEST, Attention, find_attention
-from partita.accelerators.tvm.kernels.shared.operands import readers_of
+from partita.accelerators.tvm.kernels.contraction.operands import readers_of
 
 
 def found(change: Any = lambda weights: weights, ops_between: int = 0, extra: Any = lambda weights: []) -> Attention | None:

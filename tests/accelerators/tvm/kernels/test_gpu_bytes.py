@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.shared import gpu_tiles
-from partita.accelerators.tvm.kernels.shared.gpu_tiles import tiles
+from partita.accelerators.tvm.kernels.contraction import gpu_tiles
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import tiles
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.graph.types import Array
 from tests.accelerators.tvm.kernels.test_quantized_enlarging import CASES as TRANSPOSED

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import partita as pt
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.convolution import gpu_conv
-from partita.accelerators.tvm.kernels.shared.gpu_tiles import TensorTile
+from partita.accelerators.tvm.kernels.contraction.convolution import gpu_conv
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import TensorTile
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc

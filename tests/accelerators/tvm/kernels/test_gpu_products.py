@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import partita as pt
 from partita.accelerators.tvm.kernels.attention import gpu
 from partita.accelerators.tvm.kernels.attention.gpu import HeadCut, cuts
-from partita.accelerators.tvm.kernels.convolution import gpu_conv
-from partita.accelerators.tvm.kernels.shared import gpu_tiles
-from partita.accelerators.tvm.kernels.shared.gpu_tiles import BlockTile, Work, ranking, tiles
+from partita.accelerators.tvm.kernels.contraction import gpu_tiles
+from partita.accelerators.tvm.kernels.contraction.convolution import gpu_conv
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import BlockTile, Work, ranking, tiles
 from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.running import compiled

@@ -13,8 +13,8 @@ from partita.accelerators.tvm.kernels.attention import gpu
 from partita.accelerators.tvm.kernels.attention.gpu import HeadCut, cuts
 from partita.accelerators.tvm.kernels.attention.gpu_tensor import TensorCut
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.shared import gpu_tiles
-from partita.accelerators.tvm.kernels.shared.gpu_tiles import BlockTile, tiles
+from partita.accelerators.tvm.kernels.contraction import gpu_tiles
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import BlockTile, tiles
 from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.types import numpy_dtype

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.tvm.code.codegen import generate
+from partita.accelerators.tvm.kernels.contraction.instructions import FMA, MEANINGS, instruction_for, instruction_named
+from partita.accelerators.tvm.kernels.contraction.packing import group_into
 from partita.accelerators.tvm.kernels.language import Kernel, emit, float32, int32
 from partita.accelerators.tvm.kernels.shared.choice import choosing
-from partita.accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, WAYS, instruction_for
-from partita.accelerators.tvm.kernels.shared.packing import group_into
 from partita.accelerators.tvm.machine.instructions import BY_NAME, INSTRUCTIONS, Used, best_instructions
 from partita.accelerators.tvm.machine.machine import Machine, host_machine, with_instruction
 from partita.accelerators.tvm.machine.processor import host_features
@@ -54,24 +54,36 @@ def wild(random: np.random.Generator, *shape: int) -> Any:
     return (numbers * np.where(random.random(shape) < 0.05, 2.0**-75, 1)).astype("float32")
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.instruction.name)
-def test_an_instruction_and_its_emulation_make_the_same_bits(way: Any) -> None:
-    if not BY_NAME[way.instruction.name].is_here(host_features()):
-        pytest.skip(f"this processor has no {way.instruction.name}")
-    random, machine, lanes = np.random.default_rng(5), host_machine(1), BY_NAME[way.instruction.name].lanes
+PAIRS = [row.name for row in INSTRUCTIONS if row.multiplies == "bfloat16" and row.name in MEANINGS and row.group == 2]
+"""The instructions for pairs of bfloat16."""
+
+
+def test_each_instruction_has_a_meaning() -> None:
+    for row in INSTRUCTIONS:
+        has_loops = row.has_tiles or row.name in ("plain", "vpermps")
+        assert has_loops != (row.name in MEANINGS), row.name
+        assert row.multiplies in ("int8", "int4") or has_loops or MEANINGS[row.name].portable is not None, row.name
+        assert not row.single or BY_NAME[row.single].multiplies == row.multiplies
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_instruction_and_its_emulation_make_the_same_bits(name: str) -> None:
+    if not BY_NAME[name].is_here(host_features()):
+        pytest.skip(f"this processor has no {name}")
+    random, machine, lanes = np.random.default_rng(5), host_machine(1), BY_NAME[name].lanes
     left, right = (wild(random, 200, count, 2).astype(BFLOAT16).view(np.int32)[..., 0] for count in (1, lanes))
     given = wild(random, 200, lanes), left[:, 0].copy(), np.ascontiguousarray(right)
-    real, emulated = sums(way.instruction.add, machine, *given), sums(way.emulated, machine, *given)
+    real, emulated = (sums(instruction_named(name, is_emulated).add, machine, *given) for is_emulated in (False, True))
     np.testing.assert_array_equal(real.view(np.uint32), emulated.view(np.uint32))
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.instruction.name)
-def test_products_of_pairs_are_their_sum(way: Any) -> None:
-    random, lanes = np.random.default_rng(6), BY_NAME[way.instruction.name].lanes
+@pytest.mark.parametrize("name", PAIRS)
+def test_products_of_pairs_are_their_sum(name: str) -> None:
+    random, lanes = np.random.default_rng(6), BY_NAME[name].lanes
     left, right = (random.standard_normal((50, count, 2)).astype(BFLOAT16) for count in (1, lanes))
     total = random.standard_normal((50, lanes)).astype("float32")
     pairs = left.view(np.int32)[:, 0, 0].copy(), right.view(np.int32)[..., 0].copy()
-    result = sums(way.emulated, EMULATED, total, *pairs)
+    result = sums(instruction_named(name, True).add, EMULATED, total, *pairs)
     wanted = total + (left.astype("d") * right.astype("d")).sum(-1)
     assert_close(result, wanted)
 
@@ -103,12 +115,12 @@ def test_neighbours_along_the_depth_stand_side_by_side_and_zeros_fill_up() -> No
 
 def test_which_instruction_a_processor_takes() -> None:
     zen, rapids = (Machine("cpu", arch, 4, 16, 32, instructions=(Used("vdpbf16ps"),)) for arch in ("znver4", "sapphirerapids"))
-    assert instruction_for("bfloat16", zen) is DOT_BFLOAT16
+    assert instruction_for("bfloat16", zen) is instruction_named("vdpbf16ps")
     assert instruction_for("float16", zen) is FMA and instruction_for("float32", zen) is FMA
     assert instruction_for("bfloat16", rapids) is FMA, "there float32 is twice as fast"
     assert instruction_for("bfloat16", Machine("cpu", "haswell", 4, 8, 16)) is FMA
     with choosing({"instruction": "vdpbf16ps"}) as choices:
-        assert instruction_for("bfloat16", rapids) is DOT_BFLOAT16
+        assert instruction_for("bfloat16", rapids) is instruction_named("vdpbf16ps")
     assert choices.offered == {"instruction": ("fma", "vdpbf16ps")}
 
 

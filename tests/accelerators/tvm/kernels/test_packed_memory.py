@@ -12,8 +12,8 @@ from partita.accelerators.arrays.layout import is_laid_out
 from partita.accelerators.arrays.sharing import ALIGNMENT, held_once, is_fixed
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.quantized.cut import ByteShape, make_cut
-from partita.accelerators.tvm.kernels.shared.packing import Packing
+from partita.accelerators.tvm.kernels.contraction.packing import Packing
+from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteShape, make_cut
 from partita.accelerators.tvm.layouts.kept_weights import stored_matrix
 from partita.accelerators.tvm.layouts.quantizing import quantize
 from partita.accelerators.tvm.layouts.scales import Scaling, sums_of

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.quantized.cut import ByteCut, ByteShape, make_cut
-from partita.accelerators.tvm.kernels.quantized.dots import dot_of
+from partita.accelerators.tvm.kernels.contraction.instructions import instruction_for_bytes
+from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, make_cut
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.instructions import BY_NAME, INSTRUCTIONS, Used
 from partita.accelerators.tvm.machine.machine import Machine, with_instruction
@@ -231,5 +231,5 @@ def test_a_clip_between_a_convolution_and_its_rounding_is_part_of_it() -> None:
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 def test_a_machine_without_any_of_the_instructions_has_the_plain_way(lanes: int) -> None:
     machine = Machine("cpu", "generic", 1, lanes)
-    assert dot_of(machine).add is None and dot_of(machine).lanes == lanes
-    assert dot_of(with_instruction(machine, "avx2")).lanes == 8
+    assert instruction_for_bytes(machine).function is None and instruction_for_bytes(machine).lanes == lanes
+    assert instruction_for_bytes(with_instruction(machine, "avx2")).lanes == 8

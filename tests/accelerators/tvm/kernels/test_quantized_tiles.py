@@ -10,7 +10,7 @@ import pytest
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.code.building import build
 from partita.accelerators.tvm.kernels.catalogue import fuse_kernels
-from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
+from partita.accelerators.tvm.kernels.contraction.tile_registers import unit_for_bytes
 from partita.accelerators.tvm.layouts.quantizing import quantize
 from partita.accelerators.tvm.machine import processor
 from partita.accelerators.tvm.machine.instructions import BY_NAME, Used, best_instructions
@@ -52,9 +52,9 @@ def test_several_tasks_have_tiles_of_their_own(kind: str) -> None:
 
 @pytest.mark.parametrize(("pixels", "reach"), [(1, 4), (2, 8), (3, 64), (17, 768), (31, 80), (33, 148), (200, 12)])
 def test_tiles_fit_the_pixels_and_steps_fit_the_depth(pixels: int, reach: int) -> None:
-    tiling = Tiling.of(pixels, reach, False)
-    assert tiling.rows * tiling.high <= pixels and 1 <= tiling.rows <= 16
-    assert reach % tiling.bytes == 0 and tiling.bytes <= 64 and tiling.bytes % 4 == 0
+    unit = unit_for_bytes(pixels, reach, 2, False)
+    assert unit.rows * unit.high <= pixels and 1 <= unit.rows <= 16
+    assert reach % unit.depth == 0 and unit.depth <= 64 and unit.depth % 4 == 0
 
 
 def test_tiles_are_the_first_choice_of_a_processor_that_has_them() -> None:

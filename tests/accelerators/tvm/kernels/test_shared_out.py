@@ -10,8 +10,8 @@ import pytest
 import partita as pt
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.convolution import bands
-from partita.accelerators.tvm.kernels.quantized.cut import ByteCut, ByteShape, make_cut
+from partita.accelerators.tvm.kernels.contraction.convolution import bands
+from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, make_cut
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine

@@ -16,13 +16,20 @@ from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.attention import gpu
 from partita.accelerators.tvm.kernels.attention.gpu_tensor import TensorCut, tensor_cuts
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.convolution import gpu_conv
+from partita.accelerators.tvm.kernels.contraction import gpu_tiles
+from partita.accelerators.tvm.kernels.contraction.convolution import gpu_conv
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import (
+    BlockTile,
+    TensorTile,
+    Work,
+    ranking,
+    round_to_tf32,
+    tensor_tiles,
+)
 from partita.accelerators.tvm.kernels.language import Kernel, uint16, uint32
 from partita.accelerators.tvm.kernels.language.tensor_cores import COPIES, WAITS, close_copies, load_matrices
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared import gpu_tiles
 from partita.accelerators.tvm.kernels.shared.element_access import Shape
-from partita.accelerators.tvm.kernels.shared.gpu_tiles import BlockTile, TensorTile, Work, ranking, round_to_tf32, tensor_tiles
 from partita.accelerators.tvm.machine.gpu import cuda_gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.interpret import interpret

@@ -16,8 +16,8 @@ from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.attention import gpu
 from partita.accelerators.tvm.kernels.attention.gpu_tensor import TensorCut
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.shared import gpu_tiles
-from partita.accelerators.tvm.kernels.shared.gpu_tiles import TensorTile
+from partita.accelerators.tvm.kernels.contraction import gpu_tiles
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import TensorTile
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.accelerators.tvm.sizes.sizing import sized
 from partita.graph.interpret import interpret

@@ -14,9 +14,9 @@ import partita as pt
 from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.contraction import gpu_tiles
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import TensorTile, tensor_tiles
 from partita.accelerators.tvm.kernels.language import Kernel
-from partita.accelerators.tvm.kernels.shared import gpu_tiles
-from partita.accelerators.tvm.kernels.shared.gpu_tiles import TensorTile, tensor_tiles
 from partita.accelerators.tvm.machine.gpu import cuda_gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine
 from partita.graph.types import Array

@@ -1,0 +1,111 @@
+"""`place`: the cheapest placement on several devices, whose bytes keep within limits, projected and, if asked for, measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from partita.accelerators.decoder.conversation import ROOM
+from partita.accelerators.decoder.decoder import decoder_roles
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.isolation.measured_bytes import measured_bytes
+from partita.accelerators.placement.by_cost import CostedPlacement, Setting
+from partita.accelerators.placement.costs import GivenCosts, costs_of
+from partita.accelerators.placement.device_bytes import Limits, limits_of, partitioned
+from partita.accelerators.placement.placing import query
+from partita.accelerators.placement.rules import Forbid, Pin
+from partita.accelerators.precision.measured_costs import kept_path
+from partita.accelerators.precision.options import Target
+from partita.accelerators.process.exit_barrier import at_a_device
+from partita.accelerators.store.kept import FOLDERS, keep, read_kept
+from partita.graph.errors import check_count, check_flag
+from partita.graph.graph import Graph
+from partita.graph.nested import bodies_of
+from partita.graph.summary import size_text
+
+ROUNDS = 4
+"""Maximum number of placements that are measured until one fits."""
+
+
+@at_a_device()
+def place(
+    graph: Graph,
+    devices: str | Sequence[str] | None = None,
+    *,
+    costs: GivenCosts | None = None,
+    limit: Limits | None = None,
+    even: bool = False,
+    config: Mapping[str, Any] | None = None,
+    pin: Pin | None = None,
+    forbid: Forbid | None = None,
+    max_nodes: int | None = None,
+    longest: int | None = None,
+    measure_bytes: bool = False,
+) -> CostedPlacement:
+    """The placement with the least sum of times and hand-overs, whose projected bytes keep within the limits. Affinities of the
+    graph are ignored, as by `query`.
+
+    `costs` are `Costs`, a table of microseconds by device and op name, or a function of a node and a device.
+    Without them, times are estimated as if each device were slower than the one named before it. `limit` are the most bytes by
+    device, such as {"cuda": "22GiB"}, or "free": what is free now, less a tenth. With `even`, the bytes are spread over the
+    devices as evenly as possible. `config`, `pin` and `forbid` are as for `query`. Two devices are placed exactly, and more if
+    the graph is narrow. No compiled subgraph has more than `max_nodes` ops. The caches of a decoder have room for `longest`
+    tokens (default: as many as a session begins with). With `measure_bytes`, a process of its own compiles and runs what each
+    device gets, and measured bytes keep within the limits too; they are kept in the cache."""
+    for name, flag in (("even", even), ("measure_bytes", measure_bytes)):
+        check_flag(flag, f"option {name}", AcceleratorError)
+    for name, count in (("max_nodes", max_nodes), ("longest", longest)):
+        check_count(f"option {name}", count, AcceleratorError, 1)
+    base = query(graph, devices, config=config, pin=pin, forbid=forbid)
+    able = {name: base.able(name) for name in base if name not in base.computed}
+    limits = {**dict.fromkeys(base.devices, math.inf), **limits_of(limit, base.requested)}
+    roles = decoder_roles(base.graph)
+    caches = {} if roles is None else roles.cache_bytes(1, ROOM if longest is None else int(longest))
+    known = costs_of(costs, base.graph, base.devices)
+    setting = Setting(base, known, able, limits, bool(even), None if max_nodes is None else int(max_nodes), caches)
+    return _measured(setting, Target(devices, config)) if measure_bytes else setting.placed()
+
+
+def _measured(setting: Setting, target: Target) -> CostedPlacement:
+    """The placement whose measured bytes keep within the limits: what a device takes beside its projected bytes is its workspace,
+    for which the next placement leaves room."""
+    for _ in range(ROUNDS):
+        placement = setting.placed()
+        placement.measured_bytes = _real_bytes(placement, target)
+        workspaces, over = dict(setting.workspaces), []
+        for label, real in placement.measured_bytes.items():
+            held = placement.bytes[label]
+            workspaces[label] = max(workspaces.get(label, 0), real - (held.total - held.workspace))
+            if real > setting.limits[label]:
+                over.append(f"{label} lacks {size_text(math.ceil(real - setting.limits[label]))} of {size_text(real)}")
+        if not over:
+            return placement
+        setting = attrs.evolve(setting, workspaces=workspaces)
+    raise AcceleratorError(
+        f"no placement whose measured bytes fit is found; in the last one, {'; '.join(over)}",
+        where=f"graph {setting.base.graph.name!r}, option measure_bytes", remedy="Raise the limit, or add a device without one",
+    )
+
+
+def _real_bytes(placement: CostedPlacement, target: Target) -> dict[str, int]:
+    """The bytes that each device takes, measured or kept."""
+    base = placement.setting.base
+    path = kept_path(FOLDERS[1], base, target, None, "bytes", dict(placement), placement.max_nodes)
+    data = None if path is None else read_kept(path)
+    if data is not None:
+        kept: dict[str, int] = json.loads(data)
+        return kept
+    whole = partitioned(base.graph, placement, placement.max_nodes)
+    bodies: dict[str, list[Graph]] = {}
+    for node in whole.nodes:
+        if node.is_call and node.affinity is not None:
+            bodies.setdefault(node.affinity, []).extend(bodies_of(node))
+    by_label = {device.label: device for device in target.devices}
+    real = {label: measured_bytes(by_label[label], graphs, target.by_device[label]) for label, graphs in bodies.items()}
+    if path is not None:
+        keep(path, json.dumps(real).encode())
+    return real

@@ -1,0 +1,1 @@
+"""Contractions: products of matrices, convolutions and recurrent steps, with the tiles and instructions that they share."""

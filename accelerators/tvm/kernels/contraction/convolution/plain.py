@@ -1,0 +1,317 @@
+"""Convolutions of plain values with constant weights: the kernel, how its work is cut into tasks, and the orders in which its
+tiles cover the output pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import attrs
+import numpy as np
+
+from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.contraction.convolution.image import Image
+from partita.accelerators.tvm.kernels.contraction.convolution.layer import draft_layer
+from partita.accelerators.tvm.kernels.contraction.tiles import Tile, tiles
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, all_of, float32
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.element_access import read
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
+from partita.accelerators.tvm.kernels.shared.loops import start, starts
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.parallel_thresholds import CONVOLUTION_PRODUCTS
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.types import Array
+
+CACHED = 48 * 1024
+"""Number of elements of the image that stay cached while one block after another reads them."""
+
+
+@attrs.frozen(slots=True)
+class WorkCut:
+    """Ranges of blocks and of tiles."""
+
+    blocks: int
+    """Number of blocks."""
+    tiles: int
+    """Number of tiles."""
+    across: int
+    """Number of ranges of blocks."""
+    down: int
+    """Number of ranges of tiles."""
+    parallel: bool
+    """True if several threads share the work."""
+
+    def tasks(self, kernel: Kernel, each: int, work: Callable[[Value, Value, Value], None]) -> None:
+        """Writes the loops around `work` for each of `each` parts; `work` takes the part, the block and the tile."""
+        count = self.across * self.down
+        with kernel.tasks(each * count, "task", self.parallel) as task:
+            across = kernel.name_value("across", task % self.across)
+            down = kernel.name_value("down", task // self.across % self.down)
+            part = kernel.name_value("part", task // count)
+
+            def tiles(block: Value) -> None:
+                _ranged(kernel, "t", down, self.down, self.tiles, lambda tile: work(part, block, tile))
+
+            _ranged(kernel, "b", across, self.across, self.blocks, tiles)
+
+
+def cut_work(
+    blocks: int, tiles: int, weights: int, image: int, products: int, machine: Machine, each: int = 1
+) -> WorkCut:
+    """The cut, given the elements of weights and image in each of `each` parts, and the products of all parts."""
+    parallel = machine.threads_for(products, CONVOLUTION_PRODUCTS) > 1
+    wanted = math.ceil(machine.tasks_for(products, CONVOLUTION_PRODUCTS) / each)
+    down = min(tiles, max(1, round(image / CACHED)))
+    if image >= weights:
+        down = min(tiles, max(down, wanted))
+    across = min(blocks, math.ceil(wanted / down))
+    return WorkCut(blocks, tiles, across, min(tiles, max(down, math.ceil(wanted / across))), parallel)
+
+
+def _ranged(kernel: Kernel, name: str, piece: Value, pieces: int, count: int, work: Callable[[Value], None]) -> None:
+    """A loop over one of several almost equal ranges of `count` indices."""
+    if pieces == 1:
+        with kernel.loop(count, name) as index:
+            work(index)
+        return
+    first, end = piece * count // pieces, (piece + 1) * count // pieces
+    with kernel.loop(end - first, f"{name}_") as step:
+        work(kernel.name_value(name, first + step))
+
+
+ORIGIN: Operand = 0
+"""The first pixel."""
+
+Store = Callable[[Value, Value, Operand], None]
+"""Writes the outputs: takes a sum, its row in the tile and its pixel."""
+
+
+@attrs.frozen(slots=True)
+class Walk:
+    """Tiles along rows of pixels that are contiguous in the output."""
+
+    image: Image
+    """The convolution."""
+    tile: int
+    """Number of columns of a tile."""
+    rows: int
+    """Number of rows."""
+    width: int
+    """Number of pixels of a row."""
+
+    writing = 2
+    """Estimated cycles to write a vector of sums."""
+
+    @property
+    def along(self) -> int:
+        """Number of tiles of a row."""
+        return math.ceil(self.width / self.tile)
+
+    @property
+    def count(self) -> int:
+        """Number of tiles of all pixels."""
+        return self.rows * self.along
+
+    @property
+    def numbers(self) -> int:
+        """Number of elements of the copy."""
+        return self.image.batch * self.image.channels * self.image.plane
+
+    def copy(self, kernel: Kernel, source: Buffer, into: Buffer, machine: Machine) -> None:
+        """Writes the copy."""
+        self.image.copy(kernel, source, into, machine)
+
+    def read(self, batch: Operand, channel: Operand, tile: Value, taps: Sequence[Operand]) -> Operand:
+        """The position in the copy of the tile's first column, for a tap of a channel."""
+        image = self.image
+        return (batch * image.channels + channel) * image.plane + self._position(tile) + image.tap(taps)
+
+    def write(self, kernel: Kernel, tile: Tile, acc: Registers, index: Value, store: Store) -> None:
+        """Writes all sums of a tile."""
+        with tile.each(kernel) as (r, v), kernel.lanes(tile.lanes) as lane:
+            store(acc.lane((r, v), lane), r, self._row(index) * self.width + self._column(index) + v * tile.lanes + lane)
+
+    def _row(self, tile: Value) -> Operand:
+        return tile // self.along if self.rows > 1 else 0
+
+    def _column(self, tile: Value) -> Operand:
+        return start(tile % self.along, self.tile, self.width)
+
+    def _position(self, tile: Value) -> Operand:
+        """The position of the tile's first pixel in the copy."""
+        position = self._column(tile)
+        if self.rows == 1:
+            return position
+        rest = self._row(tile)
+        for size, step in list(zip(self.image.out, self.image.steps, strict=True))[-2::-1]:
+            position = position + rest % size * step
+            rest = rest // size
+        return position
+
+
+@attrs.frozen(slots=True)
+class Together(Walk):
+    """Tiles along all pixels as one row, for filters of one tap: the copy is [batch, tile, channel, column of the tile]."""
+
+    @property
+    def numbers(self) -> int:
+        return self.image.batch * self.count * self.image.channels * self.tile
+
+    def copy(self, kernel: Kernel, source: Buffer, into: Buffer, machine: Machine) -> None:
+        image = self.image
+        with kernel.tasks(image.batch * self.count, "part", machine.threads_for(self.numbers) > 1) as part:
+            tile = kernel.name_value("tile", part % self.count)
+            with kernel.loop(image.channels, "c") as c, kernel.loop(self.tile, "e") as e:
+                target = (part * image.channels + c) * self.tile + e
+                into[target] = read(source, (part // self.count, c, self._pixel(self._column(tile) + e)))
+
+    def _pixel(self, output: Operand) -> Operand:
+        """The pixel of the image that an output pixel reads."""
+        image = self.image
+        if image.out == image.sizes:
+            return output
+        rest, position, before = output, ORIGIN, 1
+        for i in reversed(range(len(image.out))):
+            index = rest % image.out[i] if i else rest
+            position = position + index * (image.strides[i] * before)
+            rest, before = rest // image.out[i], before * image.sizes[i]
+        return position
+
+    def read(self, batch: Operand, channel: Operand, tile: Value, taps: Sequence[Operand]) -> Operand:
+        return ((batch * self.count + tile) * self.image.channels + channel) * self.tile
+
+
+@attrs.frozen(slots=True)
+class Throughout(Walk):
+    """Tiles along the whole padded copy; pixels that are no outputs are computed and dropped."""
+
+    writing = 24
+
+    @property
+    def numbers(self) -> int:
+        return Walk.numbers.fget(self) + self.tile  # type: ignore[attr-defined]
+
+    def write(self, kernel: Kernel, tile: Tile, acc: Registers, index: Value, store: Store) -> None:
+        image, sums = self.image, tile.spilled(kernel, acc)
+        with kernel.loop(tile.width, "e") as e:
+            rest = kernel.name_value("at", self._position(index) + e)
+            tests: list[Value] = []
+            output, before = ORIGIN, 1
+            for i in reversed(range(len(image.out))):
+                position = rest % image.copied[i] if i else rest
+                tests.append(position < image.out[i])
+                output = output + position * before
+                rest, before = rest // image.copied[i], before * image.out[i]
+            with kernel.when(all_of(tests)), kernel.loop(tile.rows, "r") as r:
+                store(sums.buffer[r * tile.width + e], r, output)
+
+
+def walks(image: Image, tile: int) -> list[Walk]:
+    """The walks for tiles of `tile` columns."""
+    listed: list[Walk] = []
+    if image.copied[1:] == image.out[1:]:
+        if tile <= image.pixels:
+            listed.append((Together if image.is_pointwise else Walk)(image, tile, 1, image.pixels))
+    elif tile <= image.out[-1]:
+        listed.append(Walk(image, tile, image.pixels // image.out[-1], image.out[-1]))
+    if not listed or image.taps > 1:
+        last = sum((o - 1) * step for o, step in zip(image.out, image.steps, strict=True)) + 1
+        listed.append(Throughout(image, tile, 1, math.ceil(last / tile) * tile))
+    return listed
+
+
+UNROLLED = 32
+"""Maximum number of unrolled taps; a filter of more has loops over all dimensions but the last."""
+
+
+def convolution(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a convolution with constant weights; None for any other body."""
+
+    def cut(image: Image) -> _WalkedConvolution | None:
+        return None if image.pixels < machine.lanes else _WalkedConvolution(image, *_best(image, machine), machine)
+
+    return draft_layer(body, "convolution", cut)
+
+
+def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:
+    """The tile and the walk with the fewest estimated cycles."""
+    choices = [(t, walk) for t in tiles(machine) if t.rows <= image.own for walk in walks(image, t.width)]
+
+    def cost(choice: tuple[Tile, Walk]) -> float:
+        tile, walk = choice
+        return (
+            math.ceil(image.own / tile.rows)
+            * walk.count
+            * (image.depth * tile.cycles + tile.rows * tile.vectors * walk.writing)
+        )
+
+    return choose("tile", choices, cost)
+
+
+class _WalkedConvolution:
+    """A convolution, cut into tiles and tasks."""
+
+    def __init__(self, image: Image, tile: Tile, walk: Walk, machine: Machine) -> None:
+        self.image = image
+        self.machine = machine
+        self.tile = tile
+        self.walk = walk
+        self.blocks = starts(image.own, tile.rows)
+        products = image.batch * image.groups * image.own * image.pixels * image.depth
+        parts = image.groups if isinstance(image.batch, Extent) else image.batch * image.groups
+        sizes = image.own * image.depth, image.inner * walk.count * tile.width
+        self.cut = cut_work(len(self.blocks), walk.count, *sizes, products, machine, parts)
+
+    @property
+    def weights(self) -> int:
+        """Number of elements of the packed weights."""
+        return self.image.groups * len(self.blocks) * self.image.depth * self.tile.rows
+
+    def pack(self, array: Array) -> Array:
+        """The weights [group, block, input channel, tap, output channel]."""
+        grouped = array.reshape(self.image.groups, self.image.own, self.image.depth)
+        blocks = [grouped[:, at : at + self.tile.rows].transpose(0, 2, 1) for at in self.blocks]
+        result = new_weight((len(grouped), len(blocks), *blocks[0].shape[1:]), array.dtype)
+        return np.stack(blocks, 1, out=result).reshape(-1)
+
+    def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
+        """Writes the copy, then the tasks: blocks of channels, tiles of pixels."""
+        image, tile, walk = self.image, self.tile, self.walk
+        copy = kernel.memory("image", float32, (walk.numbers,))
+        walk.copy(kernel, source, copy, self.machine)
+
+        def work(part: Value, block: Value, index: Value) -> None:
+            acc, group = tile.sums(kernel), part % image.groups
+            with kernel.loop(image.inner, "c") as c, ExitStack() as loops:
+                taps = [
+                    loops.enter_context(kernel.loop(size, f"k{i}", "unroll" if self._is_unrolled(i) else "serial"))
+                    for i, size in enumerate(image.filter)
+                ]
+                first = (group * len(self.blocks) + block) * image.depth + c * image.taps + self._tap(taps)
+                at = walk.read(part // image.groups, group * image.inner + c, index, taps)
+                rows = first * tile.rows
+                tile.step(kernel, acc, lambda r: read(weight, (rows + r,)), lambda v: copy.vector(tile.lanes, at + v))
+
+            def store(total: Value, r: Value, pixel: Operand) -> None:
+                out = group * image.own + start(block, tile.rows, image.own) + r
+                writer.store(total, (part // image.groups, out, pixel))
+
+            walk.write(kernel, tile, acc, index, store)
+
+        self.cut.tasks(kernel, image.batch * image.groups, work)
+
+    def _tap(self, taps: list[Value]) -> Operand:
+        """The index of the tap."""
+        number: Operand = 0
+        for tap, size in zip(taps, self.image.filter, strict=True):
+            number = number * size + tap
+        return number
+
+    def _is_unrolled(self, dimension: int) -> bool:
+        """True if the taps along this dimension are unrolled, which they are if there are few."""
+        sizes = self.image.filter
+        return self.image.taps <= UNROLLED or (dimension == len(sizes) - 1 and sizes[-1] <= UNROLLED)

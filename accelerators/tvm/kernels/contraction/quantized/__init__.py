@@ -1,0 +1,1 @@
+"""Products of quantized values: sums of bytes times bytes."""

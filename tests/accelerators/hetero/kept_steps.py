@@ -1,0 +1,141 @@
+"""Plans of calls of drawn graphs whose subgraphs run on devices with and without a memory of their own, in turn or overlapping;
+spans of memory; the choice between two ways of running; and the ops that are at fault if a subgraph does not compile.
+
+`python -m tests.accelerators.hetero.kept_steps` writes the file that `test_kept_steps.py` compares with anew."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import partita as pt
+from partita.accelerators.building.refusals import not_compiled
+from partita.accelerators.errors import CompileError
+from partita.accelerators.runtime.executor import ConcurrencyTrial, Spans
+from partita.accelerators.runtime.overlapping import Overlap
+from partita.accelerators.runtime.pipeline import Pipeline
+from partita.accelerators.runtime.steps import CopyStep, plan_run
+from partita.graph.rewrite import with_affinities
+from partita.partition import AffinityProperty
+from tests.partition.kept_partitions import graph_of
+
+KEPT = Path(__file__).with_name("kept_steps.txt")
+
+COUNTS = {"plan": 160, "spans": 40, "ways": 40, "fault": 60}
+SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
+
+
+def parts_of(rng: random.Random, labels: str) -> pt.Graph:
+    """A drawn graph, partitioned by drawn devices."""
+    graph = graph_of(rng)
+    names = [node.name for node in graph.nodes if node.is_op]
+    placed = with_affinities(graph, {name: rng.choice(labels) for name in names})
+    typed = pt.apply_pass(placed, "InferShape")
+    return pt.apply_pass(typed, "PartitionGraph", subgraph_property=AffinityProperty(), growth=rng.choice(("largest", "waves")))
+
+
+def plan(rng: random.Random) -> Iterator[str]:
+    """The steps of a call: what each reads, makes and frees, where values lie, what begins early and when it has to end."""
+    labels = "abc"[: rng.randint(2, 3)]
+    graph = parts_of(rng, labels)
+    memories = {label: rng.choice(("host", "host", "host", f"of {label}", "toy")) for label in labels}
+    overlaps = {label: rng.random() < 0.5 for label in labels}
+    units: dict[str, Any] = {}
+    for node in graph.nodes:
+        if node.is_op:
+            label = str(node.affinity)
+            device, compiled = SimpleNamespace(label=label), SimpleNamespace(overlaps=overlaps[label])
+            units[node.name] = SimpleNamespace(
+                name=node.name, title=node.name, body=node.subgraph, memory=memories[label], device=device, compiled=compiled
+            )
+    if len(units) > 2 and rng.random() < 0.2:
+        first, *_, last = units.values()
+        last.compiled = first.compiled
+    if rng.random() < 0.05:
+        next(iter(units.values())).body = SimpleNamespace(inputs=())
+    made = plan_run(graph, units)
+    yield f"{memories} {overlaps} {made.n_inputs} {made.outputs} {made.block_size} {made.ends} {made.levels}"
+    for step in made.steps:
+        what = f"{'up' if step.up else 'down'} {step.name}" if isinstance(step, CopyStep) else step.unit.name
+        yield f"{what} on {step.unit.device.label}: {step.reads} {step.makes} frees {step.frees}"
+    yield f"{[(one.step, one.output, one.offset, one.nbytes, one.shape) for one in made.buffers]}"
+    overlap = Overlap(made)
+    yield f"{overlap.gains} {' '.join(f'{act.does.name}{act.step}.{act.number}' for act in overlap.acts)}"
+    pipeline = Pipeline(made)
+    yield f"{pipeline.stages} {[pipeline._stage[id(step)] for step in made.steps]}"
+
+
+def spans(rng: random.Random) -> Iterator[str]:
+    """Which arrays may share memory with others."""
+    raw = np.zeros(400, np.uint8)
+
+    def drawn() -> Any:
+        start = rng.randrange(0, 360)
+        view = raw[start : start + rng.choice((0, 1, 8, 24, 40))]
+        return rng.choice((view, view[::-1], view[::2], view.reshape(-1, 1).T, np.zeros(3), [view]))
+
+    arrays = [drawn() for _ in range(rng.randint(0, 5))]
+    listed = Spans(arrays)
+    others = [drawn() for _ in range(12)]
+    some = [one for one in others if isinstance(one, np.ndarray)]
+    yield f"{listed.overlap} {[listed.may_share(one) for one in some]}"
+
+
+def ways(rng: random.Random) -> Iterator[str]:
+    """Which of two ways is kept after calls of drawn seconds."""
+    trial = ConcurrencyTrial(rng.choice((None, None, None, None, True, False)))
+    times = {False: rng.choice((0.0005, 0.001, 0.01)), True: rng.choice((0.002, 0.0089, 0.0091, 0.0095, 0.02))}
+    asked = []
+    for number in range(12):
+        way = trial.next()
+        asked.append(int(way))
+        trial.note(way, times[way] * (3 if number < 2 else 1))
+        if trial.decided is not None:
+            break
+    yield f"{times} {asked} {trial.decided}"
+
+
+def fault(rng: random.Random) -> Iterator[str]:
+    """The ops that move, if a body does not compile for a drawn reason."""
+    graph = parts_of(rng, "a")
+    call = next(node for node in graph.nodes if node.is_op)
+    assert call.subgraph is not None
+    names = [node.name for node in call.subgraph.nodes if node.is_op]
+    count = rng.choice((1, 1, 2, len(names)))
+    bad = set(rng.sample(names, min(count, len(names))))
+    is_together, tried = rng.random() < 0.3, []
+
+    def why_not(body: pt.Graph) -> CompileError | None:
+        held = {node.name for node in body.nodes if node.is_op}
+        tried.append(len(held))
+        if not bad <= held if is_together else not bad & held:
+            return None
+        return CompileError(rng.choice(("so it is", "so it is", f"{len(held)} ops")))
+
+    first = CompileError("so it is", where="whole")
+    for why in (why_not, None):
+        failed = not_compiled(call, first, why)
+        yield f"{sorted(bad)} {is_together}: {failed.ops} {failed.reason} {failed.error} {tried}"
+
+
+KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {"plan": plan, "spans": spans, "ways": ways, "fault": fault}
+
+
+def lines(subject: str) -> list[str]:
+    """The lines of the file for a subject."""
+    said: list[str] = []
+    try:
+        for part in KINDS[subject.rpartition(" ")[0]](random.Random(f"steps {subject}")):
+            said.append(part)
+    except pt.PartitaError as error:
+        said.append(f"{type(error).__name__}: {error}")
+    return [f"{subject} | {line!r}" for line in said]
+
+
+if __name__ == "__main__":
+    KEPT.write_text("".join(f"{line}\n" for subject in SUBJECTS for line in lines(subject)), "utf-8")
