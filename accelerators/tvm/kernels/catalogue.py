@@ -43,10 +43,9 @@ from partita.accelerators.tvm.kernels.contraction.quantized.gpu_product import g
 from partita.accelerators.tvm.kernels.contraction.quantized.matmul import pair_product
 from partita.accelerators.tvm.kernels.contraction.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.contraction.recurrent.recurrence import recurrence
-from partita.accelerators.tvm.kernels.elementwise.chain import ChainProperty, chain
+from partita.accelerators.tvm.kernels.elementwise import ChainProperty, chain
 from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
-from partita.accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
-from partita.accelerators.tvm.kernels.moves.copies import COPIES, copies
+from partita.accelerators.tvm.kernels.moves.copies import COPIES, concat, copies, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, gpu_enlarge, interleave, resize
 from partita.accelerators.tvm.kernels.moves.indexed import gather, gpu_outside, indices, packed_rows, panel_rows, scatter
 from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
