@@ -50,7 +50,7 @@ HIGHEST = 128
 
 
 @attrs.frozen(slots=True, eq=False)
-class Panels(Scoring):
+class PanelAttention(Scoring):
     """Writes the kernel for enough rows that panels pay off."""
 
     first: PanelTile
@@ -198,7 +198,7 @@ class Panels(Scoring):
 
 
 @attrs.frozen(slots=True, eq=False)
-class OpenPanels(Panels):
+class OpenPanelAttention(PanelAttention):
     """Writes the kernel for a dynamic number of queries or keys."""
 
     def write(self) -> None:
@@ -326,9 +326,9 @@ def attention(body: Body, machine: Machine) -> Draft | None:
     elif first is None or second is None:
         return None
     elif is_open:
-        OpenPanels(*sizes, first, second, FMA).write()
+        OpenPanelAttention(*sizes, first, second, FMA).write()
     else:
-        Panels(*sizes, first, second, _instruction(match, heads, depth, machine)).write()
+        PanelAttention(*sizes, first, second, _instruction(match, heads, depth, machine)).write()
     return heads.problem.draft(heads.kernel, "attention")
 
 
