@@ -36,6 +36,8 @@ class MemoryPlan:
     """Offset and size of the memory for the bodies of a node while it runs, by node name."""
     unknown: tuple[str, ...]
     """The values of unknown size, which are not planned."""
+    alive: Mapping[str, int] = attrs.field(factory=dict, repr=False)
+    """Bytes alive while each node runs, its bodies' memory included, by node name in the order of execution."""
 
     def __str__(self) -> str:
         share = f" ({self.peak / self.naive:.0%})" if self.naive else ""
@@ -63,6 +65,7 @@ def plan(g: Graph, alignment: int, known: dict[int, MemoryPlan] | None = None) -
     sizes: dict[str, int] = {}
     workspaces: dict[str, tuple[int, int]] = {}
     unknown: list[str] = []
+    alive: dict[str, int] = {}
     ending: dict[int, list[tuple[int, int]]] = {}
     for i, node in enumerate(g.nodes):
         if not node.is_op:
@@ -78,6 +81,7 @@ def plan(g: Graph, alignment: int, known: dict[int, MemoryPlan] | None = None) -
             sizes[entry.name] = size
             ending.setdefault(last.get(entry, i), []).append((offset, size))
         inner = _workspace(node, alignment, known)
+        alive[node.name] = arena.taken + inner
         if inner:
             offset = arena.take(inner)
             workspaces[node.name] = (offset, inner)
@@ -85,7 +89,7 @@ def plan(g: Graph, alignment: int, known: dict[int, MemoryPlan] | None = None) -
         for offset, size in ending.pop(i, ()):
             arena.give(offset, size)
     naive = sum(sizes.values()) + sum(size for _, size in workspaces.values())
-    return MemoryPlan(arena.size, naive, arena.most_taken, offsets, sizes, workspaces, tuple(unknown))
+    return MemoryPlan(arena.size, naive, arena.most_taken, offsets, sizes, workspaces, tuple(unknown), alive)
 
 
 def _last_uses(g: Graph) -> dict[NodeEntry, int]:

@@ -2,12 +2,13 @@
 
 A is compared with B, or with itself on other devices (--other-devices). Values match by their names. The outputs come last, and
 decide the exit status: 1 where one is too far off, or only one side has it; those of other names match by position. Of compiled
-models outputs are compared."""
+models and of locked plans outputs are compared. --seconds measures both sides too, in turns."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -15,10 +16,12 @@ import partita as pt
 from partita.accelerators.runtime.profile import PLAIN
 from partita.by_layer import Layer, Side, compare_layers, compare_outputs, matched_outputs
 from partita.cli import exits
-from partita.cli.arguments import add_devices, add_inputs, add_model, add_repeated, config_of, positive, setting
+from partita.cli.arguments import add_devices, add_inputs, add_model, add_plan, add_repeated, config_of, positive, setting
 from partita.cli.models import is_package, load_model, model_inputs
 from partita.cli.screen import Screen, table
 from partita.graph.formatting import counted
+from partita.measuring.bench_report import BenchReport, report
+from partita.measuring.rounds import Effort, contender, measure
 
 SHOWN = 8
 """Maximum number of outputs listed in a warning."""
@@ -27,6 +30,7 @@ EXAMPLE = """\
   partita compare lowered.onnx model.onnx --tolerance 0.02
   partita compare lowered.onnx zoo:squeezenet --input image.npy --json
   partita compare model.onnx --devices cpu --other-devices onnxruntime --outputs-only
+  partita compare model.onnx --plan new.json --other-plan old.json --seconds 10
 """
 
 
@@ -35,8 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser, package=True)
     parser.add_argument("other", metavar="B", nargs="?", help="the model to compare it with (default: the same)")
     add_devices(parser)
+    add_plan(parser.add_argument_group("placement"))
     others = parser.add_argument_group("the other side")
     others.add_argument("--other-devices", metavar="D", help="the devices of B (default: those of A)")
+    add_plan(others, "--other-plan", " of B")
     add_repeated(others, "--other-config", setting, "KEY=VALUE", "as --config, for the devices of B (default: as for A)")
     add_inputs(parser.add_argument_group("inputs"))
     group = parser.add_argument_group("comparing")
@@ -48,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the largest relative error of an output (default: %(default)s)",
     )
     group.add_argument("--outputs-only", action="store_true", help="run both models unchanged, and compare their outputs")
+    group.add_argument("--seconds", type=positive, metavar="S", help="measure both for about so long, taking turns")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
@@ -60,12 +67,14 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     _require_same_inputs(model, other, arguments)
     inputs = model_inputs(model, arguments, screen)
     screen.say("running both sides")
-    if arguments.outputs_only or graph is None or other_graph is None:
+    planned = arguments.plan or theirs.plan
+    if arguments.outputs_only or planned or graph is None or other_graph is None:
         layers = compare_outputs(model, other, inputs)
     else:
         layers = compare_layers(
             Side(graph, arguments.devices, config), Side(other_graph, theirs.devices, other_config), inputs
         )
+    times = None if arguments.seconds is None else _times(model, other, inputs, arguments.seconds, screen)
     own = [name for name, _ in model.properties.outputs]
     matched = matched_outputs(own, [name for name, _ in other.properties.outputs])
     lone = {"A": sorted({*own} - {*matched}), "B": sorted({*matched} - {*own})}
@@ -74,12 +83,15 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     sides = {"A": _described(arguments, model), "B": _described(theirs, other)}
     data = {"ok": good, "sides": sides, "tolerance": arguments.tolerance, "layers": [attrs.asdict(layer) for layer in layers]}
     first_off = None if first is None else first.name
-    screen.write_json({**data, "lone": sorted(lone["A"] + lone["B"]), "first_off": first_off})
+    timed = {} if times is None else {"times": times.to_dict()}
+    screen.write_json({**data, "lone": sorted(lone["A"] + lone["B"]), "first_off": first_off, **timed})
     shown = [i for i in (0, 1) if any(layer.types[i] not in PLAIN for layer in layers)]
     columns = ("value", "op", "largest error", "relative", "cosine", *(("kernel of A", "kernel of B")[i] for i in shown), "")
     rows = [_row(layer, arguments.tolerance, shown) for layer in layers]
     title = f"A, {sides['A']}, against B, {sides['B']}: {counted(len(layers), 'value')} of the same name"
     screen.show(table(title, columns, rows, right=columns[2:5]))
+    if times is not None:
+        screen.show(times.to_table())
     if first is not None:
         screen.show(f"the first value that is off: {first.name} ({first.op}), {first.relative:.2g}")
     for side, names in lone.items():
@@ -88,19 +100,35 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     return exits.OK if good else exits.NO
 
 
+def _times(
+    model: pt.CompiledModel, other: pt.CompiledModel, inputs: Mapping[str, Any], seconds: float, screen: Screen
+) -> BenchReport:
+    """The times of both sides, which take turns."""
+    screen.say(f"measuring both for about {seconds:g} s")
+    sides = [contender(name, side, {}) for name, side in (("A", model), ("B", other))]
+    effort = Effort(seconds)
+    measure(sides, inputs, effort)
+    return report(sides, inputs, effort, {}, False)
+
+
 def _other_arguments(arguments: argparse.Namespace) -> argparse.Namespace:
     """Command line for the other side."""
     own = {"model": arguments.other or arguments.model, "params": None if arguments.other else arguments.params}
-    if not is_package(own["model"]):
+    plan = None if arguments.other_devices else arguments.plan
+    if is_package(own["model"]):
+        plan = None
+    else:
         own["key"] = None
-    devices = arguments.other_devices or arguments.devices
+    own["plan"] = arguments.other_plan or plan
+    devices = arguments.other_devices or (None if arguments.other_plan else arguments.devices)
     settings = arguments.other_config or ([] if arguments.other_devices else arguments.config)
     return argparse.Namespace(**{**vars(arguments), **own, "devices": devices, "config": settings})
 
 
 def _described(arguments: argparse.Namespace, model: pt.CompiledModel) -> str:
-    """The side: `model.onnx on cpu, reference`."""
-    return f"{arguments.model} on {', '.join(model.properties.devices)}"
+    """The side: `model.onnx on cpu, reference by plan.json`."""
+    by = f" by {arguments.plan}" if arguments.plan else ""
+    return f"{arguments.model} on {', '.join(model.properties.devices)}{by}"
 
 
 def _row(layer: Layer, tolerance: float, shown: Sequence[int]) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ import argparse
 import partita as pt
 from partita.accelerators.package.stages import FORMS, INDEX
 from partita.cli import exits
-from partita.cli.arguments import Usage, add_devices, add_inputs, add_model, config_of, placing_of
-from partita.cli.models import is_package, load_graph, load_model, model_inputs
+from partita.cli.arguments import add_devices, add_inputs, add_model, add_plan, config_of
+from partita.cli.models import load_model, model_inputs
 from partita.cli.screen import Screen
 
 EXAMPLE = """\
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("stages")
     group.add_argument("--stages", metavar="DIR", required=True, help=f"the folder for the stages and {INDEX}")
     group.add_argument("--form", choices=tuple(FORMS), default="partita", help="the form of each stage (default: %(default)s)")
-    group.add_argument("--plan", metavar="PLAN.json", help="the placement that `partita place --lock` wrote")
+    add_plan(group)
     group.add_argument("--costs", metavar="COSTS.json", help="predict times by the costs that costs.save wrote")
     add_inputs(parser.add_argument_group("inputs, to measure times with"))
 
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Compile the model, write its stages, and show them."""
     costs = None if arguments.costs is None else pt.Costs.load(arguments.costs)
-    model = _model(arguments, screen)
+    _, model = load_model(arguments, screen, config_of(arguments.config, arguments.devices))
     if costs is None:
         screen.say("measuring the stages")
     times = model.profile(model_inputs(model, arguments, screen)) if costs is None and arguments.input else costs
@@ -45,17 +45,3 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     screen.write_json(stages.to_dict())
     screen.show(stages.to_table(), f"wrote {arguments.stages}")
     return exits.OK
-
-
-def _model(arguments: argparse.Namespace, screen: Screen) -> pt.CompiledModel:
-    """The compiled model, placed by the plan if there is one."""
-    config = config_of(arguments.config, arguments.devices)
-    if arguments.plan is None:
-        return load_model(arguments, screen, config)[1]
-    if is_package(arguments.model):
-        raise Usage("the model is compiled: --plan comes too late")
-    graph = load_graph(arguments, screen)
-    screen.say(f"compiling by {arguments.plan}")
-    return pt.compile(
-        graph, arguments.devices, config, plan=arguments.plan, strict=arguments.strict, **placing_of(arguments)
-    ).wait()

@@ -1,7 +1,8 @@
 """Show statistics of a model: ops, types, parameters, FLOPs, memory, dynamic sizes.
 
 A multiplication with its addition is one MAC and two FLOPs. "Activations" is the memory of a good plan for all values between
-the ops. Of a compiled model: its devices, inputs, outputs and subgraphs; nothing of it is run."""
+the ops; --memory lists the nodes that need most of it. Of a compiled model: its devices, inputs, outputs and subgraphs;
+nothing of it is run."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import partita as pt
 from partita.cli import exits
-from partita.cli.arguments import add_model
+from partita.cli.arguments import add_count, add_model
 from partita.cli.inputs import shape_options
 from partita.cli.models import load_graph, reading_package, takes_package
 from partita.cli.screen import Screen, table
@@ -19,12 +20,14 @@ from partita.graph.flops import Flops, count_flops, count_text
 from partita.graph.formatting import counted
 from partita.graph.gc_pause import collector_paused
 from partita.graph.summary import Summary, size_text, summarize, summary_table
+from partita.passes.plan_memory import MemoryPlan
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 EXAMPLE = """\
   partita inspect zoo:resnet50
+  partita inspect zoo:squeezenet --memory 5
   partita inspect bert.onnx --shape input_ids=1,128 --shape attention_mask=1,128 --nodes
 """
 
@@ -40,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add_model(parser, package=True)
     parser.add_argument("--nodes", action="store_true", help="a row for each node too")
+    add_count(parser, "--memory", 1, "the N nodes during which most bytes of activations are alive")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
@@ -51,10 +55,14 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
         summary, flops, memory = summarize(graph), count_flops(graph), graph.attrs["memory_plan"]
         ops = _ops(graph, summary, flops)
     nodes = _nodes(graph, flops) if arguments.nodes else None
-    screen.write_json(_as_data(summary, flops, memory.peak, ops, nodes))
+    held = _held(graph, memory)[: arguments.memory] if arguments.memory else []
+    content = _as_data(summary, flops, memory.peak, ops, nodes)
+    screen.write_json({**content, "memory": held} if arguments.memory else content)
     if screen.as_json:
         return exits.OK
     screen.show(summary_table(summary), *_tables(ops, nodes, flops.flops))
+    if held:
+        screen.show(_memory_table(held, memory))
     least = " at least" if flops.unknown else ""
     screen.show(
         f"one run:{least} {count_text(flops.macs)}MAC, {count_text(flops.flops)}FLOP; "
@@ -126,6 +134,34 @@ def _nodes(graph: pt.Graph, flops: Flops) -> list[dict[str, Any]]:
         for node in graph.nodes
         if node.is_op
     ]
+
+
+def _held(graph: pt.Graph, memory: MemoryPlan) -> list[dict[str, Any]]:
+    """A row for each node, those during which most bytes are alive first."""
+    rows = []
+    for number, (name, alive) in enumerate(memory.alive.items(), 1):
+        node = graph[name]
+        made = sum(memory.sizes.get(entry.name, 0) for entry in node.outputs)
+        read = sum(memory.sizes.get(entry.name, 0) for entry in dict.fromkeys(node.reads))
+        inside = memory.workspaces.get(name, (0, 0))[1]
+        passing = alive - made - read - inside
+        sizes = {"alive": alive, "made": made, "read": read, "inside": inside, "passing": passing}
+        rows.append({"step": number, "node": name, "op": node.op, **sizes})
+    return sorted(rows, key=lambda row: -row["alive"])  # type: ignore[operator]
+
+
+def _memory_table(rows: list[dict[str, Any]], memory: MemoryPlan) -> Table:
+    """The table of `_held`: the bytes by what the node does with them."""
+    sizes = ("alive", "made", "read", "inside", "passing")
+    cells = [
+        (
+            str(row["step"]), row["node"], row["op"], *(size_text(row[key]) for key in sizes),
+            f"{row['alive'] / (memory.peak or 1):.0%}",
+        )
+        for row in rows
+    ]
+    columns = ("step", "node", "op", *sizes, "of the plan")
+    return table("by memory", columns, cells, right=("step", *columns[3:]))
 
 
 def _not_counted(flops: Flops, inputs: tuple[tuple[str, Any], ...]) -> str:

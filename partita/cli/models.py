@@ -15,6 +15,7 @@ from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.interface.device_list import DEFAULT, asked_devices
 from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.interface.settings import read_config
+from partita.accelerators.package.container import Package, checked_key
 from partita.cli.arguments import Usage, placing_of
 from partita.cli.inputs import read_inputs, shape_options
 from partita.cli.screen import Screen
@@ -22,6 +23,7 @@ from partita.graph.errors import PartitaError, ReadError, WriteError
 from partita.graph.graph import NOTES
 from partita.graph.readers.foreign import holds_torch
 from partita.graph.types import Dim
+from partita.measuring.batched import batched
 
 if TYPE_CHECKING:
     from partita.accelerators.package.container import Package
@@ -66,8 +68,6 @@ def takes_package(arguments: argparse.Namespace) -> bool:
 def reading_package(arguments: argparse.Namespace) -> Iterator[Package]:
     """A compiled model for inspection, its checksum (and signature, with --key) verified and nothing loaded. Missing contents
     raise a ReadError."""
-    from partita.accelerators.package.container import Package, checked_key
-
     path = arguments.model
     try:
         yield Package(path, checked_key(key_of(arguments), path))
@@ -97,8 +97,6 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
     if arguments.inline:
         graph = unplaced(graph)
     if getattr(arguments, "batch", None):
-        from partita.measuring.batched import batched
-
         graph = batched(graph, arguments.batch)
     return pt.optimize(graph) if arguments.optimize else graph
 
@@ -140,14 +138,15 @@ def load_model(
 ) -> tuple[pt.Graph | None, pt.CompiledModel]:
     """MODEL compiled, and its graph; None for the graph of an already compiled file."""
     if not takes_package(arguments):
-        _require_here(arguments.devices, config)
+        if getattr(arguments, "plan", None) is None:
+            _require_here(arguments.devices, config)
         graph = load_graph(arguments, screen)
         specs = [(node.name, node[0].type) for node in graph.inputs]
         given = read_inputs(arguments.input, specs, arguments.normalize)  # fails early if the file cannot be read
         if len(given) == len(specs):
             InputChecker(graph).arrays((), given)
         return graph, compiled(graph, arguments, screen, config)
-    late = ("shape", "params", "optimize", "inline", "strict", "pin", "forbid", "batch")
+    late = ("shape", "params", "optimize", "inline", "strict", "pin", "forbid", "batch", "plan")
     for name in late:
         if getattr(arguments, name, None):
             remedy = "Give inputs of the sizes that you want: --input NAME=FILE.npy" if name in ("shape", "batch") else None
@@ -180,9 +179,10 @@ def _require_here(wanted: str | None, config: Mapping[str, Any]) -> None:
 def compiled(
     graph: pt.Graph, arguments: argparse.Namespace, screen: Screen, config: Mapping[str, Any]
 ) -> pt.CompiledModel:
-    """The model on the requested devices, though others may answer first (START)."""
-    screen.say(f"compiling for {arguments.devices or DEFAULT}")
-    return pt.compile(graph, arguments.devices, config, strict=arguments.strict, **placing_of(arguments)).wait()
+    """The model on the requested devices, though others may answer first (START); by a locked plan, if the verb takes one."""
+    plan = getattr(arguments, "plan", None)
+    screen.say(f"compiling for {arguments.devices or plan or DEFAULT}")
+    return pt.compile(graph, arguments.devices, config, plan=plan, strict=arguments.strict, **placing_of(arguments)).wait()
 
 
 def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:

@@ -45,6 +45,27 @@ def test_one_device(partita: Command) -> None:
     assert done.err == "error: there is no device 'referenc'\n  Did you mean 'reference'?\n"
 
 
+def test_inspect_lists_the_nodes_that_hold_most_memory(partita: Command, tmp_path: Path) -> None:
+    text = """graph net(x: float32[256], c: bool) -> (y, a) {
+      a = Relu(x)
+      b = Concat(a, a) {axis=0}
+      i = If(c) { then_branch=graph t(p) -> (t) { s = Exp(p)
+          t = Neg(s) }, else_branch=graph e(p) -> (e) { e = Neg(p) } } captures(b)
+      y = ReduceSum(i) {keepdims=0}
+    }"""
+    pt.save(pt.parse(text), tmp_path / "net.onnx")
+    done = partita(f"inspect {tmp_path}/net.onnx --memory 3 --json").json
+    names = ("step", "alive", "made", "read", "inside", "passing")
+    assert [(row["op"], *(row[name] for name in names)) for row in done["memory"]] == [
+        ("If", 3, 1024 * 9, 2048, 2048, 4096, 1024), ("ReduceSum", 4, 1024 * 3 + 64, 64, 2048, 0, 1024),
+        ("Concat", 2, 1024 * 3, 2048, 1024, 0, 0),
+    ]
+    assert done["activation_bytes"] == 1024 * 9
+    shown = partita(f"inspect {tmp_path}/net.onnx --memory 1").out
+    assert "by memory" in shown and "9.0 KiB" in shown and "100%" in shown and "ReduceSum │ 64 B" not in shown
+    assert "memory" not in partita(f"inspect {tmp_path}/net.onnx --json").json
+
+
 def test_inspect(partita: Command, model: str) -> None:
     result = partita(f"inspect {model} --json --nodes").json
     assert result["macs"] == 4 * 6 * 6 * 27

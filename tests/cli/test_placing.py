@@ -73,3 +73,21 @@ def test_placements_are_measured_and_the_best_is_locked(
     again = partita(f"auto {model} {DEVICES} --json")
     assert "measuring" not in again.err
     assert again.json["rows"][0]["title"] == "by priority" and again.json["rows"][0]["ops"] == {"onnxruntime": 3}
+
+
+def test_two_plans_are_compared_by_time_in_turns(partita: Command, model: str) -> None:
+    partita(f"place {model} {DEVICES} --pin conv1=onnxruntime --pin relu1=onnxruntime --pin softmax1=onnxruntime --lock a.json")
+    partita(f"place {model} {DEVICES} --pin conv1=onnxruntime --pin relu1=reference --pin softmax1=onnxruntime --lock b.json")
+    done = partita(f"compare {model} --plan a.json --other-plan b.json --seconds 0.05 --json").json
+    assert done["sides"] == {
+        "A": "small.onnx on onnxruntime by a.json", "B": "small.onnx on onnxruntime, reference by b.json",
+    }
+    assert done["ok"] and [layer["name"] for layer in done["layers"]] == ["y"]
+    first, second = done["times"]["contenders"]
+    assert (first["devices"], first["subgraphs"], second["devices"], second["subgraphs"]) == ("A", 1, "B", 3)
+    assert first["ratio"] == 1 and second["ratio"] > 0 and first["runs"] >= 3 <= second["runs"]
+    shown = partita(f"compare {model} --plan a.json --other-devices reference --seconds 0.05")
+    assert shown.status == 0 and "times the first" in shown.out and "small.onnx on reference" in shown.out
+    partita(f"compile {model} --devices reference -o small.partita")
+    assert partita(f"compare {model} small.partita --plan a.json --json").json["sides"]["B"] == "small.partita on reference"
+    assert "times" not in partita(f"compare {model} --plan a.json --json").json

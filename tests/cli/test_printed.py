@@ -26,6 +26,7 @@ OWN = {
         "--streams": 1, "--seconds": 5.0, "--warmup": 1, "--profile": 0, "--fail-on": [("refused", 1.0)],
     },
     "tune": {"--seconds": 60.0},
+    "place": {"--objective": "latency"},
     "auto": {"--seconds": 60.0},
     "precision": {"--calls": 4, "--tolerance": 0.01, "--precisions": ["int8"], "--win": "time", "--calibration": "minmax"},
     "compare": {"--tolerance": 0.01},
@@ -38,7 +39,7 @@ OWN = {
 LEAST = {
     "--seed": 0, "run --profile": 0, "run --calls": 0, "bench --threads": 1, "bench --batch": 1, "bench --streams": 1,
     "bench --iterations": 1, "bench --warmup": 0, "bench --profile": 0, "precision --calls": 1, "diagnose --runs": 1,
-    "map --workers": 1, "reduce --most": 1, "reduce --repeats": 1, "--min-size": 1, "--max-subgraphs": 0,
+    "map --workers": 1, "reduce --most": 1, "reduce --repeats": 1, "inspect --memory": 1, "--min-size": 1, "--max-subgraphs": 0,
     "--max-nodes": 1, "--longest": 1,
 }
 

@@ -90,6 +90,8 @@ def test_no_two_live_values_overlap(g: Graph) -> None:
     for a, b in combinations(spans.values(), 2):
         alive_together = a[0] <= b[1] and b[0] <= a[1]
         assert not (alive_together and a[2] < b[3] and b[2] < a[3])
+    alive = [sum(plan.sizes[name] for name, (a, b, *_) in spans.items() if a <= i <= b) for i, _, *_ in spans.values()]
+    assert list(plan.alive.items()) == list(zip(spans, alive, strict=True)) and plan.at_once == max(alive, default=0)
     assert plan.at_once <= plan.peak <= plan.naive
     assert plan.peak == max((end for *_, end in spans.values()), default=0)
 

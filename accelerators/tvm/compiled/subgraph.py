@@ -21,6 +21,7 @@ from partita.accelerators.tvm.code.building import Built
 from partita.accelerators.tvm.code.codegen import ALIGNMENT
 from partita.accelerators.tvm.code.nvcc import ptx
 from partita.accelerators.tvm.compiled.assembling import Assembled
+from partita.accelerators.tvm.lower.lowering import own_draft
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import first_line
 from partita.accelerators.tvm.run.pool import serving
@@ -70,8 +71,6 @@ class Kernel:
     @property
     def text(self) -> str:
         """The loops in our kernel language; for a kernel that TVM scheduled, TVM's text."""
-        from partita.accelerators.tvm.lower.lowering import own_draft
-
         draft = own_draft(self._origin().body, self.machine)
         return self.tir if draft is None or draft.kernel is None else str(draft.kernel)
 
@@ -306,8 +305,7 @@ class CompiledTvm(CompiledSubgraph):
 
     def export(self) -> bytes:
         """The code without the weights."""
-        # upward: the interface has export as a method
-        from partita.accelerators.tvm.compiled.serialization import export
+        from partita.accelerators.tvm.compiled.serialization import export  # upward: the interface has export as a method
 
         return export(self)
 

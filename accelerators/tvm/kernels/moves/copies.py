@@ -16,7 +16,7 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
-from partita.accelerators.tvm.kernels.contraction.joined_blocks import JoinedBlocks
+from partita.accelerators.tvm.kernels.contraction.convolution.blocked_values import JoinedBlocks
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, if_inside, minimum
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape, write
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
