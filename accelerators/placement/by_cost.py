@@ -131,7 +131,7 @@ class Setting:
     workspaces: Mapping[str, int] = attrs.field(factory=dict)
     """The bytes that a device takes beside weights, values and caches, by its name."""
     objective: str = LATENCY
-    """What is to be least: the time of a request, or that from one result to the next."""
+    """The quantity to be minimised: the time of a request, or that from one result to the next."""
     busy: Mapping[str, float] = attrs.field(factory=dict)
     """The microseconds that other models load each device with meanwhile."""
     beside: Mapping[str, int] = attrs.field(factory=dict)

@@ -102,7 +102,7 @@ def _setting(
     graph: Graph, devices: str | Sequence[str] | None, costs: GivenCosts | None, limit: Limits | None,
     config: Mapping[str, Any] | None, pin: Pin | None, forbid: Forbid | None, max_nodes: int | None, longest: int | None,
 ) -> Setting:
-    """What the options mean for a graph."""
+    """The problem that the options describe."""
     for name, count in (("max_nodes", max_nodes), ("longest", longest)):
         check_count(f"option {name}", count, AcceleratorError, 1)
     base = query(graph, devices, config=config, pin=pin, forbid=forbid)

@@ -442,7 +442,8 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
         processes or machines. `times` predict how long stages take: costs, or a profile (by default of generated inputs)."""
         from partita.accelerators.package.stages import stages_of  # upward: users call a method
 
-        return stages_of(self.wait(), times)
+        model = self.wait()
+        return stages_of(model, model.profile() if times is None else times, CompiledModel)
 
     def close(self) -> None:
         """Finish running calls, drop waiting ones, and free threads and buffers. Later calls are errors."""
