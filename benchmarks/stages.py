@@ -70,7 +70,7 @@ def main() -> None:
     import partita as pt
     from benchmarks.models import model
     from partita.accelerators.placement import support_table
-    from partita.accelerators.tvm.code import building, linking, workers
+    from partita.accelerators.tvm.code import building, linking
     from partita.accelerators.tvm.compiled import assembling
     from partita.accelerators.tvm.device import TvmAccelerator
     from partita.accelerators.tvm.lower import lowering
@@ -91,7 +91,6 @@ def main() -> None:
     stages.watch_method("laying out and choosing kernels", TvmAccelerator, "fused")
     stages.watch("writing kernels", lowering.lower)
     building.generated = counting
-    workers.generated = counting  # type: ignore[attr-defined]
     stages.watch("machine code", counting)
     stages.watch("putting together", assembling.assemble)
     stages.watch("linking", linking.link)

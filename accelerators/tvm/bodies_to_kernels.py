@@ -17,12 +17,10 @@ from partita.accelerators.tvm.bodies.blocked import origins_of
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.bodies.element_types import element_types, why_wide
 from partita.accelerators.tvm.bodies.lifting import Lifted, store_own_weights
-from partita.accelerators.tvm.code.building import Built
+from partita.accelerators.tvm.code.building import Built, Workers
 from partita.accelerators.tvm.code.codegen import expressions_if_large
-from partita.accelerators.tvm.code.workers import Workers
 from partita.accelerators.tvm.compiled.assembling import Assembled
-from partita.accelerators.tvm.compiled.shown import Origin
-from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, Launch
+from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, Origin
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.query.isolated_trials import Isolation
 from partita.accelerators.tvm.tune.findings import choices_in, findings

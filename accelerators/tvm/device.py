@@ -35,8 +35,7 @@ from partita.accelerators.tvm.machine.processor import is_here
 from partita.accelerators.tvm.machine.tvm_errors import first_line
 from partita.accelerators.tvm.prepare.inferred_operands import has_implied
 from partita.accelerators.tvm.prepare.preparing import PREPARE, REPLACE, SETTLE, prepared, types_alone
-from partita.accelerators.tvm.run.kept_memory import kept_memory
-from partita.accelerators.tvm.run.runtime import runtime, version
+from partita.accelerators.tvm.run.runtime import kept_memory, runtime, version
 from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
 from partita.accelerators.tvm.sizes.sizing import enough_rows, forms_for_any_size, is_for_any_size
 from partita.graph.errors import PartitaError, did_you_mean
@@ -332,7 +331,7 @@ class TvmAccelerator(Accelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """Load the shared library."""
-        from partita.accelerators.tvm.compiled.cpu_serialization import read  # start-up
+        from partita.accelerators.tvm.compiled.serialization import read  # start-up
 
         return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
 

@@ -21,8 +21,18 @@ from partita.accelerators.tvm.code.nvcc import cubins_of_all
 from partita.accelerators.tvm.compiled.launch_list import Slot, Step, StepList
 from partita.accelerators.tvm.compiled.stepwise import CompiledSteps, bound_arrays, uses_of
 from partita.accelerators.tvm.run.cuda_arrays import CudaArray, empty, put
-from partita.accelerators.tvm.run.cuda_driver import RELAXED, CudaDriver, DevicePieces, LoadedKernel, Owned, driver_of
-from partita.accelerators.tvm.run.cuda_library import NO_MEMORY, CudaError, call, created
+from partita.accelerators.tvm.run.cuda_driver import (
+    NO_MEMORY,
+    RELAXED,
+    CudaDriver,
+    CudaError,
+    DevicePieces,
+    LoadedKernel,
+    Owned,
+    call,
+    created,
+    driver_of,
+)
 from partita.graph.types import Array, numpy_dtype
 
 WIDEST = 16

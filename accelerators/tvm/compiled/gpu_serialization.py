@@ -14,15 +14,13 @@ from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.tvm.code.launch_sizes import ARITHMETIC, Formula, Joined
 from partita.accelerators.tvm.code.launches import Number
 from partita.accelerators.tvm.compiled.assembling import Assembled
-from partita.accelerators.tvm.compiled.export_header import ExportedWords, compiling_again, packed, read_words, unpacked
-from partita.accelerators.tvm.compiled.joining import Inside
-from partita.accelerators.tvm.compiled.launch_list import Part, Slot, Step, StepList
-from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps
+from partita.accelerators.tvm.compiled.launch_list import Inside, OpenSlot, OpenStep, OpenSteps, Part, Slot, Step, StepList
+from partita.accelerators.tvm.compiled.serialization import ExportedWords, compiling_again, packed, read_words, unpacked
 from partita.accelerators.tvm.compiled.stepwise import CompiledSteps
 from partita.accelerators.tvm.compiled.subgraph import RunsOn
 from partita.accelerators.tvm.sizes.extent import Extent, Size
 from partita.graph.graph import Graph
-from partita.graph.types import TensorType, Type, numpy_dtype
+from partita.graph.types import TensorType, numpy_dtype
 
 
 def export(compiled: CompiledSteps) -> bytes:
@@ -30,24 +28,32 @@ def export(compiled: CompiledSteps) -> bytes:
     steps, binaries = compiled.step_list, compiled.all_binaries()
     more = {
         "source": compiled.source_to_export(),
-        **(written_open(steps) if isinstance(steps, OpenSteps) else _written_list(steps)),
+        **_written(steps),
         "binaries": {driver: len(binary) for driver, binary in binaries.items()},
     }
     return packed(compiled, more, *binaries.values())
 
 
-def _written_list(steps: StepList) -> dict[str, Any]:
-    return {
-        "blocks": steps.blocks,
-        "values": [[attrs.astuple(slot) for slot in slots] for slots in (steps.inputs, steps.outputs)],
-        "steps": [_written(step) for step in steps.steps],
-        "parts": [attrs.astuple(part) for part in steps.parts],
+def _written(steps: StepList | OpenSteps) -> dict[str, Any]:
+    """Description of the launches for an export."""
+    words = {
+        "values": [[_slot_words(slot) for slot in slots] for slots in (steps.inputs, steps.outputs)],
+        "steps": [_step_words(step) for step in steps.steps],
     }
+    if isinstance(steps, StepList):
+        return {**words, "blocks": steps.blocks, "parts": [attrs.astuple(part) for part in steps.parts]}
+    inside = [attrs.astuple(part) for part in steps.inside]
+    return {**words, "sizes": [_formula_words(size) for size in steps.sizes], "calls": steps.calls, "inside": inside}
 
 
-def _written(step: Step) -> list[Any]:
-    arguments = [[a.dtype, a.value] if isinstance(a, Number) else a for a in step.arguments]
-    return [step.number, step.kernel, arguments, step.groups, step.local, step.shared]
+def _slot_words(slot: Slot | OpenSlot) -> list[Any]:
+    place, shape, dtype = attrs.astuple(slot, recurse=False)
+    return [place, [_formula_words(size) for size in shape], dtype]
+
+
+def _step_words(step: Step | OpenStep) -> list[Any]:
+    arguments = [[a.dtype, _formula_words(a.value)] if isinstance(a, Number) else a for a in step.arguments]
+    return [step.number, step.kernel, arguments, [_formula_words(count) for count in step.groups], step.local, step.shared]
 
 
 def read(
@@ -64,15 +70,12 @@ def read(
     words, code = unpacked(data, where, "compiled for a GPU")
     said = read_words(words, weights, where)
     try:
-        steps = read_open(words) if "calls" in words else _step_list(words)
+        steps = _read(words)
         sizes = {str(name): int(size) for name, size in words["binaries"].items()}
     except (TypeError, ValueError, KeyError, IndexError, AttributeError):
         cause = "its list of launches is not what this version of Partita writes"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None
-    if isinstance(steps, OpenSteps):
-        _check_open(steps, said, graph, where)
-    else:
-        _check(steps, said, graph, where)
+    _check(steps, said, graph, where)
     again = compiling_again(graph, compile_again, "its kernels cannot be shown: it was exported without its body")
     compiled = kind(Assembled(steps, said.weights, (), said.outputs, said.checks), said.launches, again, runs_on, perf_count)
     for name, size in sizes.items():
@@ -81,63 +84,68 @@ def read(
     return compiled
 
 
-def _step_list(words: Mapping[str, Any]) -> StepList:
-    inputs, outputs = ([Slot(block, tuple(shape), dtype) for block, shape, dtype in slots] for slots in words["values"])
-    steps = [Step(number, kernel, tuple(map(_argument, arguments)), _size(groups), _size(local), *map(int, shared))
-             for number, kernel, arguments, groups, local, *shared in words["steps"]]
-    blocks = tuple(map(int, words["blocks"]))
-    parts = tuple([Part(int(block), int(first), int(size)) for block, first, size in words.get("parts", ())])
-    return StepList((str(words["source"]),), blocks, tuple(inputs), tuple(outputs), tuple(steps), parts)
-
-
-def _argument(written: Any) -> int | Number:
-    return Number(*written) if isinstance(written, list) else int(written)
-
-
-def _size(written: Sequence[int]) -> tuple[int, int, int]:
-    x, y, z = map(int, written)
-    return x, y, z
-
-
-def _check(steps: StepList, said: ExportedWords, graph: Graph, where: str) -> None:
-    """AcceleratorError if a value does not fit its memory, differs in type from the body's input or the weight, or is an output
-    that does not exist."""
-    types, wanted = _wanted(said, graph)
-    blocks = range(len(steps.blocks))
-    used = [a for step in steps.steps for a in step.arguments if not isinstance(a, Number)]
-    fits = all(s.block in blocks and _bytes(s) <= steps.blocks[s.block] for s in (*steps.inputs, *steps.outputs))
-    fits = fits and all(
-        p.block in blocks and p.first >= 0 and 0 < p.bytes <= steps.blocks[p.block] - p.first for p in steps.parts
+def _read(words: Mapping[str, Any]) -> StepList | OpenSteps:
+    """The launches of a description; ValueError, TypeError, KeyError or IndexError if it is malformed."""
+    is_open = "calls" in words
+    kinds: Any = (_open_size, _formula, OpenSlot, OpenStep) if is_open else (int, int, Slot, Step)
+    size, formula, slot, step = kinds
+    source = (str(words["source"]),)
+    inputs, outputs = (
+        tuple([slot(int(place), tuple(map(size, shape)), str(dtype)) for place, shape, dtype in listed])
+        for listed in words["values"]
     )
-    ends, memory = range(-len(types), len(steps.outputs)), range(len(steps.blocks) + len(steps.parts))
-    fits = fits and all(origin in ends for origin in said.outputs if isinstance(origin, int))
-    if wanted != [(slot.dtype, slot.shape) for slot in steps.inputs] or not fits or not all(number in memory for number in used):
-        cause = "its list of launches is for other inputs or weights, or for less memory"
-        raise AcceleratorError(cause, where=where, remedy="Compile the model again")
+    steps = tuple([
+        step(int(number), str(kernel), tuple(map(_argument, arguments)), _three(map(formula, groups)), _three(map(int, local)),
+             *map(int, shared))
+        for number, kernel, arguments, groups, local, *shared in words["steps"]
+    ])
+    if not is_open:
+        parts = tuple([Part(*map(int, part)) for part in words.get("parts", ())])
+        return StepList(source, tuple(map(int, words["blocks"])), inputs, outputs, steps, parts)
+    calls = tuple([tuple(map(int, call)) for call in words["calls"]])
+    inside = tuple([Inside(*map(int, part)) for part in words.get("inside", ())])
+    return OpenSteps(source, tuple(map(_open_size, words["sizes"])), calls, inputs, outputs, steps, inside)
 
 
-def _wanted(said: ExportedWords, graph: Graph) -> tuple[list[Type | None], list[Any]]:
-    """The types of the body's inputs, and the element types and shapes that the inputs of the launches should have."""
+def _check(steps: StepList | OpenSteps, said: ExportedWords, graph: Graph, where: str) -> None:
+    """AcceleratorError if a value does not fit its memory, differs in type from the body's input or the weight, or does not
+    exist."""
     types = [node[0].type for node in graph.inputs]
     wanted: list[Any] = [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
-    return types, wanted + [(str(weight.dtype), tuple(weight.shape)) for weight in said.weights]
-
-
-def _check_open(steps: OpenSteps, said: ExportedWords, graph: Graph, where: str) -> None:
-    """AcceleratorError if a launch uses a value that does not exist, an input differs in type from the body's or the weight's, or
-    an output does not exist."""
-    types, wanted = _wanted(said, graph)
-    values, ends = range(len(steps.sizes)), range(-len(types), len(steps.outputs))
-    used = [a for step in steps.steps for a in step.arguments if not isinstance(a, Number)]
-    used += [value for call in steps.calls for value in call]
-    used += [slot.value for slot in (*steps.inputs, *steps.outputs)]
-    used += [value for part in steps.inside for value in (part.value, part.whole)]
-    fits = all(origin in ends for origin in said.outputs if isinstance(origin, int)) and all(value in values for value in used)
-    fits = fits and all(_size_of(slot) == steps.sizes[slot.value] for slot in (*steps.inputs, *steps.outputs))
-    fits = fits and all(_is_within(part, steps.sizes) for part in steps.inside)
-    if wanted != [(slot.dtype, slot.shape) for slot in steps.inputs] or not fits:
+    wanted += [(str(weight.dtype), tuple(weight.shape)) for weight in said.weights]
+    ends = range(-len(types), len(steps.outputs))
+    fits = _fits(steps) if isinstance(steps, StepList) else _fits_any_size(steps)
+    fits = fits and all(origin in ends for origin in said.outputs if isinstance(origin, int))
+    if not fits or wanted != [(slot.dtype, slot.shape) for slot in steps.inputs]:
         cause = "its list of launches is for other inputs or weights, or for less memory"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again")
+
+
+def _fits(steps: StepList) -> bool:
+    """True if launches use memory that exists, and each value fits its memory."""
+    blocks, memory = range(len(steps.blocks)), range(len(steps.blocks) + len(steps.parts))
+    return (
+        all(s.block in blocks and _bytes(s) <= steps.blocks[s.block] for s in (*steps.inputs, *steps.outputs))
+        and all(p.block in blocks and p.first >= 0 and 0 < p.bytes <= steps.blocks[p.block] - p.first for p in steps.parts)
+        and all(number in memory for number in _used(steps))
+    )
+
+
+def _fits_any_size(steps: OpenSteps) -> bool:
+    """True if launches use values that exist, and each value inside another fits there."""
+    values, slots = range(len(steps.sizes)), (*steps.inputs, *steps.outputs)
+    used = [*_used(steps), *(value for call in steps.calls for value in call), *(slot.value for slot in slots)]
+    used += [value for part in steps.inside for value in (part.value, part.whole)]
+    return (
+        all(value in values for value in used)
+        and all(_size_of(slot) == steps.sizes[slot.value] for slot in slots)
+        and all(_is_within(part, steps.sizes) for part in steps.inside)
+    )
+
+
+def _used(steps: StepList | OpenSteps) -> list[int]:
+    """The memory or values that launches use."""
+    return [argument for step in steps.steps for argument in step.arguments if not isinstance(argument, Number)]
 
 
 def _size_of(slot: OpenSlot) -> Size:
@@ -153,44 +161,6 @@ def _is_within(part: Inside, sizes: Sequence[Size]) -> bool:
 
 def _bytes(slot: Slot) -> int:
     return math.prod(slot.shape) * numpy_dtype(slot.dtype).itemsize
-
-
-def written_open(steps: OpenSteps) -> dict[str, Any]:
-    """Description of the launches for an export."""
-    return {
-        "sizes": [_formula_words(size) for size in steps.sizes],
-        "calls": steps.calls,
-        "values": [
-            [[slot.value, [_formula_words(size) for size in slot.shape], slot.dtype] for slot in slots]
-            for slots in (steps.inputs, steps.outputs)
-        ],
-        "steps": [
-            [
-                step.number, step.kernel,
-                [[a.dtype, _formula_words(a.value)] if isinstance(a, Number) else a for a in step.arguments],
-                [_formula_words(count) for count in step.groups], step.local, step.shared,
-            ]
-            for step in steps.steps
-        ],
-        "inside": [[part.value, part.whole, part.first] for part in steps.inside],
-    }
-
-
-def read_open(words: Mapping[str, Any]) -> OpenSteps:
-    """The launches of a description; ValueError, TypeError, KeyError or IndexError if it is malformed."""
-    inputs, outputs = (
-        tuple([OpenSlot(int(value), tuple(map(_open_size, shape)), str(dtype)) for value, shape, dtype in slots])
-        for slots in words["values"]
-    )
-    steps = [
-        OpenStep(int(number), str(kernel), tuple(map(_open_argument, arguments)), _three(map(_formula, groups)),
-                 _three(map(int, local)), int(shared))
-        for number, kernel, arguments, groups, local, shared in words["steps"]
-    ]
-    calls = tuple([tuple(map(int, call)) for call in words["calls"]])
-    inside = tuple([Inside(*map(int, part)) for part in words.get("inside", ())])
-    sizes = tuple(map(_open_size, words["sizes"]))
-    return OpenSteps((str(words["source"]),), sizes, calls, inputs, outputs, tuple(steps), inside)
 
 
 def _formula_words(formula: Formula) -> Any:
@@ -225,7 +195,7 @@ def _open_size(written: Any) -> Size:
     return size
 
 
-def _open_argument(written: Any) -> int | Number:
+def _argument(written: Any) -> int | Number:
     return Number(str(written[0]), _formula(written[1])) if isinstance(written, list) else int(written)
 
 

@@ -17,9 +17,7 @@ from partita.accelerators.tvm.code.building import Built
 from partita.accelerators.tvm.code.launch_sizes import Formula, with_arguments
 from partita.accelerators.tvm.code.launches import Launch, Memory, Number
 from partita.accelerators.tvm.compiled.assembling import Assembled, Assembly, pack_weights
-from partita.accelerators.tvm.compiled.joining import Joint, joined, order_of
-from partita.accelerators.tvm.compiled.launch_list import StepList
-from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps, stated
+from partita.accelerators.tvm.compiled.launch_list import Joint, OpenSlot, OpenStep, OpenSteps, StepList, joined, order_of, stated
 from partita.accelerators.tvm.machine.library import compiling, part, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused

@@ -17,10 +17,8 @@ from partita.accelerators.interface.accelerator import COPY, EXECUTED, ProfileRo
 from partita.accelerators.interface.async_steps import Turn
 from partita.accelerators.tvm.code.launches import Number
 from partita.accelerators.tvm.compiled.assembling import Assembled
-from partita.accelerators.tvm.compiled.launch_list import StepList
-from partita.accelerators.tvm.compiled.open_steps import OpenSteps
-from partita.accelerators.tvm.compiled.shown import Origin
-from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
+from partita.accelerators.tvm.compiled.launch_list import OpenSteps, StepList
+from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, Origin, RunsOn
 from partita.graph.types import Array
 
 KEPT = 8

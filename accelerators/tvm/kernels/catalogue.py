@@ -20,8 +20,8 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from partita.accelerators.tvm.bodies.recurrent import GATES
 from partita.accelerators.tvm.kernels.attention.attention import attention
-from partita.accelerators.tvm.kernels.attention.cached import cached_attention
 from partita.accelerators.tvm.kernels.attention.gpu import gpu_attention
+from partita.accelerators.tvm.kernels.attention.in_place import cached_attention
 from partita.accelerators.tvm.kernels.attention.pattern import AttentionProperty
 from partita.accelerators.tvm.kernels.contraction.convolution.blocked_conv import blocked_convolution
 from partita.accelerators.tvm.kernels.contraction.convolution.gpu_conv import gpu_convolution, gpu_depthwise
@@ -53,31 +53,25 @@ from partita.accelerators.tvm.kernels.contraction.quantized.moves import resize 
 from partita.accelerators.tvm.kernels.contraction.quantized.pools import largest, mean
 from partita.accelerators.tvm.kernels.contraction.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.contraction.recurrent.recurrence import recurrence
-from partita.accelerators.tvm.kernels.elementwise.chain import chain
-from partita.accelerators.tvm.kernels.elementwise.selector import ChainProperty
+from partita.accelerators.tvm.kernels.elementwise import ChainProperty, chain
 from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
-from partita.accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
-from partita.accelerators.tvm.kernels.moves.copies import COPIES, copies
+from partita.accelerators.tvm.kernels.moves.copies import COPIES, concat, copies, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, gpu_enlarge, interleave, resize
-from partita.accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
-from partita.accelerators.tvm.kernels.moves.indexed import gather, packed_rows, panel_rows, scatter
+from partita.accelerators.tvm.kernels.moves.indexed import gather, gpu_outside, indices, packed_rows, panel_rows, scatter
 from partita.accelerators.tvm.kernels.rows.any_axes import gpu_extreme, reduction
 from partita.accelerators.tvm.kernels.rows.gpu_lines import gpu_one_at_the_largest, gpu_position, gpu_running_sums
 from partita.accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
-from partita.accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
-from partita.accelerators.tvm.kernels.rows.program import row_program
+from partita.accelerators.tvm.kernels.rows.lines import one_at_the_largest, position_of_extreme, running_sums
+from partita.accelerators.tvm.kernels.rows.program import RowProperty, row_program
 from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, OF_CHANNELS, SOFTMAXES
-from partita.accelerators.tvm.kernels.rows.running_sums import running_sums
-from partita.accelerators.tvm.kernels.rows.selector import RowProperty
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.kernels.window.blocked import blocked_pool, depthwise
-from partita.accelerators.tvm.kernels.window.columns import columns_to_image
 from partita.accelerators.tvm.kernels.window.lrn import gpu_lrn, lrn
-from partita.accelerators.tvm.kernels.window.pool import gpu_pool, plain_pool
+from partita.accelerators.tvm.kernels.window.pool import columns_to_image, gpu_pool, plain_pool
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.schedules.gpu_loops import bind_loops, in_items
+from partita.accelerators.tvm.schedules.gpu_rule import bind_loops, in_items
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 from partita.graph.build import CALL_DOMAIN
 from partita.graph.graph import Graph

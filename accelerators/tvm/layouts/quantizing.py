@@ -9,12 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
+from partita.accelerators.tvm.kernels.elementwise import ELEMENTWISE
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
-from partita.accelerators.tvm.layouts.quantized_enlarging import resized, transposed
-from partita.accelerators.tvm.layouts.quantized_moves import join_channels, largest, mean, move, pad, response
 from partita.accelerators.tvm.layouts.quantized_notes import FOUND
-from partita.accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, normalized, rounding
+from partita.accelerators.tvm.layouts.quantized_ops import (
+    elementwise,
+    join_channels,
+    largest,
+    looked_up,
+    mean,
+    move,
+    normalized,
+    pad,
+    resized,
+    response,
+    rounding,
+    transposed,
+)
 from partita.accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
 from partita.accelerators.tvm.layouts.quantized_walk import MOVES, QuantizingWalk, Rule
 from partita.accelerators.tvm.layouts.scales import scaling_of

@@ -13,12 +13,11 @@ from partita.accelerators.tvm.extensions import TvmExtension, find
 from partita.accelerators.tvm.kernels.shared.choice import choosing
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.lower.dynamic_sizes import import_open, size_expression, size_variable, tensor_type
-from partita.accelerators.tvm.lower.nan_propagation import ACROSS_THREADS, carrying
-from partita.accelerators.tvm.lower.onnx_importer import import_fixed
+from partita.accelerators.tvm.lower.onnx_importer import ACROSS_THREADS, carrying, import_fixed
 from partita.accelerators.tvm.machine.library import compiling, part, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
-from partita.accelerators.tvm.schedules.choosing import schedule
+from partita.accelerators.tvm.schedules import schedule
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 from partita.graph.formatting import counted

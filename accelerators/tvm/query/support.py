@@ -1,9 +1,11 @@
-"""Decides which ops TVM compiles correctly: by rules, then by one trial for each kind of node, whose answer is cached."""
+"""Decides which ops TVM compiles correctly: by rules, then by one trial for each kind of node, whose answer is cached. No kernel
+is made for values that are known once the input sizes are, such as shape arithmetic."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 import numpy as np
 
@@ -22,20 +24,19 @@ from partita.accelerators.tvm.kernels.language import TooMuchCode
 from partita.accelerators.tvm.kernels.shared.element_access import REALS
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
-from partita.accelerators.tvm.kernels.window.columns import has_constant_blocks
+from partita.accelerators.tvm.kernels.window.pool import has_constant_blocks
 from partita.accelerators.tvm.layouts.blocking import has_blocked_kernel
 from partita.accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
+from partita.accelerators.tvm.lower.dynamic_sizes import wrong_size
 from partita.accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
-from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
 from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
 from partita.accelerators.tvm.prepare.expanding import alone, why_whole
 from partita.accelerators.tvm.query.isolated_trials import trial_elsewhere
 from partita.accelerators.tvm.query.known_wrong import known_wrong
-from partita.accelerators.tvm.query.sizes import is_settled, unsettled_input
 from partita.accelerators.tvm.sizes.extent import sizes_of
-from partita.accelerators.tvm.sizes.gathered_resizes import can_gather
+from partita.accelerators.tvm.sizes.gathered import can_gather
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
@@ -45,7 +46,7 @@ from partita.graph.types import TensorType
 from partita.passes.decompose.einsum import groups_of, order_of
 from partita.passes.decompose.halves import is_widened
 from partita.passes.decompose.products import is_far, is_of_patches, is_pair_of_unknown_points
-from partita.passes.infer.shape_operands import INDEXED, deciding
+from partita.passes.infer.shape_operands import INDEXED, deciding, is_settled_by
 
 DTYPES = frozenset(
     "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
@@ -347,3 +348,55 @@ def _takes_truth(op: str, version: int) -> tuple[bool, ...]:
     except onnx.defs.SchemaError:
         return ()
     return tuple("tensor(bool)" in formal.types for formal in schema.inputs)
+
+
+def is_settled(node: Node, graph: Graph) -> bool:
+    """True if all outputs of the node are known once the sizes of the graph's inputs are.
+
+    Then no kernel is made for the node.
+    """
+    return bool(node.output_names) and node[0] in _settled(graph)
+
+
+def unsettled_input(node: Node, graph: Graph) -> NodeEntry | None:
+    """An input that determines sizes and whose value is known only at run time."""
+    settled = _settled(graph)
+    return next((entry for entry in deciding(node) if entry not in settled), None)
+
+
+SMALL = 200
+"""Graphs with fewer nodes may be decomposed ops, many of which are queried between two queries of the model."""
+
+Settled = tuple["weakref.ref[Graph]", frozenset[NodeEntry]]
+"""A graph and its values that are known once its sizes are."""
+
+_last: dict[bool, Settled] = {}
+"""The last small and the last large graph, with their known values, while they live: the values hold weights."""
+
+
+def _settled(graph: Graph) -> frozenset[NodeEntry]:
+    """Known values, cached for the last small and the last large graph."""
+    small = len(graph.nodes) < SMALL
+    known = _last.get(small)
+    if known is not None and known[0]() is graph:
+        return known[1]
+    settled = frozenset(_find_settled(graph))
+    _last[small] = weakref.ref(graph, partial(_forget, _last, small)), settled
+    return settled
+
+
+def _forget(last: dict[bool, Settled], small: bool, gone: weakref.ref[Graph]) -> None:
+    """Drop the cached values of a graph that was freed. As a finalizer it may run at any time in any thread, so it takes no lock;
+    at the end of the process the module's globals are gone, so it reads none."""
+    known = last.get(small)
+    if known is not None and known[0] is gone:
+        last.pop(small, None)
+
+
+def _find_settled(graph: Graph) -> set[NodeEntry]:
+    """All values of a graph that are known once its sizes are. Linear."""
+    settled: set[NodeEntry] = set()
+    for node in graph.nodes:
+        if is_settled_by(node, settled):
+            settled.update(node.outputs)
+    return settled

@@ -11,8 +11,7 @@ import numpy as np
 
 from partita.accelerators.arrays.on_device import DeviceArray, read_by
 from partita.accelerators.errors import RunError
-from partita.accelerators.tvm.run.cuda_driver import CudaDriver, DevicePieces, Shown, driver_of
-from partita.accelerators.tvm.run.cuda_library import CudaError, call
+from partita.accelerators.tvm.run.cuda_driver import CudaDriver, CudaError, DevicePieces, Shown, call, driver_of
 from partita.graph.types import Array, numpy_dtype
 
 CUDA = 2

@@ -1,1 +1,16 @@
-"""Generic schedules for every kernel that is not our own. TVM's default pipeline schedules no kernel."""
+"""Generic rules that schedule the kernels that TVM wrote, for processors and for GPUs; TVM's default pipeline schedules none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.schedules.cpu_rule import schedule_cpu, schedule_open
+from partita.accelerators.tvm.schedules.gpu_rule import schedule_gpu
+
+
+def schedule(function: Any, machine: Machine, is_open: bool = False) -> tuple[Any, str]:
+    """The scheduled kernel, and the schedule's name; `is_open` is True if some of its sizes are dynamic."""
+    if is_open:
+        return schedule_open(function, machine)
+    return schedule_gpu(function, machine) if machine.is_gpu else schedule_cpu(function, machine)

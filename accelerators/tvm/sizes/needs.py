@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.cache_dims import READERS
 from partita.accelerators.tvm.sizes.extent import Extent, Size
-from partita.accelerators.tvm.sizes.same_padding import same_padding
+from partita.accelerators.tvm.sizes.floors import same_padding
+from partita.accelerators.tvm.sizes.symbols import READERS
 from partita.graph.node import Node
 from partita.graph.numerics.windows import SAME, extent
 from partita.graph.ops.traits import ops

@@ -13,10 +13,19 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, Terms, known_least, size_of, symbol
+from partita.accelerators.tvm.sizes.extent import (
+    Extent,
+    Floor,
+    Indivisible,
+    Size,
+    Terms,
+    floor_named,
+    known_least,
+    size_of,
+    symbol,
+)
 from partita.accelerators.tvm.sizes.floors import floored
 from partita.accelerators.tvm.sizes.needs import hold_needs
-from partita.accelerators.tvm.sizes.quotients import Floor, floor_named
 from partita.accelerators.tvm.sizes.symbols import Symbols
 from partita.graph import symbols as algebra
 from partita.graph.errors import TypeMismatch

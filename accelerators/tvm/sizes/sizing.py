@@ -14,13 +14,20 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, sizes_of, symbol
-from partita.accelerators.tvm.sizes.gathered_resizes import can_gather, changes_nothing, has_kernel, in_newer_form, stated_factors
-from partita.accelerators.tvm.sizes.gathered_slices import gathered_spans, goes_forward, is_gathered, with_ends_said
-from partita.accelerators.tvm.sizes.multiples import Grains, coarser
-from partita.accelerators.tvm.sizes.quotients import Floor
+from partita.accelerators.tvm.sizes.extent import Extent, Floor, Indivisible, Size, has_extents, known_least, sizes_of, symbol
+from partita.accelerators.tvm.sizes.gathered import (
+    can_gather,
+    changes_nothing,
+    gathered_spans,
+    goes_forward,
+    has_kernel,
+    in_newer_form,
+    is_gathered,
+    stated_factors,
+    with_ends_said,
+)
 from partita.accelerators.tvm.sizes.reading import Reading, Rounded
-from partita.accelerators.tvm.sizes.symbols import Symbols
+from partita.accelerators.tvm.sizes.symbols import Grains, Symbols, coarser
 from partita.graph.body_builder import BodyBuilder, body_call
 from partita.graph.build import constant, variable
 from partita.graph.graph import Graph

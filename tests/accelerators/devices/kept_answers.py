@@ -21,7 +21,7 @@ from partita.accelerators.engines.openvino import quirks as of_openvino
 from partita.accelerators.engines.openvino.index_checks import GivenIndices
 from partita.accelerators.errors import RunError
 from partita.accelerators.precision.lowered_ops import bytes_won, weight_of_product, why_not
-from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
+from partita.accelerators.tvm.lower.dynamic_sizes import wrong_size
 from partita.accelerators.tvm.query.known_wrong import known_wrong
 from partita.graph.flops import count_flops
 from partita.graph.ops.traits import ops

@@ -17,8 +17,7 @@ import partita as pt
 from partita.accelerators.tvm.prepare.inferred_operands import _implied, fold_implied, has_implied
 from partita.accelerators.tvm.prepare.quantized_weights import hold_weights, release_weights
 from partita.accelerators.tvm.query.known_wrong import RULES, known_wrong
-from partita.accelerators.tvm.query.sizes import is_settled, unsettled_input
-from partita.accelerators.tvm.query.support import _refusal, _signature
+from partita.accelerators.tvm.query.support import _refusal, _signature, is_settled, unsettled_input
 from partita.graph.types import numpy_dtype
 from partita.passes.infer.shape_operands import INDEXED
 

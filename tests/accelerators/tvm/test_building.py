@@ -17,8 +17,8 @@ import partita as pt
 from partita.accelerators.errors import NotSupported
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.code import building, codegen, linking
+from partita.accelerators.tvm.code.building import Workers
 from partita.accelerators.tvm.code.codegen import generate, object_code
-from partita.accelerators.tvm.code.workers import Workers
 from partita.accelerators.tvm.compiled import assembling
 from partita.accelerators.tvm.cpu import CpuAccelerator
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel

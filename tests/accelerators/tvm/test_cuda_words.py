@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from partita.accelerators.tvm.run import cuda_library
-from partita.accelerators.tvm.run.cuda_library import NOT_FOUND, CudaError, call, created, number
+from partita.accelerators.tvm.run import cuda_driver
+from partita.accelerators.tvm.run.cuda_driver import NOT_FOUND, CudaError, call, created, number
 
 WORDS = {"cuGetErrorName": {2: b"CUDA_ERROR_OUT_OF_MEMORY"}, "cuGetErrorString": {2: b"out of memory", 3: None}}
 
@@ -42,10 +42,10 @@ def count_devices(count: int) -> int:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
     functions = {name: words(name) for name in WORDS}
     library = SimpleNamespace(**functions, cuStreamCreate=create_stream, cuDeviceGetCount=count_devices)
-    monkeypatch.setattr(cuda_library, "library", lambda: library)
-    cuda_library._function.cache_clear()
+    monkeypatch.setattr(cuda_driver, "library", lambda: library)
+    cuda_driver._function.cache_clear()
     yield
-    cuda_library._function.cache_clear()
+    cuda_driver._function.cache_clear()
 
 
 @pytest.mark.parametrize(

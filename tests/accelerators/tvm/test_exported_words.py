@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from partita.accelerators.errors import AcceleratorError
-from partita.accelerators.tvm.compiled.export_header import read_words
+from partita.accelerators.tvm.compiled.serialization import read_words
 
 ROW = ["relu", "relu_0", "relu_0", "rows", ["relu"], "Relu"]
 GOOD = {"launches": [ROW], "weights": 2, "outputs": [0, "constant"], "checks": ["a check"], "notes": ["a note"]}

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, known_least, symbol, value_of
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, floor_named, known_least, symbol, value_of
 from partita.accelerators.tvm.sizes.floors import floored
-from partita.accelerators.tvm.sizes.quotients import floor_named
 from tests.accelerators.tvm.any_size import check, numbers
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.sizes.gathered_resizes import (
+from partita.accelerators.tvm.sizes.gathered import (
     can_gather,
     changes_nothing,
     has_kernel,

@@ -19,9 +19,8 @@ from partita.accelerators.tvm.kernels.contraction.convolution.bands import Block
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
-from partita.accelerators.tvm.sizes.extent import Extent, Size, known_least, symbol, value_of
-from partita.accelerators.tvm.sizes.quotients import floor_named
-from partita.accelerators.tvm.sizes.same_padding import same_padding
+from partita.accelerators.tvm.sizes.extent import Extent, Size, floor_named, known_least, symbol, value_of
+from partita.accelerators.tvm.sizes.floors import same_padding
 from partita.accelerators.tvm.sizes.sizing import forms_for_any_size, sized
 from partita.graph.numerics.windows import window
 from tests.accelerators.tvm.any_size import attention, check, numbers, specialized

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.interface.registry import accelerator
-from partita.accelerators.tvm.compiled.joining import Joint, joined
-from partita.accelerators.tvm.compiled.launch_list import StepList
+from partita.accelerators.tvm.compiled.launch_list import Joint, StepList, joined
 from partita.accelerators.tvm.compiled.stepwise import CompiledSteps
 from partita.passes.infer import infer
 from tests.accelerators.tvm.opencl_nets import Value, numbers, unit, x

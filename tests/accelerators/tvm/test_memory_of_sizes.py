@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.run.kept_memory import CALLS, LEAST, KeptMemory
+from partita.accelerators.tvm.run.runtime import CALLS, LEAST, KeptMemory
 from tests.accelerators.tvm.any_size import specialized
 
 

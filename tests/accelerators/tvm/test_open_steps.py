@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partita.accelerators.tvm.code.launches import Number
-from partita.accelerators.tvm.compiled.joining import Inside
-from partita.accelerators.tvm.compiled.launch_list import Part, Slot, Step, planned
-from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps, stated
+from partita.accelerators.tvm.compiled.launch_list import Inside, OpenSlot, OpenStep, OpenSteps, Part, Slot, Step, planned, stated
 from partita.accelerators.tvm.sizes.extent import symbol
 
 N, M = symbol("n"), symbol("m")

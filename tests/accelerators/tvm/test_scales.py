@@ -22,7 +22,7 @@ from partita.accelerators.tvm.layouts.scales import (
 )
 from partita.accelerators.tvm.layouts.transposing import find_phases
 from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution_of
-from partita.accelerators.tvm.sizes.gathered_slices import goes_forward
+from partita.accelerators.tvm.sizes.gathered import goes_forward
 from partita.graph.types import Array, numpy_dtype
 
 

@@ -218,7 +218,7 @@ def test_onnx_s_attention_without_a_mask_clears_no_rows(length: int | str, causa
 
 def test_few_queries_of_wide_heads_take_no_code_for_each_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling a head of 4,096 numbers took 18 seconds, and longer for wider ones."""
-    monkeypatch.delattr("partita.accelerators.tvm.kernels.attention.few_rows.FewRows.write")
+    monkeypatch.delattr("partita.accelerators.tvm.kernels.attention.in_place.FewRows.write")
     inputs = [normal(1, 1, 1040) / 8, normal(1, 16, 1040) / 8, normal(1, 1, 1, 16)]
     assert schedules(check(attention(1, 1, 1040, 16), inputs, LIMIT)) == ["attention"]
 

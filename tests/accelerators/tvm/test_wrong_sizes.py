@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
+from partita.accelerators.tvm.lower.dynamic_sizes import wrong_size
 
 ELSEWHERE = "TVM chooses another nearest position where two are equally near"
 CORNERS = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}

@@ -22,7 +22,7 @@ from partita.accelerators.tvm.kernels.shared.loops import nest, start
 from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS, Reducer
 from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.schedules.choosing import schedule
+from partita.accelerators.tvm.schedules import schedule
 from partita.graph.node import Node
 
 STRIP = 4

@@ -2,10 +2,10 @@
 dimensions.
 
 Neighbouring threads read neighbouring elements: along the line if its dimension is the last, else on neighbouring lines. Elements
-are compared as in `positions.py`; the threads of a line combine their results in shared memory. For prefix sums each thread adds
+are compared as in `lines.py`; the threads of a line combine their results in shared memory. For prefix sums each thread adds
 up a few adjacent elements in order. The sum of all elements before its own is computed in shared memory: in each round a thread
 adds the value of a thread twice as far before it. A line is processed piece by piece. The order of summation is fixed, but is not
-that of `running_sums.py`."""
+that of `lines.py`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from partita.accelerators.tvm.kernels.language import (
     minimum,
     select,
 )
-from partita.accelerators.tvm.kernels.rows.positions import Best, Order, extreme_sought, largest_sought
-from partita.accelerators.tvm.kernels.rows.running_sums import sizes_summed
+from partita.accelerators.tvm.kernels.rows.lines import Best, Order, extreme_sought, largest_sought, sizes_summed
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine

@@ -1,4 +1,5 @@
-"""Several ops on rows as one kernel: norms and softmax, as ops or decomposed, with the element-wise ops around them.
+"""Several ops on rows as one kernel: norms, softmax and reductions over the last dimension, as ops or decomposed, with the
+element-wise ops around them.
 
 Each op becomes steps: an expression at each position of a row, a value per row, or a sum, maximum or minimum over it. There is
 one pass over a row for each reduction that depends on another one; expressions are recomputed in each pass, except expensive
@@ -6,19 +7,65 @@ ones, which are kept. A row is finished before the next one begins, while it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 
 import attrs
 
-from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.bodies.body import Body, make_body
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32
-from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, RowStep, find_program
-from partita.accelerators.tvm.kernels.shared.element_access import write
+from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, RowStep, find_program, row_kind
+from partita.accelerators.tvm.kernels.shared.element_access import number_shape, write
+from partita.accelerators.tvm.kernels.shared.formulas import LATEST
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import counted, is_shared_out
 from partita.accelerators.tvm.kernels.shared.row import JOINS, join_lanes
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_less
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.property import SubgraphProperty
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
+
+LONGEST = 40
+"""Most ops of a kernel; more of them have more live values than there are registers."""
+
+
+class RowProperty(SubgraphProperty):
+    """Connected ops on the same rows, at least one of which is not element-wise."""
+
+    name = "rows"
+    growth = "largest"
+    min_subgraph_size = 2
+
+    def __init__(self, extremes: bool = True) -> None:
+        super().__init__()
+        self._extremes = extremes
+        """True to include ReduceMax and ReduceMin."""
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        return RowSelector(self._extremes)
+
+    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
+        """Accepts only subgraphs that the kernel supports."""
+        ops = [node for node in subgraph.nodes if node.is_op]
+        return len(ops) <= LONGEST and find_program(make_body(subgraph)) is not None
+
+
+class RowSelector(ContainOpSelector):
+    """Ops that row programs support, each labelled with the row dimensions of its result. Of a softmax older than opset 13 only
+    the last dimension is taken."""
+
+    stateless = True
+
+    def __init__(self, extremes: bool = True) -> None:
+        super().__init__(lambda node: self.label(node) is not None)
+        self._left_out = () if extremes else ("ReduceMax", "ReduceMin")
+
+    def label(self, node: Node) -> Hashable | None:
+        taken = node.op not in self._left_out and row_kind(node, LATEST) is not None
+        shape = number_shape(node[0]) if taken else None
+        return None if shape is None else shape[:-1]
+
 
 SUMS = 4
 """Vectors of partial sums: independent sums hide the latency of an addition. (A long function takes longer than an addition, and

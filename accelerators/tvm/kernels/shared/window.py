@@ -15,8 +15,7 @@ from partita.accelerators.tvm.kernels.language import Value, float32, maximum, m
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import Shape, float32_shape
 from partita.accelerators.tvm.sizes.extent import Extent, known_least
-from partita.accelerators.tvm.sizes.floors import floored
-from partita.accelerators.tvm.sizes.same_padding import same_padding
+from partita.accelerators.tvm.sizes.floors import floored, same_padding
 from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.windows import SAME
 

@@ -19,8 +19,7 @@ from partita.accelerators.arrays.on_device import DeviceArray, on_device
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.compiled.cuda_launched import CompiledCuda
 from partita.accelerators.tvm.run import cuda_driver
-from partita.accelerators.tvm.run.cuda_driver import CudaDriver, driver_of
-from partita.accelerators.tvm.run.cuda_library import CudaError, call, created
+from partita.accelerators.tvm.run.cuda_driver import CudaDriver, CudaError, call, created, driver_of
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.opencl_nets import net, numbers, x
 

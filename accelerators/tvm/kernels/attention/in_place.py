@@ -1,33 +1,194 @@
-"""Attention to cached keys and values, read in place from buffers with spare room, and to the new ones.
+"""Attention that reads keys and values once, in place: for a few queries, as in token-by-token decoding, and for keys and values
+in a cache. Packing them into panels would take longer than the products.
 
-The number of cached positions is read at run time. A task is some rows of one group: the rows of all heads that share its keys
-and values. A few rows at a time, the kernel computes their scores, which stay in a near cache, then the exponentials, then the
-sums of the values. Each key and value is read once for these rows; positions beyond the length, or too far back for all of them,
-are not read."""
+Few queries: a task is one head. It computes the scores key by key, with scale and mask applied, then the exponentials, then the
+sums of the values. The number of keys may be dynamic; the number of queries that the code handles is static.
+
+Cached keys and values are read from buffers with spare room, and new ones beside them. The number of cached positions is read at
+run time. A task is some rows of one group: the rows of all heads that share its keys and values. A few rows at a time, the kernel
+computes their scores, which stay in a near cache, then the exponentials, then the sums of the values. Each key and value is read
+once for these rows; positions beyond the length, or too far back for all of them, are not read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import attrs
 
 from partita.accelerators.interface.cached_attention import SCALE, WINDOW
-from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
+from partita.accelerators.tvm.kernels.contraction.heads import Head, View
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, maximum, minimum
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
-from partita.accelerators.tvm.kernels.shared.row import join_lanes
+from partita.accelerators.tvm.kernels.shared.row import Row, join_lanes
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import VALUE_PRODUCTS
 
-MOST_ROWS = 4
-"""Maximum number of rows that share one read of keys and values."""
+FEW = 8
+"""Maximum number of queries; for more, panels pay off."""
+
+MOST_VECTORS = 64
+"""Maximum number of vectors of a key and a value together: code is unrolled over them, and LLVM is slow on long code."""
 
 CHAINS = 8
 """Independent sums at a time, so that one addition need not wait for the one before."""
 
+
+def _dots(
+    kernel: Kernel, lanes: int, vectors: int, shape: tuple[int, int],
+    key: Callable[[int, Operand], Value], query: Callable[[int, Operand], Value], store: Callable[[int, int, Value], None],
+) -> None:
+    """Products of some keys and some rows (`shape`) of `vectors` vectors each. `key` and `query` read a vector from an element
+    on; `store` gets the number of the key, that of the row, and their product."""
+    sums = kernel.registers("sums", float32, shape, lanes)
+    pairs = [(t, r) for t in range(shape[0]) for r in range(shape[1])]
+    for t, r in pairs:
+        sums[t, r] = 0.0
+    with kernel.unroll(vectors, "c") as c:
+        for t in range(shape[0]):
+            vector = kernel.name_value("key", key(t, c * lanes))
+            for r in range(shape[1]):
+                sums[t, r] = sums[t, r] + vector * query(r, c * lanes)
+    lane_sums = kernel.stack("lane_sums", float32, (lanes,))
+    for t, r in pairs:
+        lane_sums[0] = sums[t, r]
+        store(t, r, join_lanes("sum", lane_sums, lanes))
+
+
+@attrs.frozen(slots=True, eq=False)
+class FewRows(Scoring):
+    """Writes the kernel."""
+
+    count: int
+    """Number of queries that the code handles: `rows` if that is static."""
+
+    @property
+    def is_worth_it(self) -> bool:
+        """True if there are few queries, and all matrices are float32 and contiguous in whole vectors."""
+        match, lanes = self.match, self.machine.lanes
+        if self.count > FEW or self.depth % lanes or self.columns % lanes or self.depth + self.columns > MOST_VECTORS * lanes:
+            return False
+        if {element_of(operand.source) for operand in match.operands} != {"float32"}:
+            return False
+        query, key, value = (self.heads.read(matrix).strides.steps for matrix in match.operands)
+        return query[-1] == key[-2] == value[-1] == 1
+
+    @property
+    def row(self) -> Row:
+        """The scores of one query."""
+        return Row(self.length, self.machine.lanes)
+
+    @property
+    def length(self) -> int | Value:
+        """Number of keys, and of values, as an operand of loops."""
+        return self.keys if isinstance(self.keys, int) else as_index(self.keys)
+
+    def write(self, is_shared: bool) -> None:
+        """Writes the whole kernel; threads share its heads if `is_shared`."""
+        kernel = self.heads.kernel
+        with kernel.tasks(self.heads.count, "task", is_shared) as task:
+            head = self.heads.head(task)
+            scores = kernel.memory("scores", float32, (self.count, self.length))
+            memory = Scores(scores, scores, kernel.memory("inverse", float32, (self.count,)))
+            self._dots(scores, head)
+            self._finish(scores, head)
+            self.make_powers(memory, self.count)
+            self._mix(memory, head)
+
+    # -- scores ------------------------------------------------------------------------------------------
+
+    def _dots(self, scores: Buffer, head: Head) -> None:
+        """Computes the products of queries and keys."""
+        kernel, step = self.heads.kernel, max(1, CHAINS // self.count)
+        whole = self.length // step
+        with kernel.loop(whole, "j") as j:
+            self._dots_of(scores, head, j * step, step)
+        with kernel.loop(self.length % step, "e") as e:
+            self._dots_of(scores, head, e + whole * step, 1)
+
+    def _dots_of(self, scores: Buffer, head: Head, key: Value, count: int) -> None:
+        """Computes the products of all queries and `count` neighbouring keys."""
+        queries, keys = self.heads.read(self.match.query), self.heads.read(self.match.key)
+        lanes = self.machine.lanes
+
+        def store(t: int, r: int, total: Value) -> None:
+            scores[r, key + t] = total
+
+        _dots(
+            self.heads.kernel, lanes, self.depth // lanes, (count, self.count),
+            lambda t, k: keys.buffer.vector(lanes, keys.at(head, k, key + t)),
+            lambda r, k: queries.buffer.vector(lanes, queries.at(head, r, k)),
+            store,
+        )
+
+    def _finish(self, scores: Buffer, head: Head) -> None:
+        """Applies scale and mask to the scores."""
+        kernel, score, lanes = self.heads.kernel, self.score(), self.machine.lanes
+        whole = self.length // lanes
+
+        def put(row: Value, column: Value) -> None:
+            scores[row, column] = score(scores[row, column], head, row, column)
+
+        with kernel.loop(self.count, "r") as r:
+            with kernel.loop(whole, "v") as v, kernel.lanes(lanes) as lane:
+                put(r, v * lanes + lane)
+            with kernel.loop(self.length % lanes, "e") as e:
+                put(r, e + whole * lanes)
+
+    # -- values ------------------------------------------------------------------------------------------
+
+    def _mix(self, memory: Scores, head: Head) -> None:
+        """Computes the sums of the values, for as many vectors at a time as keep their sums in registers."""
+        lanes, across = self.machine.lanes, max(1, CHAINS // self.count)
+        columns = range(0, self.columns, lanes)
+        for first in range(0, len(columns), across):
+            self._columns(memory, head, columns[first : first + across])
+
+    def _columns(self, memory: Scores, head: Head, columns: range) -> None:
+        """Computes the sums of some vectors of columns. If these are few, neighbouring keys have separate sums."""
+        kernel, lanes, rows = self.heads.kernel, self.machine.lanes, self.count
+        values = self.heads.read(self.match.value)
+        chains = max(1, CHAINS // (rows * len(columns)))
+        sums = kernel.registers("mixed", float32, (chains, rows, len(columns)), lanes)
+        for c in range(chains):
+            for r in range(rows):
+                for i in range(len(columns)):
+                    sums[c, r, i] = 0.0
+
+        def add(key: Value, chain: int) -> None:
+            for i, column in enumerate(columns):
+                vector = kernel.name_value("value", values.buffer.vector(lanes, values.at(head, key, column)))
+                for r in range(rows):
+                    sums[chain, r, i] = sums[chain, r, i] + memory.powers[r, key].spread(lanes) * vector
+
+        whole = self.length // chains
+        with kernel.loop(whole, "j") as j:
+            for c in range(chains):
+                add(j * chains + c, c)
+        with kernel.loop(self.length % chains, "e") as e:
+            add(e + whole * chains, 0)
+        for r in range(rows):
+            for i, column in enumerate(columns):
+                for c in range(1, chains):
+                    sums[0, r, i] = sums[0, r, i] + sums[c, r, i]
+                with kernel.lanes(lanes) as lane:
+                    total = sums.lane((0, r, i), lane) * memory.inverse[r]
+                    self._store(head, r, column + lane, total)
+
+    def _store(self, head: Head, row: int, column: Operand, total: Value) -> None:
+        """Writes an element of the result."""
+        result: View = self.heads.written(self.match.result, self.match.after)
+        write(result.buffer, (result.at(head, row, column),), total)
+
+
+MOST_ROWS = 4
+"""Maximum number of rows that share one read of keys and values."""
 
 def cached_attention(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body that is one attention to a cache."""
@@ -168,21 +329,17 @@ class CachedAttention:
 
     def _dots(self, scores: Buffer, group: Value, row: Value, keys: Buffer, key: Value, step: int, at: Operand) -> None:
         """Computes the scores of `step` neighbouring keys."""
-        kernel, lanes, height = self.kernel, self.sizes.lanes, self.sizes.height
-        sums = kernel.registers("sums", float32, (step, height), lanes)
-        for t in range(step):
-            for r in range(height):
-                sums[t, r] = 0.0
-        with kernel.unroll(self.sizes.vectors, "c") as c:
-            for t in range(step):
-                vector = kernel.name_value("key", keys.vector(lanes, group, key + t, c * lanes))
-                for r in range(height):
-                    sums[t, r] = sums[t, r] + vector * self.operands.query.vector(lanes, group, row + r, c * lanes)
-        lane_sums = kernel.stack("lane_sums", float32, (lanes,))
-        for t in range(step):
-            for r in range(height):
-                lane_sums[0] = sums[t, r]
-                scores[r, at + key + t] = join_lanes("sum", lane_sums, lanes) * self.scale
+        lanes, height = self.sizes.lanes, self.sizes.height
+
+        def store(t: int, r: int, total: Value) -> None:
+            scores[r, at + key + t] = total * self.scale
+
+        _dots(
+            self.kernel, lanes, self.sizes.vectors, (step, height),
+            lambda t, k: keys.vector(lanes, group, key + t, k),
+            lambda r, k: self.operands.query.vector(lanes, group, row + r, k),
+            store,
+        )
 
     # -- exponentials --------------------------------------------------------------------------------------
 

@@ -1,1 +1,0 @@
-"""Element-wise ops: their formulas, and chains of them."""
