@@ -19,6 +19,7 @@ from rich.console import Console
 
 import partita as pt
 from partita.accelerators.placement.assignment import Assigner, cut
+from partita.accelerators.placement.device_bytes import ReadWeights, ValueSpans, projected
 from partita.accelerators.placement.fitting import Fitting
 from partita.accelerators.placement.locked import LockedPlan
 from partita.graph.types import Array
@@ -31,7 +32,7 @@ ONE, TWO = ("Relu", "Neg", "Abs", "Exp"), ("Add", "Mul", "Sub")
 OPS = (*ONE, *TWO, "MatMul", "Split", "Concat")
 LABELS = ("alpha", "beta", "gamma")
 
-COUNTS = {"place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60, "file": 40}
+COUNTS = {"place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60, "file": 40, "bytes": 60}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -162,6 +163,8 @@ def written(rng: random.Random) -> Iterator[str]:
     yield f"{costs} {pt.Costs.from_json(costs.to_json()) == costs}"
     yield f"{costs.hand_over('alpha', 'beta')} {costs.hand_over('beta', 'alpha')}"
     yield f"{costs.hand_over('alpha', 'host')} {costs.hand_over('alpha', 'alpha')} {costs.hand_over('host', 'beta')}"
+    for times in ({"alpha": {2: 1.0}}, {1: {"n0": 1.0}}, {"alpha": {"n0": 1e15}}, {"alpha": {"n0": 1.1e15}}):
+        yield said(pt.Costs, times)
     out = io.StringIO()
     Console(file=out, width=120, color_system=None).print(costs)
     yield out.getvalue()
@@ -181,6 +184,21 @@ def written(rng: random.Random) -> Iterator[str]:
             else:
                 (content if key == first else place)[key] = change
             yield f"{key} {change!r}: {said(read, json.dumps(content))[:240]}"
+
+
+def held(rng: random.Random) -> Iterator[str]:
+    """The bytes of weights and values that a drawn placement takes on each device, estimated and as partitioned."""
+    graph = pt.apply_pass(graph_of(rng), "InferShape")
+    names = [node.name for node in graph.nodes if node.is_op]
+    computed = [name for name in names if name.endswith("t")]
+    listed = [name for name in names if name not in computed]
+    weights, spans = ReadWeights(graph, listed, computed), ValueSpans(graph, {name: i for i, name in enumerate(listed)})
+    yield f"{weights.sizes} {weights.readers} {spans.made.tolist()} {spans.floors.tolist()}"
+    for count in (1, 2, 3):
+        chosen = np.array([rng.randrange(count) for _ in listed], np.intp)
+        where = {name: LABELS[device] for name, device in zip(listed, chosen.tolist())} | dict.fromkeys(computed, "alpha")
+        taken = projected(graph, {name: where[name] for name in names}, LABELS, computed)
+        yield f"{chosen.tolist()} {spans.peaks(chosen, count).tolist()} {[(one.weights, one.values) for one in taken.values()]}"
 
 
 def asked(rng: random.Random) -> Iterator[str]:
@@ -213,6 +231,8 @@ def asked(rng: random.Random) -> Iterator[str]:
         yield said(lambda: placement.apply(pt.Graph([graph.outputs[-1]], name="less", opsets=graph.opsets)).name)
         moved = [name for name, label in placement.items() if label == placement.devices[0]][:2]
         yield said(placement.move, moved, placement.devices[0], "it broke")
+        alone = pt.query(graph, "reference")
+        yield f"{alone!r} {alone.inlined} {alone.notes}"
         yield str(placement)
 
 
@@ -293,6 +313,7 @@ KINDS: Mapping[str, Callable[[random.Random, int], Iterator[str]]] = {
     "place": lambda rng, seed: drawn(rng, False), "rules": lambda rng, seed: drawn(rng, True),
     "what if": lambda rng, seed: if_so(rng), "plan": lambda rng, seed: locked(rng), "assign": assigned, "fit": fitted,
     "query": lambda rng, seed: asked(rng), "file": lambda rng, seed: written(rng),
+    "bytes": lambda rng, seed: held(rng),
 }
 
 
