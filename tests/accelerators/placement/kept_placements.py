@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 from rich.console import Console
 
@@ -32,7 +33,9 @@ ONE, TWO = ("Relu", "Neg", "Abs", "Exp"), ("Add", "Mul", "Sub")
 OPS = (*ONE, *TWO, "MatMul", "Split", "Concat")
 LABELS = ("alpha", "beta", "gamma")
 
-COUNTS = {"place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60, "file": 40, "bytes": 60}
+COUNTS = {
+    "place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60, "file": 40, "bytes": 60, "wish": 20,
+}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -244,6 +247,25 @@ def said(call: Callable[..., Any], *args: Any) -> str:
         return f"{type(error).__name__}: {error}"
 
 
+def wished(rng: random.Random) -> Iterator[str]:
+    """What would help most, by costs of quarters of a microsecond, and how the certificate shortens what it lists."""
+    graph = graph_of(rng)
+    with ExitStack() as stack:
+        labels = devices_of(rng, stack)
+        names = [node.name for node in graph.nodes if node.is_op]
+        times = {label: {name: rng.randint(0, 9) / 4 for name in names} for label in LABELS}
+        pairs = [(a, b) for a in (*LABELS, "host") for b in (*LABELS, "host") if a != b]
+        costs = pt.Costs(times, {pair: pt.HandOver(rng.choice((0.0, 0.25)), 1024.0) for pair in pairs}, "drawn")
+        placement = pt.place(graph, labels, costs=costs)
+        yield f"{[str(wish) for wish in placement.wishes()]}"
+        cut = [attrs.evolve(one, us=float(i)) for i, one in enumerate(placement.certificate.cut * 3)]
+        for count in (0, 7, 8, 9, 12):
+            predicted = rng.choice((0.0, 10.0, 10.00001, 11.0))
+            bounds = {"predicted_us": predicted, "bound_us": min(10.0, predicted)}
+            made = attrs.evolve(placement.certificate, **bounds, cut=tuple(cut[:count]))
+            yield f"{made.gap:.6f} {made}"
+
+
 def locked(rng: random.Random) -> Iterator[str]:
     """A plan, and its differences from a graph that is a little different on devices that run other ops."""
     graph = graph_of(rng)
@@ -313,7 +335,7 @@ KINDS: Mapping[str, Callable[[random.Random, int], Iterator[str]]] = {
     "place": lambda rng, seed: drawn(rng, False), "rules": lambda rng, seed: drawn(rng, True),
     "what if": lambda rng, seed: if_so(rng), "plan": lambda rng, seed: locked(rng), "assign": assigned, "fit": fitted,
     "query": lambda rng, seed: asked(rng), "file": lambda rng, seed: written(rng),
-    "bytes": lambda rng, seed: held(rng),
+    "bytes": lambda rng, seed: held(rng), "wish": lambda rng, seed: wished(rng),
 }
 
 
