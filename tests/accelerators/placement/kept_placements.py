@@ -34,7 +34,8 @@ OPS = (*ONE, *TWO, "MatMul", "Split", "Concat")
 LABELS = ("alpha", "beta", "gamma")
 
 COUNTS = {
-    "place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60, "file": 40, "bytes": 60, "wish": 20,
+    "place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60, "file": 40, "bytes": 60,
+    "wish": 20,
 }
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
