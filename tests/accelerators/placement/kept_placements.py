@@ -260,9 +260,10 @@ def wished(rng: random.Random) -> Iterator[str]:
         placement = pt.place(graph, labels, costs=costs)
         yield f"{[str(wish) for wish in placement.wishes()]}"
         cut = [attrs.evolve(one, us=float(i)) for i, one in enumerate(placement.certificate.cut * 3)]
+        cut[:1] = [attrs.evolve(one, bytes=None) for one in cut[:1]]
         for count in (0, 7, 8, 9, 12):
-            predicted = rng.choice((0.0, 10.0, 10.00001, 11.0))
-            bounds = {"predicted_us": predicted, "bound_us": min(10.0, predicted)}
+            predicted = rng.choice((0.0, 0.5, 10.0, 10.00001, 11.0))
+            bounds = {"predicted_us": predicted, "bound_us": 0.25 if predicted == 0.5 else min(10.0, predicted)}
             made = attrs.evolve(placement.certificate, **bounds, cut=tuple(cut[:count]))
             yield f"{made.gap:.6f} {made}"
 
