@@ -131,7 +131,7 @@ class ValueSpans:
         changes = np.zeros((devices, self.count + 2))
         where = [*chosen.tolist(), -1]
         for producer, size, reading in self._rows:
-            own = where[producer] if producer >= 0 else -1
+            own = where[producer]
             if own >= 0:
                 changes[own, producer] += size
                 changes[own, max(reading) + 1] -= size

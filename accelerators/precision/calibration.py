@@ -79,7 +79,7 @@ def _by_entropy(counts: Array) -> int:
         kept = counts[:pieces].astype(np.float64)
         rounded = _in_levels(kept)
         kept[-1] += counts[pieces:].sum()
-        shared = (kept > 0) & (rounded > 0)
+        shared = rounded > 0
         if not shared.any() or kept[~shared].sum() > 0.5 * kept.sum():
             continue
         p, q = kept / kept.sum(), rounded / rounded.sum()

@@ -26,12 +26,13 @@ from partita.accelerators.runtime.recorded import Recorded, Sample
 from partita.accelerators.runtime.recording import Recorder
 from partita.accelerators.runtime.steps import CopyStep, RunStep, plan_run
 from partita.graph.rewrite import with_affinities
+from partita.mapping.bursts import Burst, read_ahead
 from partita.partition import AffinityProperty
 from tests.partition.kept_partitions import graph_of
 
 KEPT = Path(__file__).with_name("kept_steps.txt")
 
-COUNTS = {"plan": 160, "spans": 40, "ways": 40, "fault": 60, "recorded": 60}
+COUNTS = {"plan": 160, "spans": 40, "ways": 40, "fault": 60, "recorded": 60, "step": 40, "burst": 30}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -105,6 +106,63 @@ def ways(rng: random.Random) -> Iterator[str]:
     yield f"{times} {asked} {trial.decided}"
 
 
+def step(rng: random.Random) -> Iterator[str]:
+    """What a step stores: values copied to a device or back, and outputs inside and outside of the block of buffers."""
+    breaks = rng.choice((None, None, ValueError("it broke"), pt.RunError("it is full")))
+
+    def copied(way: str) -> Callable[[Any], Any]:
+        def copy(value: Any) -> Any:
+            if breaks is not None:
+                raise breaks
+            return way, value
+
+        return copy
+
+    compiled = SimpleNamespace(upload=copied("to"), download=copied("from"))
+    unit: Any = SimpleNamespace(name="unit", compiled=compiled, device=SimpleNamespace(label="one"))
+    one = CopyStep(unit, rng.random() < 0.5, 0, 1, "x")
+    values: list[Any] = ["value", None]
+    try:
+        one.run(values, None, None)
+    except pt.PartitaError as error:
+        yield f"{type(error).__name__}: {error}"
+    yield f"{one.up} {one.reads} {one.makes} {values}"
+    block = np.zeros(256, np.uint8)
+    buffer, inside = block[:64].view(np.float32), block[64:128].view(np.float32)
+    results = [rng.choice((buffer, inside, np.ones(16, np.float32), [inside, 3], block)) for _ in range(2)]
+    buffers = rng.choice(([buffer, None], [None, buffer], None))
+    for given in (block, None):
+        slots: list[Any] = [None, None, None]
+        RunStep(unit, (0,), (2, 1), ()).store(results, slots, buffers, given)
+        kept = [slots[2], slots[1]]
+        shares = [isinstance(new, np.ndarray) and bool(np.may_share_memory(new, block)) for new in kept]
+        yield f"{[new is old for new, old in zip(kept, results)]} {shares} {slots[0]}"
+
+
+def burst(rng: random.Random) -> Iterator[str]:
+    """How many inputs a worker gets at once after calls of drawn seconds and bytes, and what is read ahead by a drawn clock."""
+    one, sizes = Burst(), []
+    for _ in range(10):
+        one.learn(one.size, rng.choice((0.0, 0.0001, 0.002, 0.011, 0.5)), rng.choice((0, 100, 2**18, 2**21)))
+        sizes.append(one.size)
+    yield f"{sizes}"
+    now, slow = [0.0], rng.choice((0.0, 0.002, 0.006))
+
+    def inputs() -> Iterator[Any]:
+        for number in range(6):
+            now[0] += slow
+            yield {"x": number}
+        if rng.random() < 0.5:
+            raise ValueError("no more")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("partita.mapping.bursts.time", SimpleNamespace(monotonic=lambda: now[0]))
+        given = inputs()
+        for count in (2, 1, 4, 9):
+            taken, error = read_ahead(given, count)
+            yield f"{slow} {count}: {[item['x'] for item in taken]} {error!r}"
+
+
 def array_of(rng: random.Random) -> Any:
     numbers = [rng.choice((0.0, 1.5, -2.0, 7.0)) for _ in range(rng.choice((0, 1, 4)))]
     array = np.array(numbers, rng.choice(("f4", "f4", "i8", "?")))
@@ -120,7 +178,7 @@ def recorded(rng: random.Random) -> Iterator[str]:
     body = graph_of(rng)
     memory = rng.choice(("host", "host", "toy"))
     unit: Any = SimpleNamespace(name="unit", device=SimpleNamespace(label="one"), body=body, memory=memory)
-    step = RunStep(unit, (0,), tuple(range(len(body.outputs))), ())
+    only = RunStep(unit, (0,), tuple(range(len(body.outputs))), ())
     call, look = rng.choice((0.01, 1.0, 0.0)), rng.choice((0.001, 0.02))
     looked: list[int] = []
 
@@ -129,7 +187,7 @@ def recorded(rng: random.Random) -> Iterator[str]:
             now[0] += call * rng.choice((1, 1, 2))
             if watcher is not None:
                 looked.append(number)
-                watcher(step, [array_of(rng) for _ in body.outputs])
+                watcher(only, [array_of(rng) for _ in body.outputs])
                 now[0] += look
             return []
 
@@ -181,7 +239,7 @@ def fault(rng: random.Random) -> Iterator[str]:
 
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "plan": plan, "spans": spans, "ways": ways, "fault": fault,
-    "recorded": recorded,
+    "recorded": recorded, "step": step, "burst": burst,
 }
 
 

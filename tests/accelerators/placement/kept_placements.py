@@ -14,11 +14,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 from rich.console import Console
 
 import partita as pt
 from partita.accelerators.placement.assignment import Assigner, cut
+from partita.accelerators.placement.device_bytes import ReadWeights, ValueSpans, projected
 from partita.accelerators.placement.fitting import Fitting
 from partita.accelerators.placement.locked import LockedPlan
 from partita.graph.types import Array
@@ -31,7 +33,10 @@ ONE, TWO = ("Relu", "Neg", "Abs", "Exp"), ("Add", "Mul", "Sub")
 OPS = (*ONE, *TWO, "MatMul", "Split", "Concat")
 LABELS = ("alpha", "beta", "gamma")
 
-COUNTS = {"place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60, "file": 40}
+COUNTS = {
+    "place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60, "file": 40, "bytes": 60,
+    "wish": 20,
+}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -162,6 +167,8 @@ def written(rng: random.Random) -> Iterator[str]:
     yield f"{costs} {pt.Costs.from_json(costs.to_json()) == costs}"
     yield f"{costs.hand_over('alpha', 'beta')} {costs.hand_over('beta', 'alpha')}"
     yield f"{costs.hand_over('alpha', 'host')} {costs.hand_over('alpha', 'alpha')} {costs.hand_over('host', 'beta')}"
+    for times in ({"alpha": {2: 1.0}}, {1: {"n0": 1.0}}, {"alpha": {"n0": 1e15}}, {"alpha": {"n0": 1.1e15}}):
+        yield said(pt.Costs, times)
     out = io.StringIO()
     Console(file=out, width=120, color_system=None).print(costs)
     yield out.getvalue()
@@ -181,6 +188,21 @@ def written(rng: random.Random) -> Iterator[str]:
             else:
                 (content if key == first else place)[key] = change
             yield f"{key} {change!r}: {said(read, json.dumps(content))[:240]}"
+
+
+def held(rng: random.Random) -> Iterator[str]:
+    """The bytes of weights and values that a drawn placement takes on each device, estimated and as partitioned."""
+    graph = pt.apply_pass(graph_of(rng), "InferShape")
+    names = [node.name for node in graph.nodes if node.is_op]
+    computed = [name for name in names if name.endswith("t")]
+    listed = [name for name in names if name not in computed]
+    weights, spans = ReadWeights(graph, listed, computed), ValueSpans(graph, {name: i for i, name in enumerate(listed)})
+    yield f"{weights.sizes} {weights.readers} {spans.made.tolist()} {spans.floors.tolist()}"
+    for count in (1, 2, 3):
+        chosen = np.array([rng.randrange(count) for _ in listed], np.intp)
+        where = {name: LABELS[device] for name, device in zip(listed, chosen.tolist())} | dict.fromkeys(computed, "alpha")
+        taken = projected(graph, {name: where[name] for name in names}, LABELS, computed)
+        yield f"{chosen.tolist()} {spans.peaks(chosen, count).tolist()} {[(one.weights, one.values) for one in taken.values()]}"
 
 
 def asked(rng: random.Random) -> Iterator[str]:
@@ -213,6 +235,8 @@ def asked(rng: random.Random) -> Iterator[str]:
         yield said(lambda: placement.apply(pt.Graph([graph.outputs[-1]], name="less", opsets=graph.opsets)).name)
         moved = [name for name, label in placement.items() if label == placement.devices[0]][:2]
         yield said(placement.move, moved, placement.devices[0], "it broke")
+        alone = pt.query(graph, "reference")
+        yield f"{alone!r} {alone.inlined} {alone.notes}"
         yield str(placement)
 
 
@@ -222,6 +246,26 @@ def said(call: Callable[..., Any], *args: Any) -> str:
         return str(call(*args))
     except pt.PartitaError as error:
         return f"{type(error).__name__}: {error}"
+
+
+def wished(rng: random.Random) -> Iterator[str]:
+    """What would help most, by costs of quarters of a microsecond, and how the certificate shortens what it lists."""
+    graph = graph_of(rng)
+    with ExitStack() as stack:
+        labels = devices_of(rng, stack)
+        names = [node.name for node in graph.nodes if node.is_op]
+        times = {label: {name: rng.randint(0, 9) / 4 for name in names} for label in LABELS}
+        pairs = [(a, b) for a in (*LABELS, "host") for b in (*LABELS, "host") if a != b]
+        costs = pt.Costs(times, {pair: pt.HandOver(rng.choice((0.0, 0.25)), 1024.0) for pair in pairs}, "drawn")
+        placement = pt.place(graph, labels, costs=costs)
+        yield f"{[str(wish) for wish in placement.wishes()]}"
+        cut = [attrs.evolve(one, us=float(i)) for i, one in enumerate(placement.certificate.cut * 3)]
+        cut[:1] = [attrs.evolve(one, bytes=None) for one in cut[:1]]
+        for count in (0, 7, 8, 9, 12):
+            predicted = rng.choice((0.0, 0.5, 10.0, 10.00001, 11.0))
+            bounds = {"predicted_us": predicted, "bound_us": 0.25 if predicted == 0.5 else min(10.0, predicted)}
+            made = attrs.evolve(placement.certificate, **bounds, cut=tuple(cut[:count]))
+            yield f"{made.gap:.6f} {made}"
 
 
 def locked(rng: random.Random) -> Iterator[str]:
@@ -293,6 +337,7 @@ KINDS: Mapping[str, Callable[[random.Random, int], Iterator[str]]] = {
     "place": lambda rng, seed: drawn(rng, False), "rules": lambda rng, seed: drawn(rng, True),
     "what if": lambda rng, seed: if_so(rng), "plan": lambda rng, seed: locked(rng), "assign": assigned, "fit": fitted,
     "query": lambda rng, seed: asked(rng), "file": lambda rng, seed: written(rng),
+    "bytes": lambda rng, seed: held(rng), "wish": lambda rng, seed: wished(rng),
 }
 
 

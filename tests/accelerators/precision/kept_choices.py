@@ -158,6 +158,9 @@ def place(rng: random.Random) -> Iterator[str]:
     }
     choice = DeviceChoice(graph, allowed, times)
     precisions = {name: "int8" for name in allowed if rng.random() < 0.3}
+    tensor = pt.TensorType("float32", ("n", 3))
+    kinds = [pt.TensorType("float32", None), tensor, pt.SequenceType(tensor), None]
+    yield str([bytes_of(pt.variable("odd", type=kind)[0]) for kind in kinds])
     yield f"{[(entry.name, bytes_of(entry)) for node in graph.nodes for entry in node.outputs]}"
     yield f"{[(name, choice.least(name, precisions.get(name, PLAIN))) for name in allowed]}"
     for placement in choice.candidates(precisions):
@@ -173,6 +176,18 @@ def plan_lines(plan: pt.PrecisionPlan, graph: pt.Graph, apply: bool) -> Iterator
     yield f"{zlib.crc32(table.encode()):08x} {len(table.splitlines())}"
     again = pt.PrecisionPlan.from_json(plan.to_json())
     yield f"{again.to_json() == plan.to_json()} {str(again) == str(plan)} {[again.why(name) == plan.why(name) for name in plan]}"
+    if len(plan):
+        name, *others = plan
+        again[name] = "float32"
+        yield f"{again.error} {again.locked} {again.why(name)} {again.rows[0]} {again}"
+        yield f"{pt.PrecisionPlan.from_json(again.to_json()).error}"
+        again.lock(*others[:1])
+        yield str(again.locked)
+        again.lock()
+        yield f"{again.locked} {again!r}"
+    for do in (again.__getitem__, again.__delitem__, again.lock):
+        yield told(do, "nothing")
+    yield f"{told(again.place, 'nothing', 'one')} {told(again.place, next(iter(plan.placement), ''), 'two')} {again.pinned}"
     if apply:
         applied = plan.apply(graph)
         yield " ".join(f"{node.op}{'' if node.affinity is None else ':' + node.affinity}" for node in applied.nodes if node.is_op)
