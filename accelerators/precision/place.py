@@ -92,7 +92,7 @@ def place_many(
     if costs is not None and (not isinstance(costs, Sequence) or len(costs) != len(graphs)):
         remedy = "Give a list with as many as there are graphs"
         raise AcceleratorError("costs are given for each graph", where="place_many, option costs", remedy=remedy)
-    each = costs or [None] * len(graphs)
+    each: Sequence[GivenCosts | None] = costs or [None] * len(graphs)
     return placed_together([
         _setting(graph, devices, own, limit, config, None, None, max_nodes, longest) for graph, own in zip(graphs, each)
     ])
