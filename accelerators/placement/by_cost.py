@@ -12,7 +12,7 @@ import numpy as np
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.device_list import find_device
 from partita.accelerators.placement.assignment import AssignmentProblem
-from partita.accelerators.placement.costs import HOST, Costs, as_number, finite, tensor_bytes
+from partita.accelerators.placement.costs import HOST, TIME, Costs, as_number, finite, tensor_bytes
 from partita.accelerators.placement.device_bytes import DeviceBytes, Limits, ReadWeights, ValueSpans, limits_of, projected
 from partita.accelerators.placement.fitting import CLOSE, Fitted, Fitting
 from partita.accelerators.placement.placement import Placement
@@ -67,6 +67,8 @@ class Certificate:
     """The origin of the costs."""
     objective: str = LATENCY
     """"latency", or "throughput": then the costs are those of the busiest device."""
+    unit: str = TIME
+    """The unit of the costs: with energy, all that is called microseconds is microjoules."""
 
     @property
     def gap(self) -> float:
@@ -80,12 +82,12 @@ class Certificate:
 
     def __str__(self) -> str:
         best = "proven to be optimal" if self.gap <= 1e-6 else f"at most {self.gap:.2%} above the optimum"
-        priority = f"; by priority {self.priority_us:,.1f} µs" if math.isfinite(self.priority_us) else ""
+        priority = f"; by priority {self.priority_us:,.1f} {self.unit}" if math.isfinite(self.priority_us) else ""
         busiest = " on the busiest device" if self.objective == THROUGHPUT else ""
-        lines = [f"predicted {self.predicted_us:,.1f} µs{busiest}, {best}{priority}; costs {self.source}"]
+        lines = [f"predicted {self.predicted_us:,.1f} {self.unit}{busiest}, {best}{priority}; costs {self.source}"]
         for one in self.cut[:SHOWN]:
             size = "" if one.bytes is None else f", {size_text(one.bytes)}"
-            lines.append(f"  {one.name!r} from {one.source} to {one.destination}: {one.us:,.1f} µs{size}")
+            lines.append(f"  {one.name!r} from {one.source} to {one.destination}: {one.us:,.1f} {self.unit}{size}")
         if len(self.cut) > SHOWN:
             lines.append(f"  and {counted(len(self.cut) - SHOWN, 'tensor')} more")
         return "\n".join(lines)
@@ -257,7 +259,7 @@ class _Search:
         cut += self._outputs(chosen)
         cut.sort(key=lambda one: -one.us)
         bound = cost if cost - bound <= CLOSE * abs(cost) else bound
-        return Certificate(cost, bound, priority, tuple(cut), self.costs.source, self.setting.objective)
+        return Certificate(cost, bound, priority, tuple(cut), self.costs.source, self.setting.objective, self.costs.unit)
 
     def _cut(self, tensor: int, chosen: Array) -> list[CutTensor]:
         entry, producer = self.entries[tensor], int(self.problem.producers[tensor])

@@ -43,6 +43,9 @@ HOST = "host"
 MOST = 1e15
 """The greatest time, in microseconds, and the greatest rate: sums of times stay finite, and can be compared."""
 
+TIME, ENERGY = "µs", "µJ"
+"""The units of costs."""
+
 VERSION = 1
 """The version of the JSON form."""
 
@@ -134,6 +137,8 @@ class Costs:
     """By source and destination. Pairs of devices that are absent have the default; pairs with "host" cost nothing."""
     source: str = attrs.field(default="given", converter=str)
     """The origin of the numbers."""
+    unit: str = attrs.field(default=TIME, validator=attrs.validators.in_((TIME, ENERGY)))
+    """The unit of all costs: microseconds, or microjoules if energy is to be saved."""
 
     def hand_over(self, source: str, destination: str) -> HandOver | None:
         """The hand-over between two devices, or a device and the host; None if it costs nothing."""
@@ -147,6 +152,7 @@ class Costs:
         content = {
             "partita_costs": VERSION,
             "source": self.source,
+            **({} if self.unit == TIME else {"unit": self.unit}),
             "times": {device: dict(times) for device, times in self.times.items()},
             "hand_overs": [{"from": a, "to": b, **attrs.asdict(one)} for (a, b), one in sorted(self.hand_overs.items())],
         }
@@ -163,10 +169,12 @@ class Costs:
         wrong = form_error(content, _FORM)
         if wrong is None and content["partita_costs"] != VERSION:
             wrong = "this is no version of costs that is known"
+        if wrong is None and content.get("unit", TIME) not in (TIME, ENERGY):
+            wrong = f"its unit is {content['unit']!r:.40}"
         if wrong is not None:
             raise AcceleratorError(wrong, where="Costs.from_json", remedy=remedy)
         pairs = {(row["from"], row["to"]): HandOver(row["launch_us"], row["bytes_per_us"]) for row in content["hand_overs"]}
-        return cls(content["times"], pairs, content["source"])
+        return cls(content["times"], pairs, content["source"], content.get("unit", TIME))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the costs into a file."""
@@ -187,7 +195,7 @@ class Costs:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("cost", "ops", "µs", title=Text(f"costs ({self.source})"))
+        table = Table("cost", "ops", self.unit, title=Text(f"costs ({self.source})"))
         for column in table.columns[1:]:
             column.justify = "right"
         for device, times in self.times.items():
@@ -202,9 +210,10 @@ class Costs:
     def __str__(self) -> str:
         lines = [f"costs ({self.source})"]
         for device, times in self.times.items():
-            lines.append(f"  {device}: {counted(len(times), 'op')}, {sum(times.values()):,.1f} µs in all")
+            lines.append(f"  {device}: {counted(len(times), 'op')}, {sum(times.values()):,.1f} {self.unit} in all")
         for (source, destination), one in self.hand_overs.items():
-            lines.append(f"  {source} to {destination}: {one.launch_us:,.1f} µs, and 1 µs for {one.bytes_per_us:,.0f} bytes")
+            launch = f"{one.launch_us:,.1f} {self.unit}"
+            lines.append(f"  {source} to {destination}: {launch}, and 1 {self.unit} for {one.bytes_per_us:,.0f} bytes")
         return "\n".join(lines)
 
 

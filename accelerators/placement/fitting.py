@@ -27,14 +27,14 @@ GRID = 8
 REFINEMENTS = 3
 """Number of grids between a price that does not suffice and one that does."""
 
-EFFORT = 12_000
-"""Maximum number of nodes of all subproblems of the branching."""
-
-MOST_PARTS = 1000
-"""Maximum number of subproblems of the branching."""
+EFFORT = 200_000
+"""Maximum number of subproblems of the branching for one node; it falls with the number of nodes to the power of 1.5."""
 
 RAISED = (0.5, 1.0, 2.0, 4.0, 8.0)
 """The prices of what leaves a device at which a part's cheapest assignment is tried, relative to its best ones."""
+
+MOST_EXCHANGED = 64
+"""Maximum number of nodes of an assignment that is improved by exchanging the devices of two nodes."""
 
 MOST_MOVED = 2000
 """Maximum number of nodes of an assignment that is improved by moving single nodes."""
@@ -252,7 +252,7 @@ class Fitting:
             used = self.used(chosen)
 
     def _improve(self) -> None:
-        """Moves single nodes as long as that is cheaper and fits."""
+        """Moves and exchanges nodes as long as that is cheaper and fits."""
         assert self._best is not None
         if len(self._best) > MOST_MOVED:
             return
@@ -269,11 +269,23 @@ class Fitting:
                     if change < -CLOSE * self._cost:
                         chosen[node] = device
                         again |= self._fits(chosen)
+            again |= len(self._best) <= MOST_EXCHANGED and self._exchanged()
+
+    def _exchanged(self) -> bool:
+        """True if exchanging the devices of two nodes is cheaper and fits."""
+        assert self._best is not None
+        before = self._cost
+        for pair in itertools.combinations(range(len(self._best)), 2):
+            chosen = self._best.copy()
+            chosen[[*pair]] = chosen[[*reversed(pair)]]
+            if self.problem.cost(chosen) < self._cost * (1 - CLOSE):
+                self._fits(chosen)
+        return self._cost < before
 
     def _branch(self, parts: Sequence[_Subproblem]) -> float:
         """The bound after branching on the parts with the least bounds, several at once."""
-        count = len(self.shares)
-        budget, together = min(MOST_PARTS, EFFORT // count), max(1, self._assigner.batch // (len(STEPS) * len(self.limits)))
+        count, cost = len(self.shares), self._cost
+        budget, together = int(EFFORT / count**1.5), max(1, self._assigner.batch // (len(STEPS) * len(self.limits)))
         numbers, queue = itertools.count(), list[tuple[float, int, _Subproblem]]()
         while True:
             for part in parts:
@@ -286,6 +298,9 @@ class Fitting:
             budget -= len(children)
             parts = self._priced([child for child in children if self._propagated(child)], AGAIN)
             self._raise_prices([part for part in parts if part.prices.any() and np.isfinite(part.bound)])
+            if self._cost < cost:
+                self._improve()
+                cost = self._cost
 
     def _raise_prices(self, parts: Sequence[_Subproblem]) -> None:
         """Tries the cheapest assignments of parts at higher prices, of what leaves a device with a node."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -23,13 +24,14 @@ from partita.accelerators.building.report import CompileReport
 from partita.accelerators.errors import AcceleratorError, CompileError
 from partita.accelerators.interface.device_list import Device
 from partita.accelerators.interface.unavailable import Absent
-from partita.accelerators.placement.costs import MOST, Costs, HandOver
+from partita.accelerators.placement.costs import ENERGY, MOST, Costs, HandOver
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.placement.placing import query
 from partita.accelerators.precision.op_costs import ROUNDS, times_of
 from partita.accelerators.precision.options import Given, Target, batches_of
 from partita.accelerators.process.cores import processor, usable_cores
 from partita.accelerators.process.descriptors import show_progress
+from partita.accelerators.process.energy import Joules, gpu_counter, host_counter, watts
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.accelerators.store.folder import chosen_folder
@@ -82,6 +84,7 @@ def measure(
     busy: bool = False,
     again: bool = False,
     progress: bool = True,
+    energy: bool = False,
 ) -> Costs:
     """The costs of the graph's ops on each device, and of hand-overs between devices, measured on this machine.
 
@@ -89,7 +92,9 @@ def measure(
     or by times of the ops alone. Hand-overs are the difference between a model on two devices and on either. `inputs` are the
     arrays of one call (default: random ones). With `busy`, another program keeps all cores busy meanwhile. `progress` is printed
     to stderr. The result is kept in the cache for this graph, machine and version of the devices, unless a device failed; `again`
-    measures anew."""
+    measures anew. With `energy`, the costs are microjoules: times, multiplied by the power while a device runs all that it can.
+    It is read from RAPL for devices in the host's memory, and from NVML for others; NotSupported says why there is no counter."""
+    check_flag(energy, "option energy", AcceleratorError)
     check_flag(busy, "option busy", AcceleratorError)
     check_flag(again, "option again", AcceleratorError)
     check_flag(progress, "option progress", AcceleratorError)
@@ -97,27 +102,34 @@ def measure(
     target = Target(devices, config)
     batch = None if inputs is None else batches_of(base.graph, inputs, "measure")[0]
     labels = [device.label for device in usable(target)]
-    costs = measured(base, target, batch, labels, bool(busy), bool(again), progress=bool(progress))
+    counters = {device.label: _counter(device) for device in usable(target)} if energy else {}
+    costs = measured(base, target, batch, labels, bool(busy), bool(again), progress=bool(progress), counters=counters)
     assert costs is not None
     return costs
 
 
 def measured(
     base: Placement, target: Target, batch: Given | None, labels: Sequence[str], busy: bool, again: bool,
-    end: float = math.inf, progress: bool = True,
+    end: float = math.inf, progress: bool = True, counters: Mapping[str, Joules] = MappingProxyType({}),
 ) -> Costs | None:
     """The costs on these devices, kept or measured. After `end` nothing new is begun: pairs that were not measured have the
     default, and there are no costs if a device was not."""
-    path = kept_path(FOLDERS[1], base, target, batch, labels, busy)
+    path = kept_path(FOLDERS[1], base, target, batch, labels, busy, bool(counters))
     known = None if again or path is None else _read(path)
     if known is not None:
         return known
-    measuring = _OnThisMachine(base, target, batch, labels, end, progress)
+    measuring = _OnThisMachine(base, target, batch, labels, end, progress, counters)
     with busy_neighbour() if busy else contextlib.nullcontext():
         costs = measuring.costs(busy)
     if path is not None and not measuring.is_late and not measuring.has_failed:
         keep(path, costs.to_json().encode())
     return costs if len(costs.times) == len(labels) else None
+
+
+def _counter(device: Device) -> Joules:
+    """The energy counter of a device."""
+    id_ = device.device_id
+    return host_counter() if device.accelerator.free_bytes(id_) is None else gpu_counter(id_)
 
 
 def kept_path(subfolder: str, base: Placement, target: Target, batch: Given | None, *more: Any) -> Path | None:
@@ -196,6 +208,10 @@ class _OnThisMachine:
     """The time after which nothing new is begun."""
     progress: bool
     """True to print what is being measured."""
+    counters: Mapping[str, Joules]
+    """The energy counter of each device; empty if times are the costs."""
+    power: dict[str, float] = attrs.field(factory=dict)
+    """The watts of each device."""
     has_failed: bool = False
     """True if a device ran none of the ops that it takes."""
 
@@ -222,7 +238,18 @@ class _OnThisMachine:
             self._say(f"hand-overs between {a} and {b} ({i + 1} of {counted(len(pairs), 'pair')})")
             over |= self._hand_overs(a, b)
         where = processor() or os.uname().machine
-        return Costs(times, over, f"measured on {where}{', beside a busy neighbour' if busy else ''}")
+        source = f"measured on {where}{', beside a busy neighbour' if busy else ''}"
+        return self._energy(times, over, source) if self.counters else Costs(times, over, source)
+
+    def _energy(
+        self, times: Mapping[str, Mapping[str, float]], over: Mapping[tuple[str, str], HandOver], source: str
+    ) -> Costs:
+        """The costs in microjoules."""
+        power = {label: self.power.get(label, 0.0) for label in times}
+        used = {label: {name: us * power[label] for name, us in own.items()} for label, own in times.items()}
+        both = {pair: (power[pair[0]] + power[pair[1]]) / 2 for pair in over}
+        handed = {pair: HandOver(one.launch_us * both[pair], one.bytes_per_us / both[pair]) for pair, one in over.items()}
+        return Costs(used, handed, source, ENERGY)
 
     def _say(self, text: str) -> None:
         if self.progress:
@@ -244,6 +271,8 @@ class _OnThisMachine:
             whole = self._of_units(model, batch)
             slow = sum(whole.values()) > 1e6 * SECONDS / ROUNDS
             shares = times_of(model, graph, batch, names, (), label, 1 if slow else ROUNDS)
+            if self.counters:
+                self.power[label] = watts(self.counters[label], partial(model, batch), SECONDS)
         except PartitaError as error:
             self._say(f"{label} is left out: {error.cause}")
             return {}

@@ -37,12 +37,24 @@ def test_small_problems_are_solved_exactly_within_limits(start: int) -> None:
 
 @pytest.mark.slow
 def test_limits_of_thousands_of_problems_are_kept() -> None:
-    gaps = []
     for seed in range(5000):
         found, _, holds = fitted(seed, 20)
         assert holds, seed
-        gaps.append(0.0 if found.chosen is None else 1 - found.bound / found.cost)
-    assert max(gaps) <= 0.25 and sum(gap > 0.03 for gap in gaps) <= 50
+        assert found.cost == found.bound == np.inf or found.cost - found.bound <= 0.03 * found.cost, seed
+
+
+@pytest.mark.slow
+def test_all_of_hundreds_of_nodes_are_within_three_percent_of_the_bound() -> None:
+    for seed in range(100):
+        found, _, holds = fitted(seed, 300)
+        assert holds, seed
+        assert found.chosen is None or found.cost - found.bound <= 0.03 * found.cost, seed
+
+
+def test_full_devices_are_placed_by_branching_and_exchanges() -> None:
+    for seed in (1096, 489):  # one of 19 nodes, and one for which nothing fits
+        found, _, holds = fitted(seed, 20)
+        assert holds and found.bound == pytest.approx(found.cost)
 
 
 def test_hundreds_of_nodes_are_within_three_percent_of_the_bound() -> None:
