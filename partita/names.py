@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from partita.mapping.many import compile_many
     from partita.measuring.bench import bench
     from partita.measuring.bench_report import BenchReport
+    from partita.measuring.roofline import Peak, Roofline, roofline
     from partita.onnxruntime_plugin.register import ort_plugin, register_with_onnxruntime
     from partita.page import report_page
 
@@ -146,6 +147,7 @@ __all__ = [
     "PassError",
     "Pattern",
     "PatternProperty",
+    "Peak",
     "Placement",
     "Plan",
     "PrecisionPlan",
@@ -155,6 +157,7 @@ __all__ = [
     "ReadError",
     "Reduction",
     "RequestTimeout",
+    "Roofline",
     "RunError",
     "SequenceType",
     "SparseTensorType",
@@ -206,6 +209,7 @@ __all__ = [
     "register_property",
     "register_with_onnxruntime",
     "report_page",
+    "roofline",
     "save",
     "to_device",
     "tune",
@@ -232,6 +236,7 @@ __getattr__ = lazily(__name__, {
     "partita.mapping.many": "compile_many",
     "partita.measuring.bench": "bench",
     "partita.measuring.bench_report": "BenchReport",
+    "partita.measuring.roofline": "Peak Roofline roofline",
     "partita.onnxruntime_plugin.register": "ort_plugin register_with_onnxruntime",
     "partita.page": "report_page",
 })

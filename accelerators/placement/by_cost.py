@@ -495,15 +495,16 @@ class CostedPlacement(Placement):
     def to_table(self, most: int = 12) -> Table:
         """The table of a placement, with the projected bytes and the certificate as its caption."""
         table = super().to_table(most)
-        table.caption = "\n".join([*self._bytes_lines(), str(self.certificate)])
+        table.caption = "\n".join([*self.bytes_lines(), str(self.certificate)])
         table.caption_justify = "left"
         return table
 
     def __str__(self) -> str:
-        lines = [*self._bytes_lines(), *str(self.certificate).split("\n")]
+        lines = [*self.bytes_lines(), *str(self.certificate).split("\n")]
         return "\n".join([super().__str__(), *(f"  {line}" for line in lines)])
 
-    def _bytes_lines(self) -> list[str]:
+    def bytes_lines(self) -> list[str]:
+        """The projected bytes of each device, a line each."""
         lines = []
         for label, held in self.bytes.items():
             most, real = self._setting.limits[label], self.measured_bytes.get(label)

@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add_model(parser, package=True)
     parser.add_argument("--nodes", action="store_true", help="a row for each node too")
-    add_count(parser, "--memory", 1, "the N nodes during which most bytes of activations are alive")
+    add_count(parser.add_argument_group("memory"), "--memory", 1, "the N nodes during which most bytes of activations are alive")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

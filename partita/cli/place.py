@@ -36,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--costs", metavar="COSTS.json", help="the costs that costs.save wrote (default: estimates)")
     group.add_argument("--wishes", action="store_true", help="list the ops that would help most if a device ran them")
     text = "write the placement, for `partita plan --check` and pt.compile(plan=...)"
+    group.add_argument("--report", metavar="PAGE.html", help="write a page for the browser, with the certificate")
     group.add_argument("--lock", metavar="PLAN.json", help=text)
 
 
@@ -43,7 +44,8 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Place the model, show the placement, and write it if requested."""
     if arguments.limit and arguments.limit_free:
         raise Usage("--limit and --limit-free exclude each other")
-    writable(arguments.lock, arguments.model)
+    for path in (arguments.lock, arguments.report):
+        writable(path, arguments.model)
     costs = None if arguments.costs is None else pt.Costs.load(arguments.costs)
     graph, config = load_graph(arguments, screen), config_of(arguments.config, arguments.devices)
     limits = "free" if arguments.limit_free else dict(arguments.limit)
@@ -54,6 +56,9 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     if arguments.lock:
         placement.lock(arguments.lock)
         screen.say(f"wrote {arguments.lock}")
+    if arguments.report:
+        pt.report_page(placement, arguments.report)
+        screen.say(f"wrote {arguments.report}")
     wishes = placement.wishes() if arguments.wishes else []
     screen.write_json({**placement.to_dict(), "wishes": [str(wish) for wish in wishes]})
     screen.show(*_lines(placement), *map(str, wishes))

@@ -62,6 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_fail_on(group, CONDITIONS, "difference")
     add_count(group, "--profile", 0, "show the N slowest rows", 10)
+    add_count(group, "--roofline", 1, "show what limits the N slowest kernels, bytes or operations, and by how much")
     add_count(group, "--calls", 0, "start N calls more, and say when each device ran which; --report draws them", 0)
     group.add_argument("--trace", metavar="FILE", help="write the profile for chrome://tracing or Perfetto")
     group.add_argument("--report", metavar="PAGE.html", help="write a page for the browser")
@@ -79,6 +80,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     outputs = model(inputs)
     checked = [] if original is None else _check(model, original, inputs, outputs, arguments, screen)
     profile = _profile(model, inputs, arguments, screen)
+    limits = _limits(model, profile, inputs, arguments, screen)
     timeline = _timeline(model, inputs, arguments.calls, screen)
     _write(model, outputs, profile, timeline, arguments, screen)
     data: dict[str, Any] = {"report": model.report.to_dict(), "outputs": _described(model, outputs)}
@@ -93,15 +95,28 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     data["failed"] = failed
     if profile is not None:
         data["profile"] = profile.to_dict()
+    if limits is not None:
+        data["roofline"] = limits.to_dict()
     if timeline is not None:
         data["timeline"] = timeline.to_dict()
     screen.write_json(data)
     if not screen.as_json:
         _show(model, data, checked, profile, arguments.profile, screen)
+        screen.show(*([] if limits is None else [limits.to_table(arguments.roofline)]))
         screen.show(*([] if timeline is None else [str(timeline)]))
     for name in failed:
         screen.warn(f"failed on {name}: {CONDITIONS[name]}")
     return exits.NO if failed else exits.OK
+
+
+def _limits(
+    model: pt.CompiledModel, profile: pt.Profile | None, inputs: dict[str, Any], arguments: argparse.Namespace, screen: Screen
+) -> pt.Roofline | None:
+    """The roofline, if requested."""
+    if arguments.roofline is None:
+        return None
+    screen.say("measuring the devices' peaks")
+    return pt.roofline(model, profile or model.profile(inputs))
 
 
 def _failed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from partita.accelerators import CompiledModel, Placement, Profile
 from partita.accelerators.building.report import CompileReport, move_lines
 from partita.accelerators.errors import MEND, DeviceMistake
 from partita.accelerators.interface.compile_story import KernelWork
+from partita.accelerators.placement.by_cost import SHOWN, Certificate, CostedPlacement
 from partita.accelerators.runtime.profile import PLAIN
 from partita.accelerators.runtime.real_runs import Timeline
 from partita.graph.errors import GraphError, PartitaError
@@ -42,7 +44,11 @@ def collect(
     if isinstance(subject, Placement):
         placed = subject.apply(subject.graph).evolve(attrs={})
         placed = apply_pass(placed, "PartitionGraph", subgraph_property=AffinityProperty(), growth="largest")
-        return _Collector(placed, _placed_on(subject), profile).scene(placement=subject)
+        collector = _Collector(placed, _placed_on(subject), profile)
+        if isinstance(subject, CostedPlacement):
+            collector.facts += _certified(subject.certificate)
+            collector.notes += [*subject.bytes_lines(), *str(subject.certificate).split("\n")]
+        return collector.scene(placement=subject)
     if isinstance(subject, Plan):
         if subject.graph is None:
             remedy = "Show the partitioned graph: plan.apply(graph)"
@@ -56,6 +62,15 @@ def collect(
         f"a page shows a Graph, Plan, Placement or CompiledModel, not {type(subject).__name__}",
         where="report_page",
     )
+
+
+def _certified(certificate: Certificate) -> list[tuple[str, str]]:
+    """The predicted cost, its bound, and the tensors handed over at the greatest cost."""
+    facts = [("predicted", f"{certificate.predicted_us:,.1f} µs"), ("proven bound", f"{certificate.bound_us:,.1f} µs")]
+    if math.isfinite(certificate.priority_us):
+        facts.append(("by priority", f"{certificate.priority_us:,.1f} µs"))
+    bottlenecks = [f"{one.name}: {one.source} to {one.destination}, {one.us:,.1f} µs" for one in certificate.cut[:SHOWN]]
+    return [*facts, *(("bottleneck", text) for text in bottlenecks)]
 
 
 def _placed_on(placement: Placement) -> str:
@@ -90,6 +105,8 @@ class _Collector:
     def __init__(self, graph: Graph, subtitle: str, profile: Profile | None) -> None:
         report = graph.attrs.get(REPORT)
         self.notes: list[str] = []
+        self.facts: list[tuple[str, str]] = []
+        """Facts about the subject beside those about its graph."""
         self.graph = graph = self._typed(graph)
         self.subtitle = subtitle
         self.profile = profile
@@ -162,6 +179,7 @@ class _Collector:
             ("subgraphs", f"{len(self.boxes.calls):,}"),
             ("borders", f"{len(borders):,}"),
             ("parameters", f"{summary.parameters:,}"),
+            *self.facts,
             *(("input", name if kind is None else f"{name}: {kind}") for name, kind in summary.inputs),
             *(("output", name if kind is None else f"{name}: {kind}") for name, kind in summary.outputs),
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import partita as pt
+from partita.page.reading import read_page
 from tests.cli.conftest import Command
 
 DEVICES = "--devices HETERO:onnxruntime,reference"
@@ -91,3 +92,17 @@ def test_two_plans_are_compared_by_time_in_turns(partita: Command, model: str) -
     partita(f"compile {model} --devices reference -o small.partita")
     assert partita(f"compare {model} small.partita --plan a.json --json").json["sides"]["B"] == "small.partita on reference"
     assert "times" not in partita(f"compare {model} --plan a.json --json").json
+
+
+def test_the_page_shows_the_certificate_and_the_bottlenecks(partita: Command, model: str) -> None:
+    times = {"onnxruntime": {"conv1": 1.0, "relu1": 1.0, "softmax1": 500.0}, "reference": {"softmax1": 2.0}}
+    pt.Costs(times, source="a file").save("costs.json")
+    assert partita(f"place {model} {DEVICES} --costs costs.json --report page.html").status == 0
+    scene = read_page("page.html")
+    facts = dict(scene.facts)
+    assert (facts["predicted"], facts["proven bound"], facts["by priority"]) == ("24.1 µs", "24.1 µs", "502.0 µs")
+    assert facts["bottleneck"] == "relu1: onnxruntime to reference, 20.1 µs"
+    assert any(note.startswith("onnxruntime: ") and "of weights" in note for note in scene.notes)
+    assert any(note.startswith("predicted 24.1 µs, ") for note in scene.notes)
+    pt.report_page(pt.query(pt.load(model), "reference"), "plain.html")
+    assert "predicted" not in dict(read_page("plain.html").facts)

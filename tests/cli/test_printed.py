@@ -37,9 +37,10 @@ OWN = {
 }
 
 LEAST = {
+    "inspect --memory": 1, "run --roofline": 1,
     "--seed": 0, "run --profile": 0, "run --calls": 0, "bench --threads": 1, "bench --batch": 1, "bench --streams": 1,
     "bench --iterations": 1, "bench --warmup": 0, "bench --profile": 0, "precision --calls": 1, "diagnose --runs": 1,
-    "map --workers": 1, "reduce --most": 1, "reduce --repeats": 1, "inspect --memory": 1, "--min-size": 1, "--max-subgraphs": 0,
+    "map --workers": 1, "reduce --most": 1, "reduce --repeats": 1, "--min-size": 1, "--max-subgraphs": 0,
     "--max-nodes": 1, "--longest": 1,
 }
 

@@ -420,3 +420,13 @@ def test_bad_packages(partita: Command, model: str, verb: str, name: str, messag
     assert (done.status, done.out) == (1, "")
     assert message in done.err
     assert "Traceback" not in done.err
+
+
+def test_the_roofline_has_a_row_for_each_kernel(partita: Command, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partita.measuring.roofline.ELEMENTS", 1 << 10)
+    done = partita(f"run {model} --devices reference --profile 0 --roofline 1 --json").json
+    assert [(row["op"], row["flops"], row["bytes"]) for row in done["roofline"]["kernels"]] == [
+        ("Conv", 7776, 768 + 432 + 576), ("Relu", 144, 1152), ("Softmax", 144, 1152),
+    ]
+    shown = partita(f"run {model} --devices reference --profile 0 --roofline 1").out
+    assert "small: roofline" in shown and "limited by" in shown and "GB/s" in shown
