@@ -489,7 +489,8 @@ def entry(rng: random.Random) -> Iterator[str]:
     with device("alpha") as alpha:
         plain_config = alpha.full_config({})
         first = make_key(alpha, graph, plain_config)
-        yield f"{first.device} | {first.options} | {first.target} | {first.versions.partition('Partita ')[0]} | {len(first.digest)}"
+        library = first.versions.partition("Partita ")[0]
+        yield f"{first.device} | {first.options} | {first.target} | {library} | {len(first.digest)}"
         changes = {"LEVEL": 2, "CACHE_DIR": "x", "DEVICE_ID": "1", "ISOLATE": True, "ISOLATE_SECONDS": 3.0, "PERF_COUNT": True,
                    "PROGRESS": len, "OTHER": np.arange(2000)}
         for name, value in changes.items():
