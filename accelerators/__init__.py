@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from partita.accelerators.precision.auto import AutoChoice, auto
     from partita.accelerators.precision.choose_precision import choose_precision
     from partita.accelerators.precision.measured_costs import measure
-    from partita.accelerators.precision.place import place
+    from partita.accelerators.precision.place import place, place_many
     from partita.accelerators.precision.precision_plan import PrecisionPlan
     from partita.accelerators.runtime.compiled_model import CompiledModel
     from partita.accelerators.runtime.profile import Profile
@@ -79,6 +79,7 @@ __all__ = [
     "load",
     "measure",
     "place",
+    "place_many",
     "query",
     "register_accelerator",
     "to_device",
@@ -91,7 +92,7 @@ __getattr__ = lazily(__name__, {
     "partita.accelerators.precision.auto": "AutoChoice auto",
     "partita.accelerators.precision.choose_precision": "choose_precision",
     "partita.accelerators.precision.measured_costs": "measure",
-    "partita.accelerators.precision.place": "place",
+    "partita.accelerators.precision.place": "place place_many",
     "partita.accelerators.errors": (
         "AcceleratorError AcceleratorUnavailable BadConfig CompileError DeviceMistake InputError "
         "NotSupported QueueFull RequestTimeout RunError UnknownDevice UnknownKey"

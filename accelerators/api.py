@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Never
 
+from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.cache_words import OFF, ON
 from partita.accelerators.process.exit_barrier import at_a_device, main_has_ended
+from partita.graph.errors import check_path, unexpected
 
 if TYPE_CHECKING:
     import onnx
@@ -63,8 +65,7 @@ def compile(  # noqa: A001  the contract's name
     of this graph, or a file with one (`placement.lock`, `partita place --lock`): each op runs where it says, by default on
     the plan's devices."""
     if foreign:
-        from partita.accelerators.interface.habits import OPTIONS
-        from partita.graph.errors import unexpected
+        from partita.accelerators.interface.habits import OPTIONS  # start-up
 
         raise unexpected("compile", foreign, OPTIONS)
     given = (example_inputs, pin, forbid, shapes, name, min_subgraph_size, plan)
@@ -72,20 +73,18 @@ def compile(  # noqa: A001  the contract's name
         model = _at_once(graph, device, config)
         if model is not None:
             return model
-    from partita.graph.readers import is_source, load
+    from partita.graph.readers import is_source, load  # start-up
 
     if is_source(graph):
         graph = load(graph, strict=strict)
-    from partita.accelerators.compiling import compile as compile_graph
-    from partita.accelerators.interface.device_list import parse_auto
+    from partita.accelerators.compiling import compile as compile_graph  # start-up
+    from partita.accelerators.interface.device_list import parse_auto  # start-up
 
     among = parse_auto(device)
     if among is not None:
-        from partita.accelerators.precision.auto import compiled
+        from partita.accelerators.precision.auto import compiled  # start-up
 
         if optimize or min_subgraph_size or plan is not None or example_inputs is not None:
-            from partita.accelerators.errors import AcceleratorError
-
             cause = "placements are measured, so that plan, optimize, min_subgraph_size and example_inputs have no meaning"
             raise AcceleratorError(cause, where=f"compile, device {device!r}", remedy="Leave them out, or name other devices")
         return compiled(graph, among, config, pin, forbid, strict=strict, shapes=shapes, name=name)  # type: ignore[arg-type]
@@ -100,24 +99,19 @@ def _at_once(source: Any, device: Any, config: Any) -> Any:
     threads = _threads(device, config)
     if threads is None or REGISTRY in sys.modules or find_spec("tvm_ffi") is None or main_has_ended():
         return None
-    if isinstance(source, (str, os.PathLike)):
-        path = os.fspath(source)
-        if not str(path).endswith(".onnx"):
-            return None
-        from partita.accelerators.runtime.starting.file_model import opened
-
-        return opened(path, device, config, threads, begin)
-    if getattr(source, "file", None) is None:
+    path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
+    if not (getattr(source, "file", None) if path is None else str(path).endswith(".onnx")):
         return None
-    from partita.accelerators.runtime.starting.file_model import opened_graph
-    from partita.graph.graph import Graph
+    from partita.accelerators.runtime.starting.file_model import opened, opened_graph  # start-up
 
-    return opened_graph(source, device, config, threads, begin) if isinstance(source, Graph) else None
+    if path is None:
+        return opened_graph(source, device, config, threads, begin)
+    return opened(path, device, config, threads, begin)
 
 
 def begin(graph: Graph, device: Any, config: Any, home: str) -> Devices:
     """The devices of a model that answers already; what compiles is loaded now."""
-    from partita.accelerators.compiling import begin as begin_graph
+    from partita.accelerators.compiling import begin as begin_graph  # start-up
 
     return begin_graph(graph, device, config, home)
 
@@ -168,10 +162,8 @@ def import_model(
     before anything is loaded; with a `key` the signature too. `config` is as for `compile`. A subgraph that does not fit here
     (another processor, another version of the library, a missing device) is an error that names the difference, unless
     `recompile` allows compiling it again from its ONNX body: True for the same device, or devices to choose from."""
-    from partita.accelerators.errors import AcceleratorError
-    from partita.accelerators.package.unpacking import import_package
-    from partita.accelerators.runtime.compiled_model import CompiledModel
-    from partita.graph.errors import check_path
+    from partita.accelerators.package.unpacking import import_package  # start-up
+    from partita.accelerators.runtime.compiled_model import CompiledModel  # start-up
 
     return import_package(check_path("import_model", path, AcceleratorError), key, config, recompile, CompiledModel)
 
@@ -190,11 +182,11 @@ def load(
     of an ONNX model given as a ModelProto or as bytes. A file that deviates from ONNX (nodes out of order, an op of
     another opset) is read if its meaning is clear, as onnxruntime reads it, and `graph.attrs["notes"]` lists the deviations.
     With `strict` that is an error, and so is a declared type that contradicts the one inferred from the inputs."""
-    from partita.graph.readers import load as read
+    from partita.graph.readers import load as read  # start-up
 
     graph = read(source, shapes, params, inline, base_dir, strict)
     if strict:
-        from partita.passes.infer import infer
+        from partita.passes.infer import infer  # start-up
 
         infer(graph, strict=False, check_declared=True)
     return graph
@@ -205,9 +197,8 @@ def to_device(array: Array, device: str) -> DeviceArray:
     their outputs to it if it is passed as `out`, without a copy to the host; `.numpy()` copies it back."""
     import numpy as np
 
-    from partita.accelerators.errors import AcceleratorError
-    from partita.accelerators.interface.device_list import parse_devices
-    from partita.graph.types import dtype_name
+    from partita.accelerators.interface.device_list import parse_devices  # start-up
+    from partita.graph.types import dtype_name  # start-up
 
     (first, *others) = parse_devices(device)
     if others:

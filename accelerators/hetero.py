@@ -12,6 +12,7 @@ from partita.accelerators.interface.keys import Key, optional
 from partita.accelerators.interface.registry import HETERO, devices
 from partita.accelerators.interface.settings import HETERO_KEYS
 from partita.accelerators.placement.placement import Placement
+from partita.accelerators.placement.placing import query
 from partita.graph.graph import Graph
 
 
@@ -38,8 +39,6 @@ class HeteroAccelerator(Accelerator):
 
     def query(self, graph: Graph) -> Placement:
         """The device of each node by name, among those of TARGET_FALLBACK (or else the default ones)."""
-        from partita.accelerators.placement.placing import query
-
         return query(graph)
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:

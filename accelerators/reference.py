@@ -15,12 +15,13 @@ from partita.accelerators.arrays.layout import array_ids, owned
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.accelerator import EXECUTED, Accelerator, CompiledSubgraph, ProfileRow
 from partita.accelerators.interface.query import refused_inside
+from partita.graph import numerics
 from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
 from partita.graph.interpret import evaluate_node
 from partita.graph.microsoft import is_known, why_none, why_unknown
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.custom import custom_op
+from partita.graph.ops.schemas import custom_op
 from partita.passes import apply_pass
 from partita.passes.infer.contract import require_fit
 
@@ -74,7 +75,6 @@ def _supported(node: Node, graph: Graph) -> bool | str:
         return unknown
     if node.op == "ImageDecoder" and not node.domain and importlib.util.find_spec("PIL") is None:
         return "ImageDecoder needs the package Pillow, which is not installed"
-    from partita.graph import numerics
 
     version = graph.opsets.get(node.domain, 1)
     title = f"{node.domain or 'ai.onnx'}.{node.op}"

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from partita.graph.errors import TypeMismatch, did_you_mean
+from partita.graph.graph import DEFAULT_OPSET
 from partita.graph.node import Body
 from partita.graph.ops.schemas import ONNX_DOMAINS, AttrSpec, OpSpec, require_spec, spec_of
+from partita.graph.types import dtype_name, numpy_dtype
 
 
 def checked_attributes(
@@ -69,8 +71,6 @@ def _spec(op: str, domain: str, opset: int | None, where: str) -> OpSpec | None:
 
 
 def _newest(domain: str) -> int:
-    from partita.graph.graph import DEFAULT_OPSET
-
     return 1000 if domain else DEFAULT_OPSET
 
 
@@ -100,8 +100,6 @@ def _cast(kind: str, value: Any) -> Any:
 
 def _dtype_number(value: Any) -> int:
     import onnx.helper
-
-    from partita.graph.types import dtype_name, numpy_dtype
 
     name = dtype_name(value)
     return 8 if name == "string" else int(onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(name)))

@@ -1,54 +1,21 @@
-"""Copying and pickling of graphs, which are plain data. Nothing here recurses along a chain of nodes."""
+"""Copying and pickling of a graph's attributes, which are plain data."""
 
 from __future__ import annotations
 
 import copy
 import copyreg
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
 
 from partita.graph.errors import GraphError, PartitaError
-from partita.graph.node import Body, Node, NodeEntry
-from partita.graph.order import reachable, topological
-
-Memo = dict[int, Any]
-"""The copies made so far by `copy.deepcopy`, by the identity of the original."""
+from partita.graph.node import Body, Memo, Node, NodeEntry
 
 PLAIN = (int, float, complex, str, bytes, type(None), np.ndarray, np.generic, np.dtype, Body, Node, NodeEntry)
 """Values that can always be pickled."""
-
-
-def copy_nodes(nodes: Iterable[Node], memo: Memo) -> None:
-    """Copies nodes in topological order. Bodies are copied with them; arrays, which never change, are shared."""
-    for node in nodes:
-        if id(node) in memo:
-            continue
-
-        def copied(entry: NodeEntry) -> NodeEntry:
-            return NodeEntry(memo[id(entry.node)], entry.index)
-
-        memo[id(node)] = node.evolve(
-            inputs=tuple([None if entry is None else copied(entry) for entry in node.inputs]),
-            captures=tuple(map(copied, node.captures)),
-            after=tuple([memo[id(other)] for other in node.after]),
-            attrs={key: _copied_value(value, memo) for key, value in node.attrs.items()},
-            subgraph=copy.deepcopy(node.subgraph, memo),
-        )
-
-
-def copy_node(node: Node, memo: Memo) -> Node:
-    """A copy of the node and of everything that it depends on."""
-    copy_nodes(topological(reachable([node])), memo)
-    duplicate: Node = memo[id(node)]
-    return duplicate
-
-
-def _copied_value(value: Any, memo: Memo) -> Any:
-    return value if isinstance(value, np.ndarray) else copy.deepcopy(value, memo)
 
 
 def copied_attributes(attributes: Mapping[str, Any], memo: Memo, graph: str) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from partita.graph.copying import check_attributes, copied_attributes
 from partita.graph.errors import GraphError, MissingDependency, did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.gc_pause import collector_paused
 from partita.graph.names import check_names, check_output_names, name_bodies_apart, name_nodes
-from partita.graph.node import Body, Node, NodeEntry, as_entries
+from partita.graph.node import Body, Node, NodeEntry, as_entries, copy_nodes
 from partita.graph.order import is_ordered, reachable, sources, topological
 
 if TYPE_CHECKING:
@@ -264,8 +265,6 @@ class Graph(Body):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
         """A copy with its own nodes, whose affinities may be set; arrays, which never change, are shared."""
-        from partita.graph.copying import copied_attributes, copy_nodes
-
         with collector_paused():
             copy_nodes(self.nodes, memo)
             nodes = tuple([memo[id(node)] for node in self.nodes])
@@ -278,8 +277,6 @@ class Graph(Body):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The pickled form: the nodes in topological order."""
-        from partita.graph.copying import check_attributes
-
         check_attributes(self.attrs, self.name)
         parts = (self.nodes, self.inputs, self.outputs, self.name, dict(self.opsets), self.output_names, dict(self.metadata))
         return _restored, parts, self.attrs
@@ -306,13 +303,13 @@ class Graph(Body):
         return networkx_graph
 
     def __str__(self) -> str:
-        from partita.graph.text import print_graph
+        from partita.graph.text import print_graph  # upward: str() is a method
 
         return print_graph(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Rich display in notebooks: a picture, or a summary of a large graph."""
-        from partita.graph.pictures import mimebundle
+        from partita.graph.pictures import mimebundle  # upward: notebooks ask for a method
 
         return mimebundle(self)
 

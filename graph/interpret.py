@@ -11,7 +11,7 @@ from partita.graph.errors import GraphError, PartitaError
 from partita.graph.graph import Graph
 from partita.graph.microsoft import body_of, is_known, types_of
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.custom import custom_op
+from partita.graph.ops.schemas import custom_op
 from partita.graph.types import TensorType
 
 _FAILURES = (
@@ -86,7 +86,7 @@ def _evaluate(
         return _several(results, count)
     if is_known(node):
         return tuple(interpret(body_of(node, types_of(inputs), inputs), [x for x in inputs if x is not None], check=check))
-    from partita.graph.numerics import evaluate
+    from partita.graph.numerics import evaluate  # start-up
 
     attributes = {
         key: _Runnable(value, captured, check) if isinstance(value, Graph) else value for key, value in node.attrs.items()

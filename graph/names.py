@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from partita.graph.errors import GraphError
+from partita.graph.nested import graphs_in
 from partita.graph.node import Body, Node, NodeEntry, name_node, replace_attributes
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 
 
 def unique(name: str, taken: set[str], counts: dict[str, int] | None = None) -> str:
@@ -124,15 +126,11 @@ def _inside(node: Node) -> Iterator[Node]:
 
 
 def _nodes_in(body: Body) -> Iterator[Node]:
-    from partita.graph.nested import graphs_in  # upward: it walks over graphs, which this module is below
-
     return (node for graph in graphs_in(body) for node in graph.nodes if node.is_op)  # type: ignore[arg-type]
 
 
 def _renamed(body: Any, taken: set[str], reserved: set[str]) -> Any:
     """The body with new names for ops whose generated names are taken."""
-    from partita.graph.rewrite import Rewriter, map_bodies, rewrite  # upward: as above
-
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
         stem, _, number = node.name.rpartition("_")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
 
-from partita.graph.graph import Graph
-from partita.graph.node import Node
+from partita.graph.node import Body, Node
+
+if TYPE_CHECKING:
+    from partita.graph.graph import Graph
 
 
 def bodies_of(node: Node) -> Iterator[Graph]:
@@ -14,8 +17,8 @@ def bodies_of(node: Node) -> Iterator[Graph]:
         yield node.subgraph
     for value in node.attrs.values():
         for item in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(item, Graph):
-                yield item
+            if isinstance(item, Body):
+                yield cast("Graph", item)
 
 
 def graphs_in(graph: Graph) -> Iterator[Graph]:

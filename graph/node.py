@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -11,6 +12,7 @@ import numpy as np
 from attrs import define, field, fields
 
 from partita.graph.errors import GraphError
+from partita.graph.order import reachable, topological
 from partita.graph.types import Type
 
 if TYPE_CHECKING:
@@ -229,9 +231,9 @@ class Node(_MutableNode):
         return self.evolve()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Node:
-        from partita.graph.copying import copy_node  # upward: deepcopy calls a method
-
-        return copy_node(self, memo)
+        copy_nodes(topological(reachable([self])), memo)
+        duplicate: Node = memo[id(self)]
+        return duplicate
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The pickled form, with the nodes that this one depends on; a graph pickles its nodes in order, without recursion."""
@@ -274,6 +276,32 @@ def _copied(node: Node) -> Any:
     duplicate.place = node.place
     duplicate.affinity = node.affinity
     return duplicate
+
+
+Memo = dict[int, Any]
+"""The copies made so far by `copy.deepcopy`, by the identity of the original."""
+
+
+def copy_nodes(nodes: Iterable[Node], memo: Memo) -> None:
+    """Copies nodes in topological order. Bodies are copied with them; arrays, which never change, are shared."""
+    for node in nodes:
+        if id(node) in memo:
+            continue
+
+        def copied(entry: NodeEntry) -> NodeEntry:
+            return NodeEntry(memo[id(entry.node)], entry.index)
+
+        memo[id(node)] = node.evolve(
+            inputs=tuple([None if entry is None else copied(entry) for entry in node.inputs]),
+            captures=tuple(map(copied, node.captures)),
+            after=tuple([memo[id(other)] for other in node.after]),
+            attrs={key: _copied_value(value, memo) for key, value in node.attrs.items()},
+            subgraph=copy.deepcopy(node.subgraph, memo),
+        )
+
+
+def _copied_value(value: Any, memo: Memo) -> Any:
+    return value if isinstance(value, np.ndarray) else copy.deepcopy(value, memo)
 
 
 def input_like(entry: NodeEntry, name: str, value: str, affinity: str | None) -> Node:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from partita.graph.errors import GraphError
-from partita.graph.node import Node
+
+if TYPE_CHECKING:
+    from partita.graph.node import Node
 
 
 def reachable(roots: Iterable[Node]) -> list[Node]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_not
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
 from partita.graph.gc_pause import collector_paused
-from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import TensorType
+
+if TYPE_CHECKING:
+    from partita.graph.graph import Graph
 
 
 class Rewriter:

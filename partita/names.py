@@ -96,6 +96,7 @@ if TYPE_CHECKING:
         import_model,
         measure,
         place,
+        place_many,
         to_device,
         tune,
     )
@@ -197,6 +198,7 @@ __all__ = [
     "ort_plugin",
     "parse",
     "place",
+    "place_many",
     "plan",
     "query",
     "reduce",
@@ -222,7 +224,8 @@ __all__ = [
 
 __getattr__ = lazily(__name__, {
     "partita.accelerators": (
-        "AutoChoice Costs HandOver PrecisionPlan TuningReport auto choose_precision import_model measure place to_device tune"
+        "AutoChoice Costs HandOver PrecisionPlan TuningReport auto choose_precision import_model measure place place_many "
+        "to_device tune"
     ),
     "partita.insight.capsules": "capsule",
     "partita.insight.diagnosing": "diagnose",

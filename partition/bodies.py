@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -50,7 +50,7 @@ def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
     for v, node in enumerate(index.nodes):
         mine = owner[v]
         for u in index.preds[v]:
-            if owner[u] >= 0 and owner[u] != mine:
+            if owner[u] != mine and owner[u] >= 0:
                 break
         else:
             continue
@@ -125,23 +125,10 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     further: dict[tuple[Node, int], list[NodeEntry]] = {}  # the further inputs for a value, the next one last
     for outer, variable in zip(reversed(draft.entries), reversed(draft.variables), strict=True):
         if variable is not outer.node:
-            values = inner.setdefault(outer.node, {})
-            if outer.index in values:
-                further.setdefault((outer.node, outer.index), []).append(values[outer.index])
-            values[outer.index] = NodeEntry(variable, 0)
-
-    def read(entries: Iterable[NodeEntry | None]) -> list[Any]:
-        """The inner values for outer ones; the same objects where there are no others."""
-        inside = []
-        for entry in entries:
-            values = None if entry is None else inner.get(entry.node)
-            if values is None or entry is None:
-                inside.append(entry)
-                continue
-            inside.append(values[entry.index])
-            if further and further.get((entry.node, entry.index)):
-                values[entry.index] = further[entry.node, entry.index].pop()
-        return inside
+            first = inner.setdefault(outer.node, {})
+            if outer.index in first:
+                further.setdefault((outer.node, outer.index), []).append(first[outer.index])
+            first[outer.index] = NodeEntry(variable, 0)
 
     members = [nodes[v] for v in draft.members]
     followers = [node for node in members if node.after]
@@ -149,22 +136,32 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     crossing = any(other not in inside for node in followers for other in node.after)
     copies: dict[Node, Node] = {}
     kept = []
+    values_of = inner.get
     for node in members:
+        reads: list[Any] = []
+        is_copy = False
+        for entry in (*node.inputs, *node.captures) if node.captures else node.inputs:
+            values = None if entry is None else values_of(entry.node)
+            if values is None or entry is None:
+                reads.append(entry)
+                continue
+            is_copy = True
+            reads.append(values[entry.index])
+            if further and further.get((entry.node, entry.index)):
+                values[entry.index] = further[entry.node, entry.index].pop()
         if node.captures or node.after or crossing:
-            inputs, captures = tuple(read(node.inputs)), tuple(read(node.captures))
+            count = len(node.inputs)
             after = tuple([copies.get(o, o) for o in node.after if o in inside])
             metadata = noted_after(node) if crossing else node.metadata
+            inputs, captures = tuple(reads[:count]), tuple(reads[count:])
             copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
+        elif is_copy:
+            copy = node.reading(tuple(reads))
         else:
-            for entry in node.inputs:
-                if entry is not None and entry.node in inner:
-                    copy = node.reading(tuple(read(node.inputs)))
-                    break
-            else:
-                kept.append(node)
-                continue
+            kept.append(node)
+            continue
         copies[node] = copy
-        inner[node] = {0: NodeEntry(copy, 0)} if len(copy.output_names) == 1 else values_of(copy)
+        inner[node] = {0: NodeEntry(copy, 0)} if len(copy.output_names) == 1 else dict(enumerate(copy.outputs))
         kept.append(copy)
     outputs = [NodeEntry(copies.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
     if draft.foreign:
@@ -172,14 +169,3 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     sources = [*draft.variables, *draft.constants]
     ordered = tuple(sorted([*sources, *kept], key=PLACE)) if index.is_placed else topological([*sources, *kept])
     return Graph.assembled(ordered, draft.variables, outputs, name, index.graph.opsets)
-
-
-def values_of(node: Node) -> dict[int, NodeEntry]:
-    """The node's values by output."""
-    return dict(enumerate(node.outputs))
-
-
-def common_affinity(affinities: Iterable[str | None]) -> str | None:
-    """The common affinity of all, or None."""
-    distinct = set(affinities)
-    return distinct.pop() if len(distinct) == 1 else None

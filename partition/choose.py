@@ -12,7 +12,6 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.schemas import op_names
 from partita.partition import growth
-from partita.partition.combine import Combined
 from partita.partition.errors import PartitionError, raised
 from partita.partition.evidence import Evidence, EvidenceOfWalk
 from partita.partition.growth.labels import Accept
@@ -21,7 +20,7 @@ from partita.partition.matcher import Matcher
 from partita.partition.op_index import OpIndex, join_at_constants
 from partita.partition.options import GivenGroups, Growth, OwnGrowth
 from partita.partition.pattern import Pattern
-from partita.partition.selector import ContainOpSelector, SubgraphSelector, call_filter, domain_and_op, texts_in
+from partita.partition.selector import Combined, ContainOpSelector, SubgraphSelector, call_filter, domain_and_op, texts_in
 
 Groups = list[list[int]]
 
@@ -414,9 +413,7 @@ def _mxnet_names(chooser: Chooser, took_any: bool) -> Iterator[str]:
     selector took nothing."""
     for name in texts_in(chooser) if isinstance(chooser, SubgraphSelector) else ():
         if name.isidentifier() and not (took_any and name.islower()) and name not in op_names(""):
-            from partita.graph.readers.mxnet import meant_by
-
-            hint = meant_by(name)
+            hint = _mxnet_hint(name)
             if hint is not None:
                 yield f"There is no op {name!r}, which {type(chooser).__name__} names. {hint}"
 
@@ -449,10 +446,15 @@ def _unknown_names(chooser: Chooser, index: OpIndex) -> Iterator[str]:
             yield f"There is no op {name!r}, which {shortened(repr(chooser))} looks for. {_hint(op, domain, known)}"
 
 
-def _hint(op: str, domain: str, known: frozenset[str] | set[str]) -> str:
-    from partita.graph.readers.mxnet import meant_by
+def _mxnet_hint(name: str) -> str | None:
+    """ONNX's names for an op of MXNet; None if it has no such op."""
+    from partita.graph.readers.mxnet import meant_by  # start-up
 
-    mxnet = None if domain else meant_by(op)
+    return meant_by(name)
+
+
+def _hint(op: str, domain: str, known: frozenset[str] | set[str]) -> str:
+    mxnet = None if domain else _mxnet_hint(op)
     if mxnet is not None:
         return mxnet
     return did_you_mean(op, known) or "Ops have ONNX's names; those of another domain are written domain::Op"

@@ -11,17 +11,11 @@ from partita.graph.pictures.svg import notebook_svg
 
 if TYPE_CHECKING:
     from partita.partition.plans import Plan
-    from partita.partition.report import PartitionReport
-
-
-def report_html(report: PartitionReport) -> str:
-    """The subgraphs, the reasons of the other ops, and the borders by rule."""
-    return _html(report.plan, report.calls)
 
 
 def plan_html(plan: Plan) -> str:
-    """Like `report_html` for a plan, with its graph in the colours of the subgraphs."""
-    shown = _html(plan, [group.name for group in plan.groups])
+    """The plan's tables, and its graph in the colours of the subgraphs."""
+    shown = tables_html(plan, [group.name for group in plan.groups])
     if plan.graph is None:
         return shown
     owner = {node: group.name for group in plan.groups for node in group.nodes}
@@ -29,7 +23,8 @@ def plan_html(plan: Plan) -> str:
     return shown + ("" if svg is None else picture(svg, f"{plan.graph_name}, a colour for each subgraph"))
 
 
-def _html(plan: Plan, calls: Sequence[str]) -> str:
+def tables_html(plan: Plan, calls: Sequence[str]) -> str:
+    """The subgraphs under the names of these calls, the reasons of the other ops, and the borders by rule."""
     inside = sum(len(group.nodes) for group in plan.groups)
     share = f"{inside:,} of {counted(inside + len(plan.outside), 'op')}"
     title = f"{plan.graph_name}: {share} in {counted(len(plan.groups), 'subgraph')}"

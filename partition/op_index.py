@@ -58,6 +58,11 @@ class OpIndex:
         """Per op the ops that depend on it, ascending and distinct."""
         return consumers(self.preds)
 
+    def common_affinity(self, members: Iterable[int]) -> str | None:
+        """The common affinity of these ops, or None."""
+        distinct = set(map(self.affinity.__getitem__, members))
+        return distinct.pop() if len(distinct) == 1 else None
+
     def of(self, graph: Graph) -> OpIndex:
         """The index of a graph that differs only in the types of values."""
         nodes = [graph.nodes[self.graph.index.number[node]] for node in self.nodes]

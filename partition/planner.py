@@ -12,7 +12,6 @@ import attrs
 from partita.graph.errors import check_count, check_flag
 from partita.graph.formatting import counted
 from partita.graph.names import unique
-from partita.partition.bodies import common_affinity
 from partita.partition.calls import CallMaker, Chosen
 from partita.partition.checker import Preds, check_connected, check_partition
 from partita.partition.choose import check_growth, choose_groups, is_connected
@@ -106,7 +105,7 @@ class Planner:
         """The groups within the limits of the properties that make their calls, by first node."""
         by_maker: dict[SubgraphProperty, list[list[int]]] = {}
         for group in groups:
-            device = common_affinity(map(self.index.affinity.__getitem__, group))
+            device = self.index.common_affinity(group)
             by_maker.setdefault(hooks.property.for_device(device), []).append(group)
         by_maker.setdefault(hooks.property, [])
         kept = [group for maker, mine in by_maker.items() for group in self._within(maker, mine, evidence)]
@@ -159,11 +158,10 @@ class Planner:
         return pieces
 
     def _named(self, number: int, hooks: Hooks, groups: list[list[int]], evidence: Evidence) -> list[Chosen]:
-        affinity = self.index.affinity
         by_device: dict[str | None, Hooks] = {}
         chosen = []
         for i, members in enumerate(groups):
-            device = common_affinity(map(affinity.__getitem__, members))
+            device = self.index.common_affinity(members)
             if device not in by_device:
                 own = hooks.property.for_device(device)
                 by_device[device] = hooks if own is hooks.property else Hooks(own, self.witness, device)

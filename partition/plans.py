@@ -11,8 +11,10 @@ import attrs
 from partita.graph.cached_property import lazy
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
+from partita.graph.pictures.html import bundle
 from partita.partition.errors import PartitionError
 from partita.partition.fingerprint import fingerprint
+from partita.partition.notebook import plan_html
 from partita.partition.property import SubgraphProperty
 
 VERSION = 1
@@ -202,9 +204,6 @@ class Plan:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Rich display in notebooks."""
-        from partita.graph.pictures.html import bundle
-        from partita.partition.notebook import plan_html
-
         return bundle(self, plan_html(self))
 
     def __repr__(self) -> str:

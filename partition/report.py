@@ -11,8 +11,10 @@ import attrs
 from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.node import Node
+from partita.graph.pictures.html import bundle
 from partita.partition.errors import PartitionError
 from partita.partition.explain import Explanation
+from partita.partition.notebook import tables_html
 from partita.partition.plans import Border, Group, Outside, Plan
 
 if TYPE_CHECKING:
@@ -177,10 +179,7 @@ class PartitionReport:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Rich display in notebooks."""
-        from partita.graph.pictures.html import bundle
-        from partita.partition.notebook import report_html
-
-        return bundle(self, report_html(self))
+        return bundle(self, tables_html(self.plan, self.calls))
 
     def __repr__(self) -> str:
         return f"<PartitionReport: {counted(len(self.groups), 'subgraph')}>"

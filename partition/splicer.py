@@ -13,7 +13,6 @@ from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.schemas import spec_of
 from partita.graph.order import sources, topological
-from partita.partition.bodies import values_of
 from partita.partition.calls import BuiltCall, Chosen, check_reads
 from partita.partition.errors import not_a
 from partita.partition.op_index import OpIndex
@@ -69,7 +68,8 @@ class _Splicer:
             rebuilt = rebuilt.evolve(**bound)
         if rebuilt is not old:
             self.nodes[old] = rebuilt
-            self.values[old] = {0: NodeEntry(rebuilt, 0)} if len(rebuilt.output_names) == 1 else values_of(rebuilt)
+            is_single = len(rebuilt.output_names) == 1
+            self.values[old] = {0: NodeEntry(rebuilt, 0)} if is_single else dict(enumerate(rebuilt.outputs))
         self.kept.append(rebuilt)
 
     def _bound(self, old: Node, base: Node) -> dict[str, Any]:

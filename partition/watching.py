@@ -17,6 +17,7 @@ from partita.partition.op_index import OpIndex, build_op_index
 from partita.partition.pattern import Pattern
 from partita.partition.property import PatternProperty, SubgraphProperty
 from partita.partition.selector import SubgraphSelector
+from partita.partition.watch_view import around, mimebundle, svg, text
 from partita.partition.with_types import with_types
 
 Watched = SubgraphSelector | SubgraphProperty | Callable[[], SubgraphSelector]
@@ -63,33 +64,23 @@ class Watch:
     def around(self, name: str | None = None) -> Watch:
         """One growth, with the part of the graph around it: the growth that began at this op, or else the first that
         met it; without a name, the first. Notebooks display large graphs this way."""
-        from partita.partition.watch_view import around
-
         return around(self, name)
 
     def svg(self, step: int = -1) -> str:
         """The graph after one step, as SVG."""
-        from partita.partition.watch_view import svg
-
         return svg(self, step)
 
     def html(self) -> str:
         """The page that a notebook shows, to write into a file."""
-        from partita.partition.watch_view import mimebundle
-
         shown = mimebundle(self)
         body = shown.get("text/html") or f"<pre>{escape(shown['text/plain'])}</pre>"
         return f'<!doctype html><meta charset="utf-8"><title>{escape(self.graph.name)}</title>{body}\n'
 
     def __str__(self) -> str:
-        from partita.partition.watch_view import text
-
         return text(self)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, str]:
         """Rich display in notebooks."""
-        from partita.partition.watch_view import mimebundle
-
         return mimebundle(self)
 
     def __repr__(self) -> str:

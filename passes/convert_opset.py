@@ -14,8 +14,10 @@ from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
 from partita.graph.ops import spec_of
 from partita.graph.ops.onnx_crashes import is_fragile
 from partita.graph.ops.traits import ops
+from partita.graph.readers.onnx import load_onnx
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
+from partita.graph.writers.onnx import to_model
 from partita.passes.bodies import control_targets
 from partita.passes.constants import Namer
 from partita.passes.infer import infer
@@ -78,9 +80,6 @@ class _Conversion:
         return self.done[id(g)]
 
     def _convert(self, g: Graph) -> Graph:
-        from partita.graph.readers.onnx import load_onnx
-        from partita.graph.writers.onnx import to_model
-
         opsets = {**g.opsets, "": self.opset}
         computed = [entry for entry in dict.fromkeys(g.outputs) if entry.node.is_op]
         if not any(node.is_op for node in g.nodes):

@@ -14,6 +14,7 @@ import attrs
 from partita.graph.errors import PartitaError, PassError, did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
+from partita.graph.verify import verify
 from partita.passes.dump import DumpTarget, dumper
 from partita.passes.registry import PassInfo, pass_info, pass_names, providers
 from partita.passes.settings import settings
@@ -309,8 +310,6 @@ def _check_provided(result: Graph, info: PassInfo, done: Sequence[str]) -> None:
 
 
 def _verify(result: Graph, info: PassInfo, done: Sequence[str]) -> None:
-    from partita.graph.verify import verify
-
     try:
         verify(result, schemas=not info.family)
     except PartitaError as error:

@@ -196,6 +196,33 @@ def circles_in(folder: str) -> Callable[[], Iterator[str]]:
     return listed
 
 
+LAZY = re.compile(r"  # (start-up|optional package|upward)\b")
+"""The reason of an import inside a function, behind it. `start-up`: most processes that load the file do without the other one.
+`upward`: the other one lies above."""
+
+
+def lazy_imports() -> Iterator[str]:
+    """Imports of our own modules inside functions, each with its reason."""
+    for path in sources(*STOREYS):
+        functions = [node for node in nodes_of(path) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        inside = {id(inner): inner for function in functions for inner in ast.walk(function)}
+        lines = path.read_text("utf-8").splitlines()
+        for node in inside.values():
+            if isinstance(node, (ast.Import, ast.ImportFrom)) and any(name.startswith("partita") for name in modules_in(node)):
+                reason = LAZY.search(lines[node.lineno - 1])
+                yield f"{place(path, node.lineno)} {reason[1] if reason else 'no reason'}"
+
+
+def lazy_imports_upward() -> Iterator[str]:
+    """Those of a module that lies above."""
+    return (item for item in lazy_imports() if item.endswith("upward"))
+
+
+def modules_in(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """The modules that a statement imports, or imports names from."""
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+
+
 def duplicate_classes() -> Iterator[str]:
     """Classes whose name, without a leading underscore, an earlier one has already."""
     homes: Counter[str] = Counter()
@@ -262,6 +289,8 @@ COUNTS: dict[str, Callable[[], Iterator[str]]] = {
     **{f"files that name {op}": files_naming(op) for op in ("MatMul", "Conv", "Gather", "Resize", "Mish")},
     **{f"arrows in {folder}": arrows_in(folder) for folder in FOLDERS},
     **{f"rooms in circles in {folder}": circles_in(folder) for folder in STOREYS},
+    "lazy imports": lazy_imports,
+    "lazy imports upward": lazy_imports_upward,
     "duplicate class names": duplicate_classes,
     "asking docstrings": asking_docstrings,
     "rewrites outside the manager": rewrites_outside("accelerators/tvm"),

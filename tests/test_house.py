@@ -103,6 +103,11 @@ def test_a_docstring_names_no_op() -> None:
     assert [house.named_in(list(ast.walk(tree)), op) for op in ("Conv", "MatMul")] == [False, True]
 
 
+def test_an_import_inside_a_function_gives_its_reason() -> None:
+    wrong = [item for item in house.lazy_imports() if item.endswith("no reason")]
+    assert not wrong, "\n".join([*wrong, "write `# start-up` or `# optional package` behind it, or import at the top"])
+
+
 @pytest.mark.parametrize("storey", STOREYS)
 def test_imports_run_one_way(storey: str) -> None:
     above = STOREYS[: STOREYS.index(storey)]
@@ -228,7 +233,8 @@ ROOMS = {
     """,
     "accelerators/tvm/kernels": """
         catalogue
-        attention convolution elementwise matmul moves quantized recurrent rows window
+        attention elementwise moves quantized rows window
+        contraction
         shared
         language
     """,

@@ -59,6 +59,6 @@ class Outputs(Sequence[Any]):
 
 def _described(value: Any) -> str:
     # imported late: outputs exist before most of the graph's modules are loaded
-    from partita.graph.types import dtype_name
+    from partita.graph.types import dtype_name  # start-up
 
     return f"{dtype_name(value.dtype)}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -9,8 +9,10 @@ import attrs
 
 from partita.accelerators.building.subgraphs import Move
 from partita.accelerators.interface.compile_story import SHOWN, CompileStory
+from partita.accelerators.interface.notebook import report_html
 from partita.accelerators.placement.placement import Placement
 from partita.graph.formatting import counted, first_of
+from partita.graph.pictures.html import bundle
 from partita.partition import PartitionReport
 
 if TYPE_CHECKING:
@@ -118,9 +120,6 @@ class CompileReport:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The representation for notebooks."""
-        from partita.accelerators.interface.notebook import report_html  # upward: notebooks ask for a method
-        from partita.graph.pictures.html import bundle
-
         return bundle(self, report_html(self, move_lines(self.moves)))
 
     def __repr__(self) -> str:

@@ -307,8 +307,6 @@ class OutputCheck:
         return values
 
     def _check_sizes(self, values: Sequence[Any], inputs: Sequence[Any], where: str) -> None:
-        from partita.passes.infer import infer
-
         for value, entry in zip(values, infer(with_sizes_of(self._body, inputs), strict=False).outputs):
             layout = array_layout(entry.type)
             if layout is not None and value.shape != layout[1]:

@@ -20,6 +20,7 @@ from partita.graph.protos import DTYPE_NAMES
 from partita.graph.readers.onnx.tensors import BITS
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array
+from partita.graph.writers.onnx.model import ModelWriter, complete_outputs
 
 LOCATION = "weights"
 """The location of a model's large constants."""
@@ -111,8 +112,6 @@ class EngineModel:
 def engine_model(graph: Graph, newest: Mapping[str, int], probed: Collection[str] = ()) -> EngineModel:
     """The subgraph as a model: calls inlined, opsets lowered to those that the engine supports, constants not copied. It has
     extra outputs with the sizes of the inputs of `probed` ops that may be zero."""
-    from partita.graph.writers.onnx.model import ModelWriter, complete_outputs
-
     inlined = lowered(inline_calls(graph), newest)
     plain = _plainly_named(inlined)
     aside = Aside()

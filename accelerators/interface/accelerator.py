@@ -18,8 +18,10 @@ from partita.accelerators.arrays.on_device import DeviceArray
 from partita.accelerators.errors import BadConfig, NotSupported, UnknownKey, is_ours, names_hooks
 from partita.accelerators.interface.async_steps import Turn
 from partita.accelerators.interface.compile_story import CompileStory, KernelWork
+from partita.accelerators.interface.device_property import DeviceProperty
 from partita.accelerators.interface.habits import meant_key
 from partita.accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
+from partita.accelerators.interface.query import checked_answers, query_through_transform, with_own_nodes
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.graph.graph import Graph
 from partita.partition.property import SubgraphProperty
@@ -204,8 +206,7 @@ def _where_it_is_asked_for(query: Query) -> Query:
 
     @functools.wraps(query)
     def asked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
-        # upward: a direct call obeys ISOLATE too
-        from partita.accelerators.interface.isolation import in_its_place
+        from partita.accelerators.interface.isolation import in_its_place  # upward: a direct call obeys ISOLATE too
 
         device = in_its_place(self, self._config)
         return query(self, graph) if device is self else device.query(graph)
@@ -218,8 +219,6 @@ def _checked(query: Query) -> Query:
 
     @functools.wraps(query)
     def checked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
-        from partita.accelerators.interface.query import checked_answers
-
         return checked_answers(query(self, graph), graph, f"query of device {self.name!r}")
 
     return checked
@@ -338,8 +337,6 @@ class Accelerator:
         Runs `transform` on a copy; an original node is supported if every node that it became is. An original node that
         became none is refused.
         """
-        from partita.accelerators.interface.query import query_through_transform, with_own_nodes
-
         return query_through_transform(self, with_own_nodes(graph))
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
@@ -408,8 +405,6 @@ class Accelerator:
 
     def subgraph_property(self) -> SubgraphProperty:
         """The property of which this device's backend consists; HETERO uses its node hooks for the device's groups."""
-        from partita.accelerators.interface.device_property import DeviceProperty
-
         return DeviceProperty(self)
 
     def add_extension(self, extension: Any) -> None:

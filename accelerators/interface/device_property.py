@@ -28,8 +28,7 @@ class DeviceProperty(SubgraphProperty):
 
     def pre_partition(self, graph: Graph, options: Any) -> None:
         """Queries the device once for the whole graph, in a child process if its own configuration sets ISOLATE."""
-        # upward: a property asks the device as `query` does
-        from partita.accelerators.interface.isolation import in_its_place
+        from partita.accelerators.interface.isolation import in_its_place  # upward: a property asks the device as `query` does
 
         asked = in_its_place(self.device, {"ISOLATE": self.device.get_config("ISOLATE")})
         self._support = dict(asked.query(graph))

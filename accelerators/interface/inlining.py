@@ -18,7 +18,7 @@ _OWNER = "partita.owner"
 
 def without_calls(graph: Graph, rounds: Sequence[Sequence[str]]) -> Graph:
     """The graph with these calls inlined, as far as it has them, one round after the other."""
-    from partita.partition import inline_subgraphs
+    from partita.partition import inline_subgraphs  # start-up
 
     for names in rounds:
         graph = inline_subgraphs(graph, list(names))

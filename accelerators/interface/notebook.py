@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.graph.formatting import counted, in_xml
+from partita.graph.pictures.dot import PALETTE
 from partita.graph.pictures.html import lines, picture, table
 from partita.graph.pictures.svg import notebook_svg
 
@@ -88,8 +89,6 @@ _LETTER = 6.0
 
 def timeline_svg(profile: Profile, width: int = _WIDTH) -> str:
     """The picture of a profile as SVG: a line for each device, a bar for each step, and below it the kernels inside. Linear."""
-    from partita.graph.pictures.dot import PALETTE
-
     devices = list(dict.fromkeys(span.device for span in profile.spans))
     scale = (width - _LEFT - 10) / (profile.total_us or 1)
     drawn = [f'<text x="4" y="19" font-weight="bold">{in_xml(profile.model[:60])}: {profile.total_us:,.0f} µs</text>']

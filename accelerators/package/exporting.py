@@ -23,6 +23,7 @@ from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.types import Array
+from partita.graph.writers.onnx.model import ModelWriter
 
 if TYPE_CHECKING:
     from partita.accelerators.runtime.compiled_model import CompiledModel
@@ -133,8 +134,6 @@ class _Exporting:
         return name
 
     def onnx(self, graph: Graph) -> bytes:
-        from partita.graph.writers.onnx.model import ModelWriter
-
         model = ModelWriter(graph, drop_control=True, aside=self.arrays).model
         return bytes(model.SerializeToString())
 

@@ -18,8 +18,6 @@ from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.package.triton import write_repository
 from partita.accelerators.placement.costs import HOST, Costs
 from partita.accelerators.process.atomic import write_text
-from partita.accelerators.runtime.compiled_model import CompiledModel
-from partita.accelerators.runtime.profile import Profile
 from partita.graph.errors import WriteError, check_path, did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
@@ -33,6 +31,9 @@ from partita.passes.plan_memory import aligned_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from partita.accelerators.runtime.compiled_model import CompiledModel
+    from partita.accelerators.runtime.profile import Profile
 
 INDEX = "stages.json"
 """The name of the file that describes the chain."""
@@ -206,11 +207,10 @@ FORMS: dict[str, Callable[[Stages, Path, bytes | None], list[str]]] = {
 """The forms in which stages are written."""
 
 
-def stages_of(model: CompiledModel, times: Profile | Costs | None = None) -> Stages:
-    """The chain of the model's stages. `times` predict their times: costs, or a profile (by default of generated inputs)."""
+def stages_of(model: CompiledModel, times: Profile | Costs, model_of: Callable[..., CompiledModel]) -> Stages:
+    """The chain of the model's stages, which `model_of` makes of their graphs and units; `times` predict their times."""
     graph = model.graph
-    times = model.profile() if times is None else times
-    if not isinstance(times, (Profile, Costs)):
+    if not isinstance(times, Costs) and not hasattr(times, "spans"):
         cause = f"{times!r:.80} has no times of a model"
         raise AcceleratorError(cause, where="stages, option times", remedy="Give pt.Costs, or model.profile(...)")
     base = re.sub(r"[^A-Za-z0-9_-]", "_", graph.name) or "model"
@@ -235,7 +235,7 @@ def stages_of(model: CompiledModel, times: Profile | Costs | None = None) -> Sta
         own = [units[v] for v in part]
         chain.append(
             Stage(
-                body.name, own[0].device.label if own else HOST, _model_of(model, body, own),
+                body.name, own[0].device.label if own else HOST, _model_of(model, body, own, model_of),
                 tuple(border(node.name, entry) for node, entry in zip(draft.variables, draft.entries, strict=True)),
                 tuple(border(name, entry) for name, entry in zip(body.output_names, leaving, strict=True)),
                 sum(len(unit.ops) for unit in own), _predicted(own, times),
@@ -250,23 +250,25 @@ def stages_of(model: CompiledModel, times: Profile | Costs | None = None) -> Sta
     )
 
 
-def _model_of(model: CompiledModel, body: Graph, units: Sequence[Unit]) -> CompiledModel:
+def _model_of(
+    model: CompiledModel, body: Graph, units: Sequence[Unit], model_of: Callable[..., CompiledModel]
+) -> CompiledModel:
     """The stage as a model with the whole model's compiled subgraphs."""
     own = {unit.name: unit for unit in units}
 
     def measuring() -> Mapping[str, Unit]:
         return {name: unit for name, unit in model.measuring_units().items() if name in own}
 
-    return CompiledModel(body, own, model.report, model.settings, (), model.measured, measuring)
+    return model_of(body, own, model.report, model.settings, (), model.measured, measuring)
 
 
 def _predicted(units: Sequence[Unit], times: Profile | Costs) -> float | None:
     """The sum of the subgraphs' times; None if one is not known."""
-    if isinstance(times, Profile):
+    if isinstance(times, Costs):
+        each = [_by_costs(unit, times.times.get(unit.device.label, {})) for unit in units]
+    else:
         spans = {span.name: span.real_us for span in times.spans}
         each = [spans.get(unit.name) for unit in units]
-    else:
-        each = [_by_costs(unit, times.times.get(unit.device.label, {})) for unit in units]
     return None if None in each else float(sum(us for us in each if us is not None))
 
 

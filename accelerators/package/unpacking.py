@@ -23,6 +23,7 @@ from partita.accelerators.package.plan import WEIGHTS, graph_of, read_array
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
+from partita.graph.readers.onnx.load import load_onnx
 
 if TYPE_CHECKING:
     from partita.accelerators.runtime.compiled_model import CompiledModel
@@ -251,6 +252,4 @@ class _Importing:
 
     def onnx(self, name: str) -> Graph:
         """A graph whose arrays are views of the file."""
-        from partita.graph.readers.onnx.load import load_onnx
-
         return load_onnx(bytes(self.package.member(name)), base_dir={WEIGHTS: self.arrays})

@@ -52,12 +52,54 @@ class AssignmentProblem:
 
     def crossings(self, chosen: Array) -> Array:
         """The cost of handing over each tensor in an assignment."""
+        crossings: Array = self._handed_over(chosen).sum(axis=1)
+        return crossings
+
+    def loads(self, chosen: Array) -> Array:
+        """The part of the cost that each device has: the times of its nodes, and the hand-overs to it. Linear."""
+        own = np.bincount(chosen, self.times[np.arange(len(chosen)), chosen], self.times.shape[1])
+        loads: Array = own + self._handed_over(chosen).sum(axis=0)
+        return loads
+
+    def weighted(self, weights: Array) -> AssignmentProblem:
+        """The problem whose cost is the weighted sum of the devices' loads. Weights are above zero."""
+        return attrs.evolve(self, times=self.times * weights, hand_overs=self.hand_overs * weights)
+
+    def neighbours(self) -> list[list[int]]:
+        """The tensors that each node makes or reads."""
+        tensors: list[list[int]] = [[] for _ in range(len(self.times))]
+        for i, (producer, readers) in enumerate(zip(self.producers.tolist(), self.readers)):
+            for node in {producer, *readers} - {-1}:
+                tensors[node].append(i)
+        return tensors
+
+    def change(self, chosen: Array, node: int, device: int, tensors: Sequence[int]) -> Array:
+        """The change of each device's load if the node, which makes or reads these tensors, moves to the device."""
+        before = int(chosen[node])
+        change = np.zeros(self.times.shape[1])
+        change[device] += self.times[node, device]
+        change[before] -= self.times[node, before]
+        for tensor in tensors:
+            producer, readers = int(self.producers[tensor]), self.readers[tensor]
+            source = 0 if producer < 0 else int(chosen[producer])
+            others = {int(chosen[reader]) for reader in readers if reader != node}
+            table = self.hand_overs[tensor]
+            moved = device if producer == node else source
+            reads = node in readers
+            for one in others | {device} if reads else others:
+                change[one] += table[moved, one]
+            for one in others | {before} if reads else others:
+                change[one] -= table[source, one]
+        return change
+
+    def _handed_over(self, chosen: Array) -> Array:
+        """The cost of handing over each tensor to each device."""
         tensors = np.repeat(np.arange(len(self.readers)), [len(nodes) for nodes in self.readers])
         nodes = np.fromiter((node for nodes in self.readers for node in nodes), np.intp, len(tensors))
         reached = np.zeros(self.hand_overs.shape[:2], bool)
         reached[tensors, chosen[nodes]] = True
         rows = self.hand_overs[np.arange(len(self.readers)), np.append(chosen, 0)[self.producers]]
-        return np.where(reached, rows, 0.0).sum(axis=1)
+        return np.where(reached, rows, 0.0)
 
     def charges(self) -> list[Charge]:
         """The hand-overs as charges, for each tensor one per device that it may reach at a cost."""

@@ -16,6 +16,7 @@ from partita.accelerators.placement.costs import HOST, Costs, as_number, finite,
 from partita.accelerators.placement.device_bytes import DeviceBytes, Limits, ReadWeights, ValueSpans, limits_of, projected
 from partita.accelerators.placement.fitting import CLOSE, Fitted, Fitting
 from partita.accelerators.placement.placement import Placement
+from partita.accelerators.placement.throughput import Balancing, Solve
 from partita.graph.formatting import counted, listed
 from partita.graph.node import NodeEntry
 from partita.graph.summary import size_text
@@ -23,6 +24,9 @@ from partita.graph.types import Array
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+LATENCY, THROUGHPUT = "latency", "throughput"
+"""The objectives."""
 
 SHOWN = 8
 """The number of tensors and of wishes that a text lists."""
@@ -52,15 +56,17 @@ class Certificate:
     """The predicted cost of a placement, and a proof of how much less any other one could cost."""
 
     predicted_us: float
-    """The sum of times and hand-overs."""
+    """The sum of times and hand-overs; for throughput that of the busiest device."""
     bound_us: float
-    """A proven lower bound of that sum for every placement that the rules and limits permit."""
+    """A proven lower bound of it for every placement that the rules and limits permit."""
     priority_us: float
-    """The sum for the placement by priority; infinite if it lacks a cost."""
+    """The same for the placement by priority; infinite if it lacks a cost."""
     cut: tuple[CutTensor, ...]
     """The tensors that are handed over, the most expensive ones first."""
     source: str
     """The origin of the costs."""
+    objective: str = LATENCY
+    """"latency", or "throughput": then the costs are those of the busiest device."""
 
     @property
     def gap(self) -> float:
@@ -75,7 +81,8 @@ class Certificate:
     def __str__(self) -> str:
         best = "proven to be optimal" if self.gap <= 1e-6 else f"at most {self.gap:.2%} above the optimum"
         priority = f"; by priority {self.priority_us:,.1f} µs" if math.isfinite(self.priority_us) else ""
-        lines = [f"predicted {self.predicted_us:,.1f} µs, {best}{priority}; costs {self.source}"]
+        busiest = " on the busiest device" if self.objective == THROUGHPUT else ""
+        lines = [f"predicted {self.predicted_us:,.1f} µs{busiest}, {best}{priority}; costs {self.source}"]
         for one in self.cut[:SHOWN]:
             size = "" if one.bytes is None else f", {size_text(one.bytes)}"
             lines.append(f"  {one.name!r} from {one.source} to {one.destination}: {one.us:,.1f} µs{size}")
@@ -123,15 +130,25 @@ class Setting:
     """The bytes of a decoder's caches, by the name of the input that takes each."""
     workspaces: Mapping[str, int] = attrs.field(factory=dict)
     """The bytes that a device takes beside weights, values and caches, by its name."""
+    objective: str = LATENCY
+    """The quantity to be minimised: the time of a request, or that from one result to the next."""
+    busy: Mapping[str, float] = attrs.field(factory=dict)
+    """The microseconds that other models load each device with meanwhile."""
+    beside: Mapping[str, int] = attrs.field(factory=dict)
+    """The bytes that other models take on each device."""
 
     def placed(self) -> CostedPlacement:
         """The cheapest placement; an error if none that fits is found."""
+        if self.objective == THROUGHPUT:
+            return placed_together([self])[0]
         search = _Search(self)
         found = search.even() if self.even else search.fitted(search.limits)
         if found.chosen is None:
             raise self._does_not_fit(search, found)
         where = search.where(found.chosen)
-        return CostedPlacement(self, where, search.certificate(found), self.bytes_of(where))
+        priority = search.problem.cost(search.by_priority)
+        certificate = search.certificate(found.chosen, found.cost, found.bound, priority)
+        return CostedPlacement(self, where, certificate, self.bytes_of(where))
 
     def bytes_of(self, where: Mapping[str, str]) -> dict[str, DeviceBytes]:
         """The projected bytes of each device."""
@@ -145,10 +162,13 @@ class Setting:
 
     def _does_not_fit(self, search: _Search, found: Fitted) -> AcceleratorError:
         nearest = self.bytes_of(search.where(found.nearest))
-        over = {label: held for label, held in nearest.items() if held.total > self.limits[label]}
-        lacks = {label: size_text(math.ceil(held.total - self.limits[label])) for label, held in over.items()}
+        needed = {label: held.total + self.beside.get(label, 0) for label, held in nearest.items()}
+        over = {label: nearest[label] for label, total in needed.items() if total > self.limits[label]}
+        lacks = {label: size_text(math.ceil(needed[label] - self.limits[label])) for label in over}
         missing = [f"{label} lacks {lacks[label]} of {held}" for label, held in over.items()]
-        fits = ", ".join(f"{label!r}: {held.total}" for label, held in over.items())
+        missing = [f"{one}, beside {size_text(self.beside[label])} of other models" if self.beside.get(label) else one
+                   for label, one in zip(over, missing)]
+        fits = ", ".join(f"{label!r}: {needed[label]}" for label in over)
         return AcceleratorError(
             f"no placement within the limits is found; in the nearest one, {'; '.join(missing)}",
             where=f"graph {self.base.graph.name!r}, option limit",
@@ -174,24 +194,35 @@ class _Search:
             self.shares[list(readers)] += nbytes / len(readers)
         self.spans = ValueSpans(self.graph, self.numbers, setting.caches)
         limits = np.array([setting.limits[label] for label in self.labels])
-        self.reserved = np.minimum([setting.workspaces.get(label, 0) for label in self.labels], limits)
-        """The bytes of each limit that its workspace takes."""
+        self.beside = np.array([float(setting.beside.get(label, 0)) for label in self.labels])
+        self.reserved = np.minimum([setting.workspaces.get(label, 0) for label in self.labels] + self.beside, limits)
+        """The bytes of each limit that its workspace and other models take."""
         self.limits = limits - self.reserved
+        self._projected: dict[bytes, Array] = {}
 
     def where(self, chosen: Array) -> dict[str, str]:
         """The device of each op by name, those included that are computed while compiling."""
         mine = {name: self.labels[device] for name, device in zip(self.names, chosen.tolist())}
         return {name: mine.get(name, label) for name, label in self.setting.base.items()}
 
-    def fitted(self, limits: Array) -> Fitted:
-        """The cheapest assignment whose projected bytes fit, values included."""
-        loads = self.shares + self.spans.made
-        return Fitting(self.problem, self.shares, limits, self._used, self._projected, loads, self.spans.floors).search()
+    def fitted(self, limits: Array, problem: AssignmentProblem | None = None) -> Fitted:
+        """The cheapest assignment whose projected bytes fit, values included; for these costs if any are given."""
+        loads, costs = self.shares + self.spans.made, problem or self.problem
+        return Fitting(costs, self.shares, limits, self._used, self.projected, loads, self.spans.floors).search()
 
-    def _projected(self, chosen: Array) -> Array:
+    def projected(self, chosen: Array) -> Array:
         """The bytes on each device beside what is reserved, as partitioned."""
-        taken = self.setting.bytes_of(self.where(chosen))
-        return np.array([float(taken[label].total) for label in self.labels]) - self.reserved
+        key = chosen.tobytes()
+        if key not in self._projected:
+            taken = self.setting.bytes_of(self.where(chosen))
+            self._projected[key] = np.array([float(taken[label].total) for label in self.labels]) + self.beside - self.reserved
+        return self._projected[key]
+
+    @property
+    def by_priority(self) -> Array:
+        """The assignment by priority."""
+        numbers = {label: i for i, label in enumerate(self.labels)}
+        return np.array([numbers[self.setting.base[name]] for name in self.names], np.intp)
 
     def even(self) -> Fitted:
         """The cheapest assignment with nearly the least bytes on the fullest device."""
@@ -220,17 +251,13 @@ class _Search:
             held[list({int(chosen[reader]) for reader in readers})] += nbytes
         return held
 
-    def certificate(self, found: Fitted) -> Certificate:
+    def certificate(self, chosen: Array, cost: float, bound: float, priority: float) -> Certificate:
         """The certificate of an assignment."""
-        assert found.chosen is not None
-        crossings = self.problem.crossings(found.chosen)
-        cut = [one for i in np.flatnonzero(crossings).tolist() for one in self._cut(i, found.chosen)]
-        cut += self._outputs(found.chosen)
-        numbers = {label: i for i, label in enumerate(self.labels)}
-        priority = self.problem.cost(np.array([numbers[self.setting.base[name]] for name in self.names], np.intp))
-        bound = found.cost if found.cost - found.bound <= CLOSE * abs(found.cost) else found.bound
+        cut = [one for i in np.flatnonzero(self.problem.crossings(chosen)).tolist() for one in self._cut(i, chosen)]
+        cut += self._outputs(chosen)
         cut.sort(key=lambda one: -one.us)
-        return Certificate(found.cost, bound, priority, tuple(cut), self.costs.source)
+        bound = cost if cost - bound <= CLOSE * abs(cost) else bound
+        return Certificate(cost, bound, priority, tuple(cut), self.costs.source, self.setting.objective)
 
     def _cut(self, tensor: int, chosen: Array) -> list[CutTensor]:
         entry, producer = self.entries[tensor], int(self.problem.producers[tensor])
@@ -296,6 +323,57 @@ class _Search:
         sources = self.labels if entry.node.name in self.numbers else (HOST,) * len(self.labels)
         over = [[self.costs.hand_over(source, destination) for destination in self.labels] for source in sources]
         return np.array([[0.0 if one is None else one.us(size) for one in row] for row in over])
+
+
+def placed_together(settings: Sequence[Setting]) -> list[CostedPlacement]:
+    """The placements of models that share their devices, with the least load of the busiest one; an error if nothing that fits is
+    found. Each has the certificate of all, and counts the others as given in what-ifs."""
+    searches, labels = [_Search(setting) for setting in settings], settings[0].base.devices
+    room = np.array([settings[0].limits[label] for label in labels]) - searches[0].beside
+    busy = np.array([float(settings[0].busy.get(label, 0.0)) for label in labels])
+    latest: dict[int, tuple[_Search, Fitted]] = {}
+
+    def taken(assignments: Sequence[Array]) -> Array:
+        totals = [search.projected(chosen) + search.reserved - search.beside for search, chosen in zip(searches, assignments)]
+        return np.sum(totals, axis=0) if totals else np.zeros(len(labels))
+
+    def fit(assignments: Sequence[Array]) -> bool:
+        return not np.isfinite(room).any() or bool((taken(assignments) <= room).all())
+
+    def solver(number: int) -> Solve:
+        def solve(problem: AssignmentProblem, earlier: Sequence[Array]) -> Fitted:
+            search = searches[number]
+            found = search.fitted(search.limits, problem)
+            if found.chosen is not None and not fit([*earlier, found.chosen]):
+                beside = dict(zip(labels, (taken(earlier) + search.beside).astype(int).tolist()))
+                search = _Search(attrs.evolve(settings[number], beside=beside))
+                found = attrs.evolve(search.fitted(search.limits, problem), bound=found.bound)
+            latest[number] = search, found
+            return found
+
+        return solve
+
+    solvers = [solver(number) for number in range(len(settings))]
+    balanced = Balancing([search.problem for search in searches], solvers, fit, busy).search()
+    if balanced is None:
+        search, found = next(pair for pair in latest.values() if pair[1].chosen is None)
+        raise search.setting._does_not_fit(search, found)
+    priority = float((sum(search.problem.loads(search.by_priority) for search in searches) + busy).max())
+    where = [search.where(chosen) for search, chosen in zip(searches, balanced.chosen)]
+    bytes_of = [setting.bytes_of(one) for setting, one in zip(settings, where)]
+    loads = [search.problem.loads(chosen) for search, chosen in zip(searches, balanced.chosen)]
+    placements = []
+    for i, (search, chosen) in enumerate(zip(searches, balanced.chosen)):
+        others = [j for j in range(len(searches)) if j != i]
+        own = attrs.evolve(
+            settings[i], objective=THROUGHPUT, busy=dict(zip(labels, (busy + sum(loads[j] for j in others)).tolist())),
+            beside={label: settings[i].beside.get(label, 0) + sum(bytes_of[j][label].total for j in others) for label in labels},
+        )
+        certificate = attrs.evolve(
+            search.certificate(chosen, balanced.cost, balanced.bound, priority), objective=THROUGHPUT
+        )
+        placements.append(CostedPlacement(own, where[i], certificate, bytes_of[i]))
+    return placements
 
 
 class CostedPlacement(Placement):

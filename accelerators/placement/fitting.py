@@ -230,7 +230,7 @@ class Fitting:
     def _repair(self, start: Array) -> None:
         """Moves nodes off full devices one by one, those first that cost the least for the bytes that they free."""
         chosen = start.copy()
-        neighbours = self._neighbours()
+        neighbours = self.problem.neighbours()
         used = self.used(chosen)
         for _ in range(2 * len(chosen)):
             over = np.where(self._limited, used - self.limits, 0.0)
@@ -244,7 +244,7 @@ class Fitting:
                     room = self.limits[device] - used[device]
                     if device != full and self._loads[node] > 0 and room >= self.shares[node]:
                         freed = min(float(self._loads[node]), float(over[full]))
-                        moves.append((self._change(chosen, node, device, neighbours) / freed, node, device))
+                        moves.append((self.problem.change(chosen, node, device, neighbours[node]).sum() / freed, node, device))
             if not moves:
                 return
             _, node, device = min(moves)
@@ -256,39 +256,19 @@ class Fitting:
         assert self._best is not None
         if len(self._best) > MOST_MOVED:
             return
-        neighbours = self._neighbours()
+        neighbours = self.problem.neighbours()
         again = True
         while again:
             again = False
             for node in range(len(self._best)):
                 chosen = self._best.copy()
                 for device in np.flatnonzero(np.isfinite(self.problem.times[node])).tolist():
-                    if device != self._best[node] and self._change(self._best, node, device, neighbours) < -CLOSE * self._cost:
+                    if device == self._best[node]:
+                        continue
+                    change = self.problem.change(self._best, node, device, neighbours[node]).sum()
+                    if change < -CLOSE * self._cost:
                         chosen[node] = device
                         again |= self._fits(chosen)
-
-    def _neighbours(self) -> list[list[int]]:
-        """The tensors that each node makes or reads."""
-        tensors: list[list[int]] = [[] for _ in range(len(self.shares))]
-        for i, (producer, readers) in enumerate(zip(self.problem.producers.tolist(), self.problem.readers)):
-            for node in {producer, *readers} - {-1}:
-                tensors[node].append(i)
-        return tensors
-
-    def _change(self, chosen: Array, node: int, device: int, neighbours: Sequence[Sequence[int]]) -> float:
-        """The change of the cost if the node moves to the device."""
-        problem, before = self.problem, int(chosen[node])
-        change = float(problem.times[node, device] - problem.times[node, before])
-        for tensor in neighbours[node]:
-            producer, readers = int(problem.producers[tensor]), problem.readers[tensor]
-            source = 0 if producer < 0 else int(chosen[producer])
-            others = {int(chosen[reader]) for reader in readers if reader != node}
-            table = problem.hand_overs[tensor]
-            moved = device if producer == node else source
-            reads = node in readers
-            change += sum(table[moved, one] for one in (others | {device} if reads else others))
-            change -= sum(table[source, one] for one in (others | {before} if reads else others))
-        return change
 
     def _branch(self, parts: Sequence[_Subproblem]) -> float:
         """The bound after branching on the parts with the least bounds, several at once."""
@@ -361,8 +341,8 @@ class Fitting:
             highest = np.maximum(self._floors[:, np.newaxis], tallest)
             full = able & self._limited & ((with_it > part.limits + slack) | (with_it + highest > self.limits + slack))
             if not full.any():
-                room, free = np.minimum(part.limits, self.limits - tallest) - held, ~part.fixed
-                return self._has_room(able[free], self.shares[free], room)
+                room = np.minimum(part.limits, self.limits - tallest) - held
+                return self._has_room(able[~part.fixed], self.shares[~part.fixed], room)
             part.times[full] = np.inf
 
     def _has_room(self, able: Array, shares: Array, room: Array) -> bool:

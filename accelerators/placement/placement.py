@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.device_list import Device, find_device
 from partita.accelerators.interface.inlining import without_calls
+from partita.accelerators.interface.notebook import placement_html
 from partita.accelerators.placement.rules import Rules
 from partita.accelerators.placement.support_table import SupportTable, choose, unsupported
 from partita.graph.build import is_made_call
@@ -18,6 +19,7 @@ from partita.graph.formatting import counted, first_of
 from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of, graphs_in
 from partita.graph.node import Node
+from partita.graph.pictures.html import bundle
 from partita.graph.rewrite import with_affinities
 
 if TYPE_CHECKING:
@@ -254,9 +256,6 @@ class Placement(MutableMapping[str, str]):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The representation for notebooks."""
-        from partita.accelerators.interface.notebook import placement_html  # upward: notebooks ask for a method
-        from partita.graph.pictures.html import bundle
-
         return bundle(self, placement_html(self))
 
     def __repr__(self) -> str:

@@ -205,8 +205,6 @@ def _checked_types(graph: Graph) -> Graph:
 
 def live_part(graph: Graph) -> Graph:
     """The graph without the nodes that no output needs."""
-    from partita.passes import apply_pass
-
     return apply_pass(graph, "EliminateDead", verify=False)
 
 

@@ -15,6 +15,7 @@ from partita.graph.errors import did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
+from partita.graph.ops import spec_of
 
 Pin = Mapping[str, str]
 """Regular expressions for whole node names, each with the device that runs them."""
@@ -146,7 +147,5 @@ def _matching(
 
 def _is_known_op(graph: Graph, key: str) -> bool:
     """True for an op of ONNX: forbidding one that the graph does not contain is valid."""
-    from partita.graph.ops import spec_of
-
     domain, _, op = key.rpartition("::")
     return op.isidentifier() and spec_of(op, domain, graph.opsets.get(domain, 1)) is not None

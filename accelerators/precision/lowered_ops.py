@@ -21,6 +21,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array, TensorType
+from partita.passes import apply_pass
 from partita.passes.constants import Namer
 
 KEPT = "float32"
@@ -71,8 +72,6 @@ def weight_of_product(node: Node) -> Array | None:
 
 def with_channel_scales(graph: Graph) -> Graph:
     """The graph at an opset with a scale for each channel; unchanged if ONNX cannot convert it."""
-    from partita.passes import apply_pass
-
     if graph.opset >= CHANNEL_SCALES:
         return graph
     try:

@@ -13,7 +13,7 @@ from partita.accelerators.decoder.conversation import ROOM
 from partita.accelerators.decoder.decoder import decoder_roles
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.isolation.measured_bytes import measured_bytes
-from partita.accelerators.placement.by_cost import CostedPlacement, Setting
+from partita.accelerators.placement.by_cost import LATENCY, THROUGHPUT, CostedPlacement, Setting, placed_together
 from partita.accelerators.placement.costs import GivenCosts, costs_of
 from partita.accelerators.placement.device_bytes import Limits, limits_of, partitioned
 from partita.accelerators.placement.placing import query
@@ -45,6 +45,7 @@ def place(
     max_nodes: int | None = None,
     longest: int | None = None,
     measure_bytes: bool = False,
+    objective: str = LATENCY,
 ) -> CostedPlacement:
     """The placement with the least sum of times and hand-overs, whose projected bytes keep within the limits. Affinities of the
     graph are ignored, as by `query`.
@@ -55,9 +56,53 @@ def place(
     devices as evenly as possible. `config`, `pin` and `forbid` are as for `query`. Two devices are placed exactly, and more if
     the graph is narrow. No compiled subgraph has more than `max_nodes` ops. The caches of a decoder have room for `longest`
     tokens (default: as many as a session begins with). With `measure_bytes`, a process of its own compiles and runs what each
-    device gets, and measured bytes keep within the limits too; they are kept in the cache."""
+    device gets, and measured bytes keep within the limits too; they are kept in the cache.
+
+    With objective="throughput", devices work at the same time, each on another request, as in the pipeline of `start`: the load
+    of the busiest one is least."""
+    if objective not in (LATENCY, THROUGHPUT):
+        remedy = f'Write "{LATENCY}" or "{THROUGHPUT}"'
+        raise AcceleratorError(f"there is no objective {objective!r:.80}", where="option objective", remedy=remedy)
+    if even and objective == THROUGHPUT:
+        raise AcceleratorError("bytes are spread, or loads", where="options even and objective", remedy="Leave one of them out")
     for name, flag in (("even", even), ("measure_bytes", measure_bytes)):
         check_flag(flag, f"option {name}", AcceleratorError)
+    setting = _setting(graph, devices, costs, limit, config, pin, forbid, max_nodes, longest)
+    setting = attrs.evolve(setting, even=bool(even), objective=objective)
+    return _measured(setting, Target(devices, config)) if measure_bytes else setting.placed()
+
+
+@at_a_device()
+def place_many(
+    graphs: Sequence[Graph],
+    devices: str | Sequence[str] | None = None,
+    *,
+    costs: Sequence[GivenCosts] | None = None,
+    limit: Limits | None = None,
+    config: Mapping[str, Any] | None = None,
+    max_nodes: int | None = None,
+    longest: int | None = None,
+) -> list[CostedPlacement]:
+    """The placements of several models that run at the same time: a round, which runs each once, loads the busiest device least,
+    and the bytes of all keep within the limits together. `costs` has those of each model; other options are as for `place`. Each
+    placement has the same predicted load and bound, and its own tensors in the cut."""
+    if isinstance(graphs, Graph) or not isinstance(graphs, Sequence) or not graphs:
+        remedy = "Write [graph, ...]"
+        raise AcceleratorError("graphs are given as a list, with at least one", where="place_many", remedy=remedy)
+    if costs is not None and (not isinstance(costs, Sequence) or len(costs) != len(graphs)):
+        remedy = "Give a list with as many as there are graphs"
+        raise AcceleratorError("costs are given for each graph", where="place_many, option costs", remedy=remedy)
+    each: Sequence[GivenCosts | None] = costs or [None] * len(graphs)
+    return placed_together([
+        _setting(graph, devices, own, limit, config, None, None, max_nodes, longest) for graph, own in zip(graphs, each)
+    ])
+
+
+def _setting(
+    graph: Graph, devices: str | Sequence[str] | None, costs: GivenCosts | None, limit: Limits | None,
+    config: Mapping[str, Any] | None, pin: Pin | None, forbid: Forbid | None, max_nodes: int | None, longest: int | None,
+) -> Setting:
+    """The problem that the options describe."""
     for name, count in (("max_nodes", max_nodes), ("longest", longest)):
         check_count(f"option {name}", count, AcceleratorError, 1)
     base = query(graph, devices, config=config, pin=pin, forbid=forbid)
@@ -65,9 +110,8 @@ def place(
     limits = {**dict.fromkeys(base.devices, math.inf), **limits_of(limit, base.requested)}
     roles = decoder_roles(base.graph)
     caches = {} if roles is None else roles.cache_bytes(1, ROOM if longest is None else int(longest))
-    known = costs_of(costs, base.graph, base.devices)
-    setting = Setting(base, known, able, limits, bool(even), None if max_nodes is None else int(max_nodes), caches)
-    return _measured(setting, Target(devices, config)) if measure_bytes else setting.placed()
+    known, most = costs_of(costs, base.graph, base.devices), None if max_nodes is None else int(max_nodes)
+    return Setting(base, known, able, limits, max_nodes=most, caches=caches)
 
 
 def _measured(setting: Setting, target: Target) -> CostedPlacement:

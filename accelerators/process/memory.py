@@ -12,7 +12,9 @@ import numpy as np
 
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.descriptors import above_streams
+from partita.graph.readers.onnx.load import load_onnx
 from partita.graph.types import Array, dtype_name, numpy_dtype
+from partita.graph.writers.onnx.model import ModelWriter
 
 Description = Any
 """A value in JSON: offset, dtype and sizes."""
@@ -135,8 +137,6 @@ class Weights:
 
 def describe_graph(graph: Any, packing: Packing) -> Mapping[str, Description]:
     """Describes a graph as a model, with its large constants separate."""
-    from partita.graph.writers.onnx.model import ModelWriter
-
     model = ModelWriter(graph, drop_control=True, aside=Weights(packing)).model
     end = packing.end
     return {"model": packing.describe(model.SerializeToString()), "weights": end}
@@ -144,8 +144,6 @@ def describe_graph(graph: Any, packing: Packing) -> Mapping[str, Description]:
 
 def described_graph(value: Mapping[str, Description], memory: SharedMemory) -> Any:
     """The described graph; its constants are copies."""
-    from partita.graph.readers.onnx.load import load_onnx
-
     weights = memory.reserve(0)[: value["weights"]].copy()
     return load_onnx(described(value["model"], memory), base_dir={Weights.location: weights})
 

@@ -22,6 +22,7 @@ from partita.accelerators.building.specialized import is_static
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError, RunError
 from partita.accelerators.interface.habits import METHODS
+from partita.accelerators.interface.notebook import model_html
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.accelerators.interface.settings import HeteroSettings
 from partita.accelerators.interface.stub_body import is_skeleton
@@ -42,6 +43,7 @@ from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
+from partita.graph.pictures.html import bundle
 from partita.graph.types import Type
 
 if TYPE_CHECKING:
@@ -440,7 +442,8 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
         processes or machines. `times` predict how long stages take: costs, or a profile (by default of generated inputs)."""
         from partita.accelerators.package.stages import stages_of  # upward: users call a method
 
-        return stages_of(self.wait(), times)
+        model = self.wait()
+        return stages_of(model, model.profile() if times is None else times, CompiledModel)
 
     def close(self) -> None:
         """Finish running calls, drop waiting ones, and free threads and buffers. Later calls are errors."""
@@ -465,9 +468,6 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The representation for notebooks."""
-        from partita.accelerators.interface.notebook import model_html  # upward: notebooks ask for a method
-        from partita.graph.pictures.html import bundle
-
         return bundle(self, model_html(self))
 
     def __reduce__(self) -> Any:

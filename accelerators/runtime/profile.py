@@ -14,10 +14,12 @@ import attrs
 
 from partita.accelerators.errors import MEND, DeviceMistake
 from partita.accelerators.interface.accelerator import COPY, EXECUTED, NOT_RUN, OPTIMIZED_OUT, ProfileRow
+from partita.accelerators.interface.notebook import profile_html
 from partita.accelerators.process.atomic import write_text
 from partita.accelerators.runtime.steps import CopyStep, RunStep, Step
 from partita.graph.formatting import counted, in_code, shortened
 from partita.graph.node import Node
+from partita.graph.pictures.html import bundle
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -216,9 +218,6 @@ class Profile:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The representation for notebooks."""
-        from partita.accelerators.interface.notebook import profile_html  # upward: notebooks ask for a method
-        from partita.graph.pictures.html import bundle
-
         return bundle(self, profile_html(self))
 
     def __repr__(self) -> str:

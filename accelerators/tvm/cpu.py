@@ -92,7 +92,7 @@ class CpuAccelerator(TvmAccelerator):
         """Element type of products on this machine according to the configuration."""
         asked = self._config["PRECISION"]
         if asked == FAST:
-            from partita.accelerators.tvm.kernels.contraction.instructions import is_faster
+            from partita.accelerators.tvm.kernels.contraction.instructions import is_faster  # start-up
 
             return "bfloat16" if is_faster("bfloat16", machine) else "float32"
         return DTYPES[asked]
@@ -106,7 +106,7 @@ class CpuAccelerator(TvmAccelerator):
 
     def metrics(self) -> dict[str, Any]:
         """Metrics of the host, under LLVM's name for it."""
-        from partita.accelerators.tvm.code.linking import can_link
+        from partita.accelerators.tvm.code.linking import can_link  # start-up
 
         widest = next((name for name in ("avx512f", "avx2", "neon") if name in host_features()), "")
         return {

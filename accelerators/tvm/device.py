@@ -27,15 +27,24 @@ from partita.accelerators.interface.accelerator import (
 from partita.accelerators.interface.keys import BadValue, Key, callback, flag, flag_or_auto, one_of
 from partita.accelerators.interface.second_level import SecondLevel, second_level_of
 from partita.accelerators.tvm import extensions
+from partita.accelerators.tvm.bodies.blocked import origins_of
+from partita.accelerators.tvm.bodies.lifting import lift_weights
 from partita.accelerators.tvm.machine.library import PACKAGE, why_no_compiler
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.processor import is_here
+from partita.accelerators.tvm.machine.tvm_errors import first_line
+from partita.accelerators.tvm.prepare.inferred_operands import has_implied
+from partita.accelerators.tvm.prepare.preparing import PREPARE, REPLACE, SETTLE, prepared, types_alone
+from partita.accelerators.tvm.run.kept_memory import kept_memory
 from partita.accelerators.tvm.run.runtime import runtime, version
+from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
+from partita.accelerators.tvm.sizes.sizing import enough_rows, forms_for_any_size, is_for_any_size
 from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
 from partita.graph.types import TensorType
+from partita.passes.infer.contract import require_agreement
 from partita.passes.manager import apply_pass, unwatched
 from partita.passes.registry import COMPLAINTS, LAYOUT_NOTES, pass_info
 
@@ -118,9 +127,6 @@ class TvmAccelerator(Accelerator):
         """The last of the stages, with an output more for each constant that stands for a value that follows from sizes: the run
         is an error where an element of it is not 0. A graph for any size is ready. What is supported depends on the machine, the
         configuration's if none is given."""
-        from partita.accelerators.tvm.prepare.preparing import prepared
-        from partita.accelerators.tvm.sizes.sizing import is_for_any_size
-
         if is_for_any_size(graph):
             return graph
         supports = self.supports if machine is None else partial(self._supports, machine=machine)
@@ -140,11 +146,7 @@ class TvmAccelerator(Accelerator):
         """One set of kernels for all sizes, if every kernel of the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
-        from partita.accelerators.tvm.layouts.scales import whole_sums
-        from partita.accelerators.tvm.prepare.inferred_operands import has_implied
-        from partita.accelerators.tvm.run.kept_memory import kept_memory
-        from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
-        from partita.accelerators.tvm.sizes.sizing import enough_rows, forms_for_any_size
+        from partita.accelerators.tvm.layouts.scales import whole_sums  # start-up
 
         reason = ""
         try:
@@ -168,22 +170,18 @@ class TvmAccelerator(Accelerator):
         """Answer as all devices do; unless ISOLATE is False, an op that crashes TVM's compiler counts as one that the device does
         not run.
         """
-        from partita.accelerators.tvm.prepare.preparing import types_alone
-
         with unwatched(), self._trials_as_configured(), types_alone():
             return super().query(graph)
 
     def _trials_as_configured(self) -> contextlib.AbstractContextManager[None]:
         if self._config["ISOLATE"] is False:
             return contextlib.nullcontext()
-        from partita.accelerators.tvm.query.isolated_trials import isolated_trials
+        from partita.accelerators.tvm.query.isolated_trials import isolated_trials  # start-up
 
         return isolated_trials(self.machine(self._config), self._config["ISOLATE_SECONDS"])
 
     def stages(self, graph: Graph) -> Iterator[Graph]:
         """The steps of `transform`, and the treatment of values that follow from sizes in `compile`."""
-        from partita.accelerators.tvm.prepare.preparing import prepared
-
         return prepared(graph, self._apply)
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
@@ -191,7 +189,7 @@ class TvmAccelerator(Accelerator):
         return self._supports(node, graph, self.machine(self._config))
 
     def _supports(self, node: Node, graph: Graph, machine: Machine) -> bool | str:
-        from partita.accelerators.tvm.query.support import supported
+        from partita.accelerators.tvm.query.support import supported  # start-up
 
         return self.why_no_compiler() or supported(node, graph, machine)
 
@@ -201,7 +199,7 @@ class TvmAccelerator(Accelerator):
 
     def why_no_export(self) -> str | None:
         """The reason if there is no linker to make a library of the kernels."""
-        from partita.accelerators.tvm.code.linking import can_link, no_linker
+        from partita.accelerators.tvm.code.linking import can_link, no_linker  # start-up
 
         triple = self.machine(self._config).triple
         error = no_linker(triple)
@@ -213,14 +211,14 @@ class TvmAccelerator(Accelerator):
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledTvm:
         """Compile each second-level body alone, build it once for each structure, and assemble all."""
-        from partita.accelerators.tvm.bodies_to_kernels import compile_lifted
+        from partita.accelerators.tvm.bodies_to_kernels import compile_lifted  # start-up
 
         missing = self.why_no_compiler()
         if missing is not None:
             raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
         if not machine.is_here:
-            from partita.accelerators.tvm.code.linking import check_linker
+            from partita.accelerators.tvm.code.linking import check_linker  # start-up
 
             check_linker(machine.triple)
         lifted, notes, checks = self._lifted(graph, config, machine)
@@ -233,10 +231,6 @@ class TvmAccelerator(Accelerator):
         self, graph: Graph, config: Mapping[str, Any], machine: Machine
     ) -> tuple[Lifted, tuple[str, ...], tuple[str, ...]]:
         """The graph laid out and fused, weights apart; notes for the report; error messages of the flags among its outputs."""
-        from partita.accelerators.tvm.bodies.lifting import lift_weights
-        from partita.accelerators.tvm.sizes.sizing import is_for_any_size
-        from partita.passes.infer.contract import require_agreement
-
         if not is_for_any_size(graph):
             require_agreement(graph)
         fused = self.configured(config).fused(graph, machine, flagged=True)
@@ -244,13 +238,13 @@ class TvmAccelerator(Accelerator):
 
     def compiled_class(self) -> type[CompiledTvm]:
         """Class of the result of `compile`."""
-        from partita.accelerators.tvm.compiled.subgraph import CompiledTvm
+        from partita.accelerators.tvm.compiled.subgraph import CompiledTvm  # start-up
 
         return CompiledTvm
 
     def put_together(self, lifted: Lifted, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
         """The kernels of a graph's calls as one executable."""
-        from partita.accelerators.tvm.compiled.assembling import assemble
+        from partita.accelerators.tvm.compiled.assembling import assemble  # start-up
 
         return assemble(lifted, built, machine)
 
@@ -261,7 +255,7 @@ class TvmAccelerator(Accelerator):
     def fused(self, graph: Graph, machine: Machine, *, flagged: bool = False) -> Graph:
         """The graph prepared, laid out and with a call for each kernel; what the report tells of that is in its attributes. With
         `flagged` a GPU's graph has the outputs by which its kernels complain."""
-        from partita.accelerators.tvm.query.support import takes
+        from partita.accelerators.tvm.query.support import takes  # start-up
 
         names = [name for name in self.passes if flagged or name != "FlagIndices"]
         prepared = self._prepared(graph, machine=machine)
@@ -270,9 +264,6 @@ class TvmAccelerator(Accelerator):
 
     def second_level(self, graph: Graph, config: Mapping[str, Any]) -> SecondLevel:
         """The kernels of the graph; with dynamic sizes those of its first form for any size, if it has one."""
-        from partita.accelerators.tvm.bodies.blocked import origins_of
-        from partita.accelerators.tvm.sizes.sizing import forms_for_any_size
-
         device, types = self.configured(config), [node[0].type for node in graph.inputs]
         if config["ANY_SIZE"] and not all(isinstance(one, TensorType) and one.is_static for one in types):
             with contextlib.suppress(*_NO_FORM):
@@ -281,7 +272,7 @@ class TvmAccelerator(Accelerator):
 
     def runs_on(self, config: Mapping[str, Any]) -> RunsOn:
         """The machine and device on which the configuration runs a compiled subgraph."""
-        from partita.accelerators.tvm.compiled.subgraph import RunsOn
+        from partita.accelerators.tvm.compiled.subgraph import RunsOn  # start-up
 
         return RunsOn(self.machine_here(config), int(config["DEVICE_ID"]))
 
@@ -291,8 +282,8 @@ class TvmAccelerator(Accelerator):
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
         """Tune the choices of each distinct kernel by measuring, the slowest kernels first."""
-        from partita.accelerators.tvm.bodies.body import make_body
-        from partita.accelerators.tvm.tune.tuner import Tuner
+        from partita.accelerators.tvm.bodies.body import make_body  # start-up
+        from partita.accelerators.tvm.tune.tuner import Tuner  # start-up
 
         machine = self.machine(config)
         fused = self.configured(config).fused(graph, machine)
@@ -303,7 +294,7 @@ class TvmAccelerator(Accelerator):
 
     def findings(self) -> MutableMapping[str, bool | str] | None:
         """Answers found by trials; extensions are not tried."""
-        from partita.accelerators.tvm.query.support import trials
+        from partita.accelerators.tvm.query.support import trials  # start-up
 
         return trials
 
@@ -315,7 +306,7 @@ class TvmAccelerator(Accelerator):
 
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
         """TVM's version, the target of the code, and the results of tuning."""
-        from partita.accelerators.tvm.tune.findings import findings, fingerprint
+        from partita.accelerators.tvm.tune.findings import findings, fingerprint  # start-up
 
         machine = self.machine(config)
         tuned = fingerprint(findings(config, machine))
@@ -341,7 +332,7 @@ class TvmAccelerator(Accelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """Load the shared library."""
-        from partita.accelerators.tvm.compiled.cpu_serialization import read
+        from partita.accelerators.tvm.compiled.cpu_serialization import read  # start-up
 
         return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
 
@@ -352,8 +343,6 @@ _NO_FORM = (PartitaError, TypeError, ValueError, AssertionError, IndexError)
 
 def _reason(error: Exception) -> str:
     """The error's message for the report."""
-    from partita.accelerators.tvm.machine.tvm_errors import first_line
-
     return str(error.cause) if isinstance(error, PartitaError) else f"{type(error).__name__}: {first_line(error)}"
 
 
@@ -363,8 +352,6 @@ def skipping(passes: Sequence[str]) -> Callable[[Any], tuple[str, ...]]:
     def check(value: Any) -> tuple[str, ...]:
         names = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else list(value)
         if names:
-            from partita.accelerators.tvm.prepare.preparing import PREPARE, REPLACE, SETTLE
-
             known = {*chain(*PREPARE, *SETTLE), *REPLACE, *passes}
         for name in names:
             if name not in known:
@@ -389,7 +376,7 @@ class GpuAccelerator(TvmAccelerator):
 
     def put_together(self, lifted: Lifted, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
         """The kernels as a list of launches."""
-        from partita.accelerators.tvm.compiled.step_list import assemble_steps
+        from partita.accelerators.tvm.compiled.step_list import assemble_steps  # start-up
 
         return assemble_steps(lifted, built, machine)
 
@@ -399,7 +386,7 @@ class GpuAccelerator(TvmAccelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """The list of launches; the driver builds or loads their code at the first run."""
-        from partita.accelerators.tvm.compiled.gpu_serialization import read
+        from partita.accelerators.tvm.compiled.gpu_serialization import read  # start-up
 
         again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
         return read(self.compiled_class(), data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)

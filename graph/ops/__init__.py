@@ -1,7 +1,7 @@
 """The op vocabulary: ONNX's schemas, and the ops that users declare."""
 
-from partita.graph.ops.custom import CustomOp, custom_op, register_op, unregister_op
-from partita.graph.ops.schemas import AttrSpec, OpSpec, ParamSpec, is_random, require_spec, spec_of
+from partita.graph.ops.custom import register_op, unregister_op
+from partita.graph.ops.schemas import AttrSpec, CustomOp, OpSpec, ParamSpec, custom_op, is_random, require_spec, spec_of
 
 __all__ = [
     "AttrSpec",

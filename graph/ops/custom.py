@@ -1,56 +1,13 @@
-"""Ops that users declare: signature, shape rule and numpy implementation."""
+"""Declares ops of the user's own: signature, shape rule and numpy implementation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import attrs
-
 from partita.graph.errors import GraphError, check_flag
-from partita.graph.ops.schemas import AttrSpec, OpSpec, ParamSpec
+from partita.graph.ops.schemas import AttrSpec, CustomOp, Meaning, OpSpec, ParamSpec, ShapeRule, custom_ops
 from partita.graph.ops.traits import declare
-from partita.graph.types import Type
-
-ShapeRule = Callable[..., Any]
-"""(input types, attributes) -> the output's type, or a sequence of types if there are several outputs."""
-
-Meaning = Callable[..., Any]
-"""(*arrays, **attributes) -> the output array, or a tuple of arrays if there are several outputs."""
-
-
-@attrs.frozen(slots=True)
-class CustomOp:
-    """An op that the user declared."""
-
-    spec: OpSpec
-    """Its signature."""
-    shape: ShapeRule | None
-    """Rule for the output types; None if unknown."""
-    numpy: Meaning | None
-    """Implementation in numpy; None if only devices have one."""
-
-    def infer(self, inputs: Sequence[Type | None], attributes: Mapping[str, Any], n_outputs: int) -> tuple[Type | None, ...]:
-        """The output types by the user's rule (all None without one)."""
-        if self.shape is None or any(t is None for t in inputs[: self.spec.min_inputs]):
-            return (None,) * n_outputs
-        inferred = self.shape(tuple(inputs), attributes)
-        types = tuple(inferred) if isinstance(inferred, (list, tuple)) else (inferred,)
-        for inferred in types:
-            if not (inferred is None or isinstance(inferred, Type)):
-                raise GraphError(
-                    f"the shape rule gave {inferred!r:.60}, which is no type",
-                    where=f"op {self.spec.title}",
-                    remedy="It returns a TensorType, or None where it cannot tell; one for each output",
-                )
-        if len(types) < n_outputs:
-            raise GraphError(
-                f"the shape rule gave {len(types)} types for {n_outputs} outputs", where=f"op {self.spec.title}"
-            )
-        return types[:n_outputs]
-
-
-_registered: dict[tuple[str, str], CustomOp] = {}
 
 
 def register_op(
@@ -106,25 +63,15 @@ def register_op(
         has_function=False,
     )
     declare(op, domain, frozenset(traits))
-    custom = _registered[(domain, op)] = CustomOp(spec, shape, numpy)
+    custom = custom_ops[(domain, op)] = CustomOp(spec, shape, numpy)
     return custom
 
 
 def unregister_op(op: str, domain: str) -> None:
     """Removes a declared op."""
-    if not (isinstance(op, str) and isinstance(domain, str)) or _registered.pop((domain, op), None) is None:
+    if not (isinstance(op, str) and isinstance(domain, str)) or custom_ops.pop((domain, op), None) is None:
         raise GraphError(f"no op {op!r} is declared in domain {domain!r}")
     declare(op, domain, frozenset())
-
-
-def custom_names(domain: str) -> frozenset[str]:
-    """The names of the user's ops in a domain."""
-    return frozenset(op for op, theirs in _registered if theirs == domain)
-
-
-def custom_op(op: str | None, domain: str) -> CustomOp | None:
-    """The user's op of that name, or None."""
-    return _registered.get((domain, op)) if op and domain else None
 
 
 def _params(letter: str, low: int, high: int) -> tuple[ParamSpec, ...]:

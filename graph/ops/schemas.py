@@ -1,17 +1,18 @@
-"""ONNX's op schemas as plain records, looked up once for each op and version."""
+"""Op schemas as plain records: ONNX's, looked up once for each op and version, and those of ops that users declare."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import attrs
 
-from partita.graph.errors import UnknownOp, did_you_mean
+from partita.graph.errors import GraphError, UnknownOp, did_you_mean
 from partita.graph.node import Node
 from partita.graph.ops.traits import ONNX_DOMAINS as ONNX_DOMAINS
 from partita.graph.ops.traits import ops
+from partita.graph.types import Type
 
 OTHER_VERSION = "Convert the model with the pass ConvertOpset, or declare the version it was made for"
 """Remedy for an op that a domain lacks at some version."""
@@ -84,6 +85,58 @@ class OpSpec:
         return f"{self.domain or 'ai.onnx'}.{self.op}-{self.since}"
 
 
+ShapeRule = Callable[..., Any]
+"""(input types, attributes) -> the output's type, or a sequence of types if there are several outputs."""
+
+Meaning = Callable[..., Any]
+"""(*arrays, **attributes) -> the output array, or a tuple of arrays if there are several outputs."""
+
+
+@attrs.frozen(slots=True)
+class CustomOp:
+    """An op that the user declared."""
+
+    spec: OpSpec
+    """Its signature."""
+    shape: ShapeRule | None
+    """Rule for the output types; None if unknown."""
+    numpy: Meaning | None
+    """Implementation in numpy; None if only devices have one."""
+
+    def infer(self, inputs: Sequence[Type | None], attributes: Mapping[str, Any], n_outputs: int) -> tuple[Type | None, ...]:
+        """The output types by the user's rule (all None without one)."""
+        if self.shape is None or any(t is None for t in inputs[: self.spec.min_inputs]):
+            return (None,) * n_outputs
+        inferred = self.shape(tuple(inputs), attributes)
+        types = tuple(inferred) if isinstance(inferred, (list, tuple)) else (inferred,)
+        for inferred in types:
+            if not (inferred is None or isinstance(inferred, Type)):
+                raise GraphError(
+                    f"the shape rule gave {inferred!r:.60}, which is no type",
+                    where=f"op {self.spec.title}",
+                    remedy="It returns a TensorType, or None where it cannot tell; one for each output",
+                )
+        if len(types) < n_outputs:
+            raise GraphError(
+                f"the shape rule gave {len(types)} types for {n_outputs} outputs", where=f"op {self.spec.title}"
+            )
+        return types[:n_outputs]
+
+
+custom_ops: dict[tuple[str, str], CustomOp] = {}
+"""The user's ops by domain and name; `register_op` adds to them."""
+
+
+def custom_names(domain: str) -> frozenset[str]:
+    """The names of the user's ops in a domain."""
+    return frozenset(op for op, theirs in custom_ops if theirs == domain)
+
+
+def custom_op(op: str | None, domain: str) -> CustomOp | None:
+    """The user's op of that name, or None."""
+    return custom_ops.get((domain, op)) if op and domain else None
+
+
 def newest_versions() -> dict[str, int]:
     """The newest version of each domain in the onnx package."""
     import onnx.defs
@@ -103,15 +156,11 @@ def _onnx_names() -> dict[str, frozenset[str]]:
 
 def op_names(domain: str) -> frozenset[str]:
     """The names of all ops of a domain, in any version, that ONNX or the user declares."""
-    from partita.graph.ops.custom import custom_names  # upward: a user's op has a schema like the others
-
     return _onnx_names().get(domain, frozenset()) | custom_names(domain)
 
 
 def spec_of(op: str, domain: str, version: int) -> OpSpec | None:
     """The op at this version of its domain, or None if neither ONNX nor the user declares it."""
-    from partita.graph.ops.custom import custom_op  # upward: a user's op has a schema like the others
-
     mine = custom_op(op, domain)
     return mine.spec if mine is not None else _onnx_spec(op, domain, version)
 
@@ -140,8 +189,6 @@ def is_random(node: Node) -> bool:
     if node.op in ops("random") and node.domain in _RANDOM_DOMAINS:
         return node.op != "Dropout" or _may_train(node)
     if node.domain not in _RANDOM_DOMAINS:
-        from partita.graph.ops.custom import custom_op  # upward: a user's op has a schema like the others
-
         mine = custom_op(node.op, node.domain)
         if mine is not None and mine.spec.random:
             return True

@@ -12,6 +12,7 @@ import attrs
 from partita.graph.formatting import in_xml, truncated
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.pictures.dot import PALETTE
 
 LINE, MARGIN, GAP, RISE, LETTER = 14, 10, 26, 44, 6.2
 """Pixels: height of a line of text, padding of a box, gap between boxes, gap between layers, width of a letter."""
@@ -98,8 +99,6 @@ def _spots(
     class_of: Callable[[Node], str | None] | None,
 ) -> list[_LayoutPoint]:
     """A box for every input, op and output, in topological order, with its edges."""
-    from partita.graph.pictures.dot import PALETTE
-
     colours: dict[str, str] = {}
     spots: dict[Node, _LayoutPoint] = {}
     for node in _shown(graph, only):

@@ -11,6 +11,7 @@ from partita.graph.pictures.dot import EXPANDED_DEPTH, SMALL_BODY, to_dot
 from partita.graph.pictures.html import LARGEST_PICTURE
 from partita.graph.pictures.layered import layered_svg
 from partita.graph.programs import find_program
+from partita.graph.summary import summarize, summary_text
 
 SECONDS = 20.0
 """Time limit of `dot` in seconds."""
@@ -73,6 +74,4 @@ def _boxes(graph: Graph, depth: int = 0) -> int:
 
 def _summarized(graph: Graph) -> str:
     """A summary of the graph, and a hint how to see more."""
-    from partita.graph.summary import summarize, summary_text
-
     return summary_text(summarize(graph)) + 'Too large to draw here: partita.report_page(graph, "graph.html") shows it all.'

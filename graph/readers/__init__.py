@@ -28,12 +28,11 @@ def load(
     require_shapes(shapes or {})
     name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
     if isinstance(name, str) and name.startswith(ZOO):
-        from partita.graph.readers.zoo import load_zoo
+        from partita.graph.readers.zoo import load_zoo  # start-up
 
-        graph = load_zoo(name[len(ZOO) :])
-        return _with_shapes(graph, shapes, inline) if shapes else graph
+        return load_zoo(name[len(ZOO) :], shapes, inline)
     if isinstance(name, str) and name.endswith(".json"):
-        from partita.graph.readers.mxnet import load_mxnet
+        from partita.graph.readers.mxnet import load_mxnet  # start-up
 
         return load_mxnet(name, params=params, shapes=shapes)
     if isinstance(name, str) and holds_torch(name):
@@ -41,7 +40,7 @@ def load(
         raise ReadError(cause, where=name, remedy=TORCH)
     if params is not None:
         raise ReadError("params= goes with an MXNet symbol", remedy='Give the path of a "-symbol.json" with it')
-    from partita.graph.readers.onnx import load_onnx
+    from partita.graph.readers.onnx import load_onnx  # start-up
 
     return load_onnx(source, shapes=shapes, inline=inline, base_dir=base_dir, strict=strict)
 
@@ -60,14 +59,6 @@ def mxnet_ops(*names: str) -> frozenset[str]:
     >>> sorted(mxnet_ops("Convolution", "BatchNorm", "elemwise_add"))
     ['Add', 'BatchNormalization', 'Conv']
     """
-    from partita.graph.readers.mxnet import onnx_ops
+    from partita.graph.readers.mxnet import onnx_ops  # start-up
 
     return onnx_ops(names)
-
-
-def _with_shapes(graph: Graph, shapes: Mapping[str, Sequence[Dim]], inline: bool) -> Graph:
-    """The graph, read again with other input shapes."""
-    from partita.graph.readers.onnx import load_onnx
-    from partita.graph.writers.onnx import to_model
-
-    return load_onnx(to_model(graph), shapes=shapes, inline=inline)

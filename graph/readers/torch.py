@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 import numpy as np
 
+from partita.graph.build import constant, op
 from partita.graph.errors import MissingDependency, ReadError, unexpected
 from partita.graph.graph import Graph
+from partita.graph.readers.onnx import load_onnx
 from partita.graph.readers.torch_ops import translations
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.types import TensorType, numpy_dtype
 
 if TYPE_CHECKING:
@@ -65,7 +68,6 @@ def from_torch(
         raise unexpected("from_torch", foreign, EXPORT_OPTIONS)
     model = export(module, example_inputs, opset=opset, dynamic_shapes=dynamic_shapes)
     # Deferred: the ONNX reader loads onnx, and importing the front door must not.
-    from partita.graph.readers.onnx import load_onnx
 
     model.graph.name = name or type(module).__name__
     return _as_torch_computes(load_onnx(model))
@@ -156,9 +158,6 @@ def _as_torch_computes(graph: Graph) -> Graph:
 
     torch aligns corners by the sizes of the image and the result, ONNX's reference by the scale, which may not give an integer
     size. The sign of NaN is 0 in torch, and NaN in ONNX."""
-    from partita.graph.build import constant, op
-    from partita.graph.rewrite import Rewriter, map_bodies, rewrite
-
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = map_bodies(rewriter.rebuilt(node), _as_torch_computes)
         result = node[0].type if node.is_op else None

@@ -8,7 +8,7 @@ last layer is scaled so that a final softmax is not saturated."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,8 +18,10 @@ from partita.graph.errors import ReadError, did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.interpret import evaluate_node
 from partita.graph.node import CONSTANT, Node, NodeEntry
+from partita.graph.readers.onnx import load_onnx
 from partita.graph.rewrite import Rewriter
-from partita.graph.types import TensorType
+from partita.graph.types import Dim, TensorType
+from partita.graph.writers.onnx import to_model
 
 Weights = dict[str, np.ndarray]
 """Arrays by the name of the value."""
@@ -30,8 +32,9 @@ def zoo_names() -> list[str]:
     return sorted(path.stem.removeprefix("light_") for path in _folder().glob("light_*.onnx"))
 
 
-def load_zoo(name: str) -> Graph:
-    """The model of that name. The weights of a name are the same everywhere; nodes are new at each call."""
+def load_zoo(name: str, shapes: Mapping[str, Sequence[Dim]] | None = None, inline: bool = False) -> Graph:
+    """The model of that name. The weights of a name are the same everywhere; nodes are new at each call.
+    With `shapes` of inputs it is read again with these, and with `inline` its functions are expanded then."""
     if name not in zoo_names():
         known = zoo_names()
         raise ReadError(
@@ -39,7 +42,8 @@ def load_zoo(name: str) -> Graph:
             where=f"zoo:{name}",
             remedy=did_you_mean(name, known) or f"It has {', '.join(known)}",
         )
-    return _with_weights(_light(name), _weights(name)).evolve(name=name)
+    graph = _with_weights(_light(name), _weights(name)).evolve(name=name)
+    return load_onnx(to_model(graph), shapes=shapes, inline=inline) if shapes else graph
 
 
 def _folder() -> Path:
@@ -49,8 +53,6 @@ def _folder() -> Path:
 
 
 def _light(name: str) -> Graph:
-    from partita.graph.readers.onnx import load_onnx
-
     return load_onnx(_folder() / f"light_{name}.onnx")
 
 

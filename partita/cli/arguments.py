@@ -7,8 +7,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from partita.accelerators.interface.device_list import DEFAULT
+from partita.accelerators import AcceleratorUnavailable, accelerator
+from partita.accelerators.interface.device_list import DEFAULT, asked_devices
 from partita.accelerators.interface.habits import meant_key
+from partita.accelerators.interface.settings import HETERO_KEYS, with_key
 from partita.cli.inputs import NORMALIZE
 from partita.compare import PRECISIONS
 from partita.graph.errors import PartitaError, did_you_mean
@@ -68,8 +70,6 @@ def add_provider(group: argparse._ArgumentGroup) -> None:
 
 def provider_config(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The configuration of the device `onnxruntime` with this provider; an error if it cannot be used."""
-    from partita.accelerators import AcceleratorUnavailable, accelerator
-
     config = {"EP_NAME": name, **{key: value for key, value in given.items() if value}}
     device = accelerator("onnxruntime")
     reason = device.why_not_here(device.full_config(config))
@@ -142,7 +142,7 @@ def add_inputs(group: argparse._ArgumentGroup) -> None:
     add_count(group, "--seed", 0, "of inputs that are made up", 0)
 
 
-def add_count(group: argparse._ArgumentGroup, name: str, least: int, text: str, default: int | None = None) -> None:
+def add_count(group: argparse._ActionsContainer, name: str, least: int, text: str, default: int | None = None) -> None:
     """An option for an integer with a minimum; the help states its default, if there is one."""
     stated = "" if default is None else " (default: %(default)s)"
     group.add_argument(name, type=at_least(least), default=default, metavar="N", help=text + stated)
@@ -222,8 +222,6 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
         (config.setdefault(device, {}) if device else shared)[key] = value
     if not shared:
         return config
-    from partita.accelerators.interface.device_list import asked_devices
-    from partita.accelerators.interface.settings import HETERO_KEYS
 
     asked = {
         device.label: device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS")
@@ -246,7 +244,6 @@ def precise(config: Mapping[str, Any], devices: str | None, precision: str | Non
     """The configuration with --precision; an error if no device offers one."""
     if precision is None:
         return dict(config)
-    from partita.accelerators.interface.settings import with_key
 
     extended = with_key(config, devices, "PRECISION", precision)
     if extended == config:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import partita as pt
+from partita.accelerators.building.report import CompileReport, move_lines
 from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.settings import read_config
 from partita.cli import exits
@@ -56,8 +57,6 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 def _why(model: pt.CompiledModel) -> list[str]:
     """Story of the compilation, as far as known, and the second level of each subgraph."""
-    from partita.accelerators.building.report import CompileReport
-
     stories = [model.report.compiling()] if isinstance(model.report, CompileReport) else []
     return stories + [f"{name}: {level}" for name, level in model.fusions.items()]
 
@@ -77,8 +76,6 @@ def _check_export(graph: pt.Graph, arguments: argparse.Namespace, config: Mappin
 
 def report_lines(model: pt.CompiledModel) -> list[Table | str]:
     """Summary of a compilation, with moves and notes."""
-    from partita.accelerators.building.report import CompileReport, move_lines
-
     report = model.report
     if not isinstance(report, CompileReport):
         return [str(report)]

@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import partita as pt
+
 SHELLS = ("bash", "zsh", "tcsh")
 """Supported shells."""
 
@@ -21,7 +23,7 @@ class Complete(argparse.Action):
         try:
             import shtab
         except ImportError:
-            from partita.graph.errors import MissingDependency
+            from partita.graph.errors import MissingDependency  # start-up
 
             raise MissingDependency("shtab", "completion", "writing the completion for a shell") from None
         functions: dict[str, str] = {}
@@ -49,9 +51,8 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def _words(action: argparse.Action) -> Sequence[str]:
     """Values that the option or argument takes, beside files."""
-    import partita as pt
-    from partita.accelerators.precision.lowered_ops import PRECISIONS
-    from partita.graph.readers.zoo import zoo_names
+    from partita.accelerators.precision.lowered_ops import PRECISIONS  # start-up
+    from partita.graph.readers.zoo import zoo_names  # start-up
 
     metavar = str(action.metavar)
     if metavar in ("MODEL", "B"):

@@ -8,11 +8,15 @@ import argparse
 from collections.abc import Sequence
 from itertools import groupby
 
+from partita.accelerators.process.atomic import write_text
 from partita.cli import exits
 from partita.cli.arguments import NEVER, Usage, add_fail_on
 from partita.cli.models import writable
 from partita.cli.screen import Screen, table
+from partita.page.differences import compared
+from partita.page.reading import read_page
 from partita.page.scene import Scene
+from partita.page.writing import scene_text
 
 EXAMPLE = """\
   partita diff before.html after.html
@@ -44,11 +48,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Compare the pages."""
-    from partita.accelerators.process.atomic import write_text
-    from partita.page.differences import compared
-    from partita.page.reading import read_page
-    from partita.page.writing import scene_text
-
     for page in (arguments.before, arguments.after):
         writable(arguments.output, page)
     before = read_page(arguments.before)

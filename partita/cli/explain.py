@@ -9,6 +9,7 @@ import argparse
 import partita as pt
 from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.second_level import SecondLevel
+from partita.accelerators.package.imported_report import ImportedReport, read_report
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.models import load_graph, reading_package, takes_package
@@ -123,8 +124,6 @@ def _as_data(node: pt.Node, partitioned: Partitioned) -> dict[str, object]:
 
 def _package(arguments: argparse.Namespace, screen: Screen) -> int:
     """Explain a compiled model from the exporter's report; nothing is loaded."""
-    from partita.accelerators.package.imported_report import ImportedReport, read_report
-
     with reading_package(arguments) as package:
         why = ImportedReport(read_report(package)).why(arguments.node)
     screen.write_json({"node": arguments.node, "text": why})

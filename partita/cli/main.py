@@ -86,12 +86,12 @@ def _ended_as_by_error() -> Iterator[None]:
 
 def _run_isolated(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the verb. Models may be untrusted, so a crash of ONNX's converter becomes an ordinary error."""
-    from partita.passes import settings
+    from partita.passes import settings  # start-up
 
     before, settings.isolate_inference = settings.isolate_inference, True
     try:
         if getattr(arguments, "registers", None) is not None:
-            from partita.cli.plugins import load_plugin
+            from partita.cli.plugins import load_plugin  # start-up
 
             load_plugin(arguments.registers)
         code: int = arguments.run(arguments, screen)
@@ -131,31 +131,35 @@ def _needed(first: str) -> Sequence[str]:
         return VERBS
     if first == "--version":
         return ()
-    from partita.cli.arguments import Usage
-    from partita.graph.errors import did_you_mean
-
     if first.startswith("-"):
-        raise Usage(f"a verb comes first, not {first!r}", remedy="See partita --help")
-    near = did_you_mean(first, VERBS) or f"There are {', '.join(VERBS)}"
-    raise Usage(f"there is no verb {first!r}", remedy=near)
+        raise _usage(f"a verb comes first, not {first!r}", "See partita --help")
+    from partita.graph.errors import did_you_mean  # start-up
+
+    raise _usage(f"there is no verb {first!r}", did_you_mean(first, VERBS) or f"There are {', '.join(VERBS)}")
+
+
+def _usage(cause: str, remedy: str) -> Usage:
+    """Error for a command line that means nothing."""
+    from partita.cli.arguments import Usage  # start-up
+
+    return Usage(cause, remedy=remedy)
 
 
 def _too_many(word: str, command: str, help_text: str) -> Usage:
     """Error for a word of the command line that is no argument."""
-    from partita.accelerators.interface.habits import FLAGS
-    from partita.cli.arguments import Usage
+    from partita.accelerators.interface.habits import FLAGS  # start-up
 
     option = word.partition("=")[0]
     if not option.startswith("-"):
-        return Usage(f"{word!r} is one argument too many", remedy=f"See {command} --help")
+        return _usage(f"{word!r} is one argument too many", f"See {command} --help")
     known = dict.fromkeys(re.findall(r"--([a-z-]+)", help_text))
     plain = option.lstrip("-")  # dashes make any two options similar
     meant = FLAGS.get(plain)
     if meant == "MODEL":
-        return Usage(f"there is no option {option!r}", remedy=f"The model is the first argument: {command} MODEL")
+        return _usage(f"there is no option {option!r}", f"The model is the first argument: {command} MODEL")
     near = [f"'--{name}'" for name in ([meant] if meant in known else get_close_matches(plain, known))]
     remedy = f"Did you mean {', '.join(near)}?" if near else f"See {command} --help"
-    return Usage(f"there is no option {option!r}", remedy=remedy)
+    return _usage(f"there is no option {option!r}", remedy)
 
 
 def make_parser(wanted: Sequence[str] = VERBS) -> argparse.ArgumentParser:
@@ -224,15 +228,13 @@ class _ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the error, with the help to read."""
-        from partita.cli.arguments import Usage
-
-        raise Usage(message, remedy=f"See {self.prog} --help")
+        raise _usage(message, f"See {self.prog} --help")
 
 
 def _failed(error: Exception, screen: Screen, debug: bool) -> int:
     """Print one message, and return its exit status."""
-    from partita.cli.arguments import Usage
-    from partita.graph.errors import PartitaError
+    from partita.cli.arguments import Usage  # start-up
+    from partita.graph.errors import PartitaError  # start-up
 
     known = isinstance(error, (PartitaError, OSError))
     if debug or not known:

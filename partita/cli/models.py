@@ -15,6 +15,7 @@ from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.interface.device_list import DEFAULT, asked_devices
 from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.interface.settings import read_config
+from partita.accelerators.package.container import Package, checked_key
 from partita.cli.arguments import Usage, placing_of
 from partita.cli.inputs import read_inputs, shape_options
 from partita.cli.screen import Screen
@@ -22,6 +23,7 @@ from partita.graph.errors import PartitaError, ReadError, WriteError
 from partita.graph.graph import NOTES
 from partita.graph.readers.foreign import holds_torch
 from partita.graph.types import Dim
+from partita.measuring.batched import batched
 
 if TYPE_CHECKING:
     from partita.accelerators.package.container import Package
@@ -66,8 +68,6 @@ def takes_package(arguments: argparse.Namespace) -> bool:
 def reading_package(arguments: argparse.Namespace) -> Iterator[Package]:
     """A compiled model for inspection, its checksum (and signature, with --key) verified and nothing loaded. Missing contents
     raise a ReadError."""
-    from partita.accelerators.package.container import Package, checked_key
-
     path = arguments.model
     try:
         yield Package(path, checked_key(key_of(arguments), path))
@@ -97,8 +97,6 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
     if arguments.inline:
         graph = unplaced(graph)
     if getattr(arguments, "batch", None):
-        from partita.measuring.batched import batched
-
         graph = batched(graph, arguments.batch)
     return pt.optimize(graph) if arguments.optimize else graph
 

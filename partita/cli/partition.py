@@ -18,6 +18,8 @@ from partita.cli.plugins import blaming, load_plugin
 from partita.cli.screen import Screen
 from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted
+from partita.graph.pictures import to_dot
+from partita.graph.pictures.layered import layered_svg
 from partita.partition.growth import GROWTHS
 
 EXAMPLE = """\
@@ -74,18 +76,14 @@ def _write(name: str, path: str, partitioned: Partitioned) -> None:
     if name == "output":
         pt.save(partitioned.graph, path)
     elif name == "report":
-        from partita.page import report_page
+        from partita.page import report_page  # start-up
 
         report_page(partitioned.graph, path, placement=partitioned.placement)
     elif name == "plan":
         write_text(path, partitioned.report.plan.to_json())
     elif name == "dot":
-        from partita.graph.pictures import to_dot
-
         write_text(path, to_dot(partitioned.graph))
     else:
-        from partita.graph.pictures.layered import layered_svg
-
         write_text(path, layered_svg(partitioned.graph))
 
 

@@ -31,6 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_count(group, "--longest", 1, "the tokens that caches of a decoder have room for")
     text = "measure in a process of its own what each device takes; it keeps within the limits too"
     group.add_argument("--measure-bytes", action="store_true", help=text)
+    text = "throughput: the busiest device has the least load, for devices that work at the same time (default: %(default)s)"
+    group.add_argument("--objective", choices=("latency", "throughput"), default="latency", help=text)
     group.add_argument("--costs", metavar="COSTS.json", help="the costs that costs.save wrote (default: estimates)")
     group.add_argument("--wishes", action="store_true", help="list the ops that would help most if a device ran them")
     text = "write the placement, for `partita plan --check` and pt.compile(plan=...)"
@@ -49,7 +51,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     limits = "free" if arguments.limit_free else dict(arguments.limit)
     placement = pt.place(
         graph, arguments.devices, costs=costs, limit=limits, even=arguments.even, config=config, max_nodes=arguments.max_nodes,
-        longest=arguments.longest, measure_bytes=arguments.measure_bytes, **placing_of(arguments),
+        longest=arguments.longest, objective=arguments.objective, measure_bytes=arguments.measure_bytes, **placing_of(arguments),
     )
     if arguments.lock:
         placement.lock(arguments.lock)

@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--lock-plan", metavar="FILE", help="keep what this plan locks or places by hand")
     group.add_argument("--apply", metavar="FILE", help="apply this plan without measuring")
     add_repeated(group, "--why", str, "NAME", "say why this op runs as it does")
-    group.add_argument("--plan", metavar="PLAN.json", help="write the plan")
+    group.add_argument("--plan", dest="written", metavar="PLAN.json", help="write the plan")
     group.add_argument("-o", "--output", metavar="OUT.onnx", help="write the model in the chosen precisions")
 
 
@@ -66,17 +66,17 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Choose the precisions, show the plan, and write the requested files."""
     from rich.text import Text
 
-    for path in (arguments.plan, arguments.output):
+    for path in (arguments.written, arguments.output):
         writable(path, arguments.model)
     graph, config = load_graph(arguments, screen), config_of(arguments.config, arguments.devices)
     plan = _chosen(graph, config, arguments, screen) if arguments.apply is None else _read(arguments.apply)
     lowered = plan.apply(graph, config) if arguments.apply or arguments.output else graph
-    if arguments.plan:
-        with replacing(arguments.plan) as file:
+    if arguments.written:
+        with replacing(arguments.written) as file:
             file.write(plan.to_json().encode())
     if arguments.output:
         pt.save(lowered, arguments.output)
-    for path in filter(None, (arguments.plan, arguments.output)):
+    for path in filter(None, (arguments.written, arguments.output)):
         screen.say(f"wrote {path}")
     screen.write_json(json.loads(plan.to_json()))
     if arguments.why:

@@ -194,7 +194,7 @@ def _write(
     if arguments.trace and profile is not None:
         profile.to_chrome_trace(arguments.trace)
     if arguments.report:
-        from partita.page import report_page
+        from partita.page import report_page  # start-up
 
         report_page(model, arguments.report, profile=profile, timeline=timeline)
     for path in filter(None, (arguments.output, arguments.trace, arguments.report)):

@@ -83,7 +83,7 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Sequence[object]], 
     from rich.table import Table
     from rich.text import Text
 
-    from partita.graph.formatting import shortened
+    from partita.graph.formatting import shortened  # start-up
 
     grid = Table(title=Text(title))
     on_the_right = set(right)

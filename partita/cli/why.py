@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Open the model with the providers, and show where its nodes are."""
-    from partita.insight.explaining import explain_model
+    from partita.insight.explaining import explain_model  # start-up
 
     writable(arguments.report, arguments.model)
     graph = load_graph(arguments, screen)

@@ -33,12 +33,13 @@ class _Actor:
         import tempfile
         from pathlib import Path
 
-        import partita as pt
+        import partita as pt  # optional package
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.partita"
             path.write_bytes(package)
             self.model = pt.import_model(path, key=key)
+        self.error = pt.PartitaError
 
     def ready(self) -> None:
         """No work: its completion shows that the model was imported."""
@@ -53,11 +54,9 @@ class _Actor:
 
     def one(self, arrays: Mapping[str, Array]) -> dict[str, Array] | str:
         """Result of one call."""
-        import partita as pt
-
         try:
             return dict(zip(self.model.graph.output_names, self.model(arrays), strict=True))
-        except pt.PartitaError as error:
+        except self.error as error:
             return str(error)
 
 

@@ -8,13 +8,12 @@ from partita.graph.errors import GraphError, PartitaError
 from partita.graph.graph import Graph
 from partita.graph.readers import load
 from partita.graph.types import Dim, TensorType
+from partita.graph.writers.onnx import to_model
 from partita.passes import apply_pass
 
 
 def batched(graph: Graph, batch: int) -> Graph:
     """The graph with another batch size: the first dimension of each input that is equal to the first input's, or dynamic."""
-    from partita.graph.writers.onnx import to_model
-
     proto = to_model(graph)
     shapes = _with_batch(graph, batch)
     for value in proto.graph.input:

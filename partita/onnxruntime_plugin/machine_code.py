@@ -20,6 +20,8 @@ from partita.accelerators.process.forking import Guard
 from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.accelerators.runtime.executor import Executor
 from partita.accelerators.runtime.steps import RunPlan, RunStep
+from partita.accelerators.tvm.run.pool import compile_c, serving
+from partita.accelerators.tvm.run.runtime import c_function, include_folders
 from partita.accelerators.tvm.run.threads import Turns, replace_turns
 from partita.graph.logs import logger
 from partita.graph.readers.onnx.tensors import BITS
@@ -132,8 +134,6 @@ class MachineCode:
 
     def _begin(self, compiled: Any, arrays: Sequence[Array]) -> None:
         """Makes the virtual machines for what was compiled."""
-        from partita.accelerators.tvm.run.pool import serving
-
         self._functions[_USE_THREADS] = serving.setter()  # of the library with the kernels, which is loaded by now
         subgraph, threads, cores = self._subgraph, compiled.runs_on.machine.threads, self._library.cores
         if not self._mains:
@@ -168,15 +168,13 @@ def _plan(model: CompiledModel) -> RunPlan | None:
 
 
 def _tensor(array: Array) -> Any:
-    from partita.accelerators.tvm.compiled.subgraph import as_tensor
+    from partita.accelerators.tvm.compiled.subgraph import as_tensor  # start-up
 
     return as_tensor(array)
 
 
 def _addresses(api: Api) -> list[int]:
     """The functions that compute.c calls, without the last, which the kernels' library brings."""
-    from partita.accelerators.tvm.run.runtime import c_function
-
     ort = api.fast
     functions = [ort.input, ort.output, ort.data, ort.shape, ort.rank, ort.sizes, ort.release_shape, api.ReleaseStatus]
     return [*map(_address, functions), c_function("TVMFFIFunctionCall"), c_function("TVMFFIObjectDecRef")]
@@ -258,7 +256,7 @@ def library() -> _NativeFunctions | None:
 
 @cache
 def _loaded() -> _NativeFunctions | None:
-    from partita.accelerators.tvm.code.linking import tools
+    from partita.accelerators.tvm.code.linking import tools  # start-up
 
     if prebuilt is not None:
         return _NativeFunctions(str(prebuilt))
@@ -273,7 +271,4 @@ def _loaded() -> _NativeFunctions | None:
 
 def build(path: Path, *compiler: str) -> bool:
     """Compile compute.c to this library; False if the compiler cannot."""
-    from partita.accelerators.tvm.run.pool import compile_c
-    from partita.accelerators.tvm.run.runtime import include_folders
-
     return compile_c(SOURCE, path, *compiler, "-shared", *(f"-I{folder}" for folder in include_folders()))

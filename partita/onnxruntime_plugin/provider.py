@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from partita import __version__
 from partita.accelerators.compiling import compile as compiled
 from partita.accelerators.engines.onnxruntime.taking import asking
 from partita.accelerators.placement.placing import query
@@ -70,8 +71,6 @@ class Factory:
     """OrtEpFactory: makes a provider for each session."""
 
     def __init__(self, plugin: Plugin, api: Api) -> None:
-        from partita import __version__
-
         self.plugin = plugin
         self.api = api
         self._texts = [ctypes.create_string_buffer(text.encode()) for text in (plugin.name, "Partita", __version__)]

@@ -26,11 +26,9 @@ class Forest:
         if nodes are visited in order. Linear.
         """
         count = len(parent)
-        size = [1] * count
+        size = [1] * (count + 1)  # the last is that of all roots, whose parent is -1
         for v in reversed(top_down):
-            p = parent[v]
-            if p >= 0:
-                size[p] += size[v]
+            size[parent[v]] += size[v]
         start = [0] * count
         if count and top_down[0] == 0:
             free = [0] * (count + 1)  # the first free position below each node

@@ -82,7 +82,7 @@ class Quotient:
         return min(members, key=rank.__getitem__), max(members, key=rank.__getitem__)
 
     def _first_turn(self, low: int, high: int) -> Found | None:
-        """What the search finds for two members in the first turn of its forward side; None if it goes on. Most end here."""
+        """The search's result for two members in the first turn of its forward side; None if it goes on. Most end here."""
         self._stamp += 1
         rep, rank, succ, mark, stamp = self.rep, self.order.rank, self.succ, self._forward, self._stamp
         limit = rank[high]

@@ -22,9 +22,11 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.evaluate import defaults
 from partita.graph.ops.traits import ops
 from partita.graph.protos import write_type
+from partita.graph.readers.onnx import load_onnx
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.single_node import graph_of_node
 from partita.graph.types import TensorType, numpy_dtype
+from partita.graph.writers.onnx.model import to_model
 
 NO_CLASS = np.iinfo(np.int32).max
 """Replaces negative labels: an index that is out of range for every number of classes, and an error at run time."""
@@ -44,8 +46,6 @@ def has_function_of_onnx(node: Node, opsets: Mapping[str, int]) -> bool:
 
 def onnx_function(node: Node, opsets: Mapping[str, int]) -> tuple[Graph | None, list[str]]:
     """The body of ONNX's function, and the names (x0, x1, …) of the node's inputs that it reads."""
-    from partita.graph.readers.onnx import load_onnx
-
     function = _function(node, opsets)
     if function is None:
         return None, []
@@ -226,8 +226,6 @@ def _drop_unused(function: Any, proto: Any) -> None:
 def _node(node: Node, opsets: Mapping[str, int]) -> Any:
     """The node as a NodeProto with the schema's defaults; its inputs are named x0, x1, …"""
     import onnx.helper as h
-
-    from partita.graph.writers.onnx.model import to_model
 
     def stand_in(entry: NodeEntry, number: int) -> NodeEntry:
         return variable(f"x{number}", type=entry.type)[0]

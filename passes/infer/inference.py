@@ -12,7 +12,7 @@ from partita.graph.graph import Graph
 from partita.graph.microsoft import NoBody, body_of, is_known, result_types
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.custom import custom_op
+from partita.graph.ops.schemas import custom_op
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.symbols import AnySize, Size, Sizes, Symbol, replaced, symbol, symbols_of

@@ -32,7 +32,7 @@ from partita.accelerators.process.json_form import form_error
 from partita.accelerators.process.memory import Packing, SharedMemory, described
 from partita.accelerators.process.messages import config_of, config_told, error_of, error_told
 from partita.accelerators.runtime.pipeline import PipelineTrial
-from partita.accelerators.runtime.profile import Measurement, Row, Span, profile_of
+from partita.accelerators.runtime.profile import Measurement, Row, Span, _unit_rows, profile_of
 from partita.compare import Difference
 from partita.measuring.bench_report import report
 from partita.measuring.rounds import Contender, Effort
@@ -342,6 +342,15 @@ def profile(rng: random.Random) -> Iterator[str]:
     found = profile_of(measured, "model", "the inputs given", dead)
     yield str(found)
     yield f"{found!r} {wide(found)} {wide(found.to_table(2))}"
+    body = SimpleNamespace(inputs=[SimpleNamespace(name="x")], output_names=["y"],
+                           nodes=[SimpleNamespace(name=f"n{i}", op="Neg", is_op=i != 1) for i in range(rng.randint(1, 4))])
+    unit = SimpleNamespace(name="unit", title="unit", device=SimpleNamespace(label="one"), ops=["n0"], body=body)
+    names = ("n0", "n2", "input 0", "output 0", "other")
+    rows = [
+        pt.ProfileRow(rng.choice(names), rng.choice(("Copy", "Neg")), "EXECUTED", 2.0, 1.0, "k") for _ in range(rng.randint(0, 3))
+    ]
+    step: Any = SimpleNamespace(unit=unit)
+    yield str(_unit_rows(step, rows, 5.0, 4.0))
     yield f"{zlib.crc32(found.to_json().encode()):08x} {json.dumps(found._events())}"
 
 

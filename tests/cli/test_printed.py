@@ -26,6 +26,7 @@ OWN = {
         "--streams": 1, "--seconds": 5.0, "--warmup": 1, "--profile": 0, "--fail-on": [("refused", 1.0)],
     },
     "tune": {"--seconds": 60.0},
+    "place": {"--objective": "latency"},
     "auto": {"--seconds": 60.0},
     "precision": {"--calls": 4, "--tolerance": 0.01, "--precisions": ["int8"], "--win": "time", "--calibration": "minmax"},
     "compare": {"--tolerance": 0.01},

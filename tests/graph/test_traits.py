@@ -14,7 +14,7 @@ from partita.graph import register_op, unregister_op
 from partita.graph.flops import count_flops
 from partita.graph.microsoft import table
 from partita.graph.ops import is_random
-from partita.graph.ops.custom import custom_op
+from partita.graph.ops.schemas import custom_op
 from partita.graph.ops.traits import _ROWS, TRAITS, _table, ops, traits
 from partita.graph.readers.onnx import older_ops
 

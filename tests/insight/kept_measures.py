@@ -25,13 +25,14 @@ from partita.accelerators.store.cached_compiling import _change, _other_ops
 from partita.accelerators.store.capsules.anonymous import anonymous, indices_like, random_like
 from partita.accelerators.store.capsules.value_roles import Indices, roles_of
 from partita.accelerators.store.key import graph_digest, make_key
-from partita.by_layer import Layer, _numbers_of, _rounded, layer_of, matched_outputs
+from partita.by_layer import Layer, Side, _numbers_of, _rounded, compare_layers, compare_outputs, layer_of, matched_outputs
 from partita.compare import Difference, check_tolerance, compare
 from partita.graph.types import Array, numpy_dtype
 from partita.insight.cutting import Cutter
+from partita.insight.diagnosing import _reason
 from partita.insight.diagnosis import Diagnosis, Fault, SubgraphCheck
 from partita.insight.searching import first_wrong, search
-from partita.insight.trial import RAISES, RIGHT, WRONG, Trial
+from partita.insight.trial import RAISES, RIGHT, WRONG, Measure, Trial, _excess, _hides, _kind, _same_bits, _shifted
 from tests.accelerators.hetero.small_devices import device
 from tests.partition.kept_partitions import graph_of
 
@@ -39,7 +40,7 @@ KEPT = Path(__file__).with_name("kept_measures.txt")
 
 COUNTS = {
     "compare": 80, "layer": 150, "told": 30, "search": 160, "roles": 160, "like": 250, "indices": 80, "rounded": 30,
-    "key": 12, "change": 12, "entry": 1,
+    "key": 12, "change": 12, "entry": 1, "layers": 20, "reduced": 30, "tried": 120,
 }
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
@@ -246,12 +247,24 @@ MAKERS: Mapping[str, Callable[[Any, Any, Any], pt.Node]] = {
     "branch": lambda x, value, given: branches(x, given),
     "of twelve": lambda x, value, given: pt.op("ConstantOfShape", pt.constant(np.ones(12, np.int64))),
     "of more": lambda x, value, given: pt.op("ConstantOfShape", pt.constant(np.ones(14, np.int64))),
+    "plainly": lambda x, value, given: pt.op("Gather", x, given),
+    "inside": lambda x, value, given: padded_inside(x),
     "batched": lambda x, value, given: pt.op("GatherND", x, pt.constant(np.array([[4], [0], [-1], [3], [2], [2]])), batch_dims=1),
     "last": lambda x, value, given: pt.op("Gather", x, given, axis=-1),
     "elements": lambda x, value, given: pt.op("GatherElements", x, pt.constant(np.array([[0, 3], [5, -2]])), axis=0),
     "einsum": lambda x, value, given: pt.op("Einsum", x, pt.constant(np.ones((5, 2), "f")), equation="pq,qr->pr"),
 }
 """Ops that read the model's input, another value or integers."""
+
+
+def padded_inside(x: Any) -> pt.Node:
+    """An If whose branches read how much to pad from outside."""
+    def branch(mode: str) -> pt.Graph:
+        inner, pads = pt.variable("inner", type=x[0].type), pt.variable("pads", "int64", (4,))
+        return pt.Graph([pt.op("Pad", inner, pads, mode=mode, name=f"pad_{mode}")], [inner, pads], mode, OPSETS)
+
+    node = pt.op("If", pt.constant(np.array(True)), then_branch=branch("edge"), else_branch=branch("constant"))
+    return node.evolve(captures=(x[0], pt.constant(np.array([0, 1, 0, 2]))[0]))
 
 
 def branches(x: Any, given: Any) -> pt.Node:
@@ -305,6 +318,7 @@ def roles(rng: random.Random) -> Iterator[str]:
     yield f"{[node.name for node in hidden.graph.nodes]} {outputs} {hidden.graph.name} {hidden.graph.opsets} {attributes}"
     before = [node for node in graph.nodes if node.value is not None]
     after = [node for node in hidden.graph.nodes if node.value is not None]
+    yield f"{[(one.value.dtype.name, one.value.shape) for one in after]}"
     yield f"{[bool(np.array_equal(a.value, b.value)) for a, b in zip(before, after, strict=True)]}"
     yield f"{[array.shape for array in hidden.inputs]} {bool((hidden.inputs[1] == inputs[1]).all())}"
 
@@ -328,6 +342,66 @@ def rounded(rng: random.Random) -> Iterator[str]:
             values.append(pt.op(rng.choice(("Neg", "Abs")), value, name=f"n{i}"))
     graph = pt.apply_pass(pt.Graph([values[-1], *outputs], [x]), "InferShape")
     yield f"{sorted((entry.name, value.name) for entry, value in _rounded(graph).items())} {[*_numbers_of(graph)]}"
+
+
+def layers(rng: random.Random) -> Iterator[str]:
+    """The values that two drawn models have in common, layer by layer."""
+    def model(factor: float, seed: int) -> pt.Graph:
+        mine = random.Random(seed)
+        x = pt.variable("x", "float32", (2, 3))
+        scale, point = pt.constant(np.float32(0.5), name="scale"), pt.constant(np.uint8(3), name="point")
+        value: Any = pt.op("Mul", x, pt.constant(np.float32(factor), name="factor"), name="scaled")
+        for i in range(3):
+            if mine.random() < 0.4:
+                q = pt.op("QuantizeLinear", value, scale, point, name=f"q{i}")
+                value = pt.op("DequantizeLinear", q, scale, point, name=f"d{i}")
+            value = pt.op(mine.choice(("Relu", "Neg", "Abs")), value, name=f"n{i}")
+        return pt.Graph([value, pt.op("Neg", value, name="last")], [x], "m", output_names=["y", mine.choice(("z", "w"))])
+
+    first = model(1.0, rng.randrange(9))
+    sides = [Side(first, "reference"), Side(model(rng.choice((1.0, 1.25)), rng.randrange(9)), "reference")]
+    array = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
+    for one in compare_layers(*sides, {"x": array}):
+        yield f"{one.name} {one.op} {one.is_output} {number(one.absolute)} {number(one.relative)} {one.types}"
+    models = [pt.compile(side.graph, "reference") for side in sides]
+    yield f"{[(one.name, one.op, number(one.absolute)) for one in compare_outputs(*models, {'x': array})]}"
+
+
+def reduced(rng: random.Random) -> Iterator[str]:
+    """What is left of a drawn graph that fails where some ops stand together, or where a size is large."""
+    graph = graph_of(rng)
+    names = [node.name for node in graph.nodes if node.is_op]
+    bad, least, tried = set(rng.sample(names, min(2, rng.randint(1, len(names))))), rng.choice((1, 1, 3)), list[int]()
+
+    def fails(part: pt.Graph, arrays: Any) -> bool:
+        held = {node.name for node in part.nodes if node.is_op}
+        tried.append(len(held))
+        return bad <= held and all(array.shape[0] >= least for array in arrays.values())
+
+    most, repeats = rng.choice((100, 100, 5)), rng.choice((1, 2))
+    found = pt.reduce(graph, None, fails, shapes=rng.random() < 0.3, most=most, repeats=repeats, seed=1)
+    yield f"{sorted(bad)} {least} {most} {repeats} {tried}"
+    yield f"{found} {found!r} {found.tries} {found.ops}"
+
+
+def tried(rng: random.Random) -> Iterator[str]:
+    """What the outputs of a part say of it: right, or wrong in some way, and for a known reason."""
+    graph, count = ops_of(rng), rng.choice((3, 40))
+    wanted = array_of(rng, rng.choice(DTYPES[:9]), (count,))
+    ours = beside(rng, wanted)
+    if rng.random() < 0.2 and wanted.dtype.kind in "iu":
+        ours = wanted + np.array(np.arange(count) % 9 == 0, wanted.dtype)
+    measure = Measure(rng.choice((None, 0.05, 0)), rng.choice(("f32", "f16")))
+    with np.errstate(all="ignore"):
+        differences = compare(graph, [ours], [wanted], measure.tolerance, measure.precision, inner=True)
+        excess = _excess(differences[0])
+        yield f"{number(excess)} {number(_shifted(ours, wanted))} {_hides(graph, differences, [wanted], measure)}"
+        kind = _kind([ours], [wanted], excess) if wanted.dtype != object and ours.shape == wanted.shape else WRONG
+        trial = Trial(tuple(range(rng.choice((1, 8, 9)))), kind, excess)
+        large = [wanted.astype(np.float32) * rng.choice((1, 5000))] if wanted.dtype != object else []
+        yield f"{kind} {_reason(trial, large, rng.choice(({}, {'PRECISION': 'f16'}, {'PRECISION': 'bf16'})))}"
+        pairs: list[Any] = [(ours, wanted), ([ours], [wanted]), ([ours], ours), ("a", "a"), ([ours], [ours] * 2)]
+        yield f"{[_same_bits([a], [b]) for a, b in pairs]}"
 
 
 def like(rng: random.Random) -> Iterator[str]:
@@ -444,7 +518,8 @@ def change(rng: random.Random) -> Iterator[str]:
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "compare": compared, "layer": layer, "told": told, "search": searched, "roles": roles, "like": like, "rounded": rounded,
     "indices": indices,
-    "key": key, "change": change, "entry": entry,
+    "key": key, "change": change, "entry": entry, "layers": layers,
+    "reduced": reduced, "tried": tried,
 }
 
 

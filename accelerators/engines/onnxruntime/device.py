@@ -22,6 +22,7 @@ from partita.accelerators.engines.onnxruntime.plugins import (
     provider_of,
 )
 from partita.accelerators.engines.onnxruntime.reasons import reason
+from partita.accelerators.engines.onnxruntime.session import CompiledSession, session_of
 from partita.accelerators.engines.onnxruntime.session_options import CPU, LEVELS, quiet_options, set_running
 from partita.accelerators.engines.onnxruntime.taking import LARGE, TakenNodes, providers_of, why_not
 from partita.accelerators.engines.opsets import too_new
@@ -153,8 +154,6 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def _taken(self, graph: Graph, provider: Provider) -> TakenNodes:
         """The nodes that the provider takes if all others stay with onnxruntime."""
-        from partita.accelerators.engines.onnxruntime.session import session_of
-
         if quirks.brings_code(graph):
             return TakenNodes(frozenset(), quirks.BRINGS_CODE)
         options = self._options()
@@ -186,8 +185,6 @@ class OnnxRuntimeAccelerator(Accelerator):
         return self._compiled(model, graph, config)
 
     def _compiled(self, model: EngineModel, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        from partita.accelerators.engines.onnxruntime.session import CompiledSession
-
         if quirks.brings_code(graph):
             raise CompileError(quirks.BRINGS_CODE, where=f"device 'onnxruntime', subgraph {graph.name!r}")
         make = self._session_maker(model, graph, config)
@@ -325,8 +322,6 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def _session_maker(self, model: EngineModel, graph: Graph, config: Mapping[str, Any]) -> Any:
         """A function that creates a session of the model, given the prefix of a profile's file or None."""
-        from partita.accelerators.engines.onnxruntime.session import session_of
-
         level = config["GRAPH_OPTIMIZATION"]
         threads, between, spinning = config["NUM_THREADS"], config["INTER_OP_THREADS"], config["ALLOW_SPINNING"]
         shared = OnnxRuntimeAccelerator._shared or (config["SHARED_THREADS"] and self._share_threads(threads))

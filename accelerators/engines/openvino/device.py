@@ -17,6 +17,7 @@ from partita.accelerators.engines.lost_nan import EXACT, KEY, loses_nan
 from partita.accelerators.engines.model import EngineModel, engine_model
 from partita.accelerators.engines.openvino import quirks
 from partita.accelerators.engines.openvino.reasons import reason
+from partita.accelerators.engines.openvino.requests import CompiledRequests
 from partita.accelerators.engines.openvino.small_integers import SmallIntegers
 from partita.accelerators.engines.opsets import too_new
 from partita.accelerators.engines.probing import PROBED
@@ -101,8 +102,6 @@ class OpenVinoAccelerator(Accelerator):
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Compiles the body, read by the engine's ONNX frontend, for its device."""
-        from partita.accelerators.engines.openvino.requests import CompiledRequests
-
         properties = self._properties(config)
         model = engine_model(_turned(graph), {}, PROBED)
 
@@ -122,8 +121,6 @@ class OpenVinoAccelerator(Accelerator):
 
     def import_(self, data: bytes | memoryview, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Imports the engine's own compiled form."""
-        from partita.accelerators.engines.openvino.requests import CompiledRequests
-
         try:
             compiled = self._core.import_model(self._shared(data), self._own_name(config["DEVICE_ID"]), self._properties(config))
         except RuntimeError as error:

@@ -16,7 +16,7 @@ def in_its_place(accelerator: Accelerator, config: Mapping[str, Any]) -> Acceler
     """The accelerator; if this configuration sets ISOLATE, a version of it in a child process, unless it is one already."""
     if not config.get("ISOLATE") or accelerator.isolates_itself or hasattr(accelerator, "device_class"):
         return accelerator
-    from partita.accelerators.interface.isolation.isolated_device import isolated
+    from partita.accelerators.interface.isolation.isolated_device import isolated  # start-up
 
     return isolated(accelerator)
 

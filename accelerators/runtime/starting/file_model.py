@@ -17,6 +17,7 @@ from partita.accelerators.process.exit_barrier import at_a_device, door
 from partita.accelerators.process.forking import Guard, renewed_in_children
 from partita.accelerators.process.working_folder import working_folder
 from partita.accelerators.runtime.starting.work import Starting, Work
+from partita.graph.errors import ReadError
 from partita.graph.file_state import FileState, file_state, open_state
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def opened(path: str, device: Any, config: Any, threads: int, begin: Begin) -> F
 def opened_graph(graph: Graph, device: Any, config: Any, threads: int, begin: Begin) -> FileModel | None:
     """The same for a graph that was read from a file; None also if it may differ from the file."""
     state = graph.file
-    if state is None or graph.attrs or any(_differs(node) for node in graph.nodes):
+    if not isinstance(state, FileState) or graph.attrs or any(_differs(node) for node in graph.nodes):
         return None
     file = _open(state.path)
     if file is None:
@@ -183,8 +184,7 @@ def _session(file: BinaryIO, state: FileState, threads: int) -> WholeSession | N
 
 def _read(held: BinaryIO, state: FileState) -> Graph:
     """The graph of the file in the state that the session read, even if the file was replaced or deleted since."""
-    from partita.graph.errors import ReadError
-    from partita.graph.readers.onnx import load_onnx
+    from partita.graph.readers.onnx import load_onnx  # start-up
 
     if file_state(state.path) == state:
         graph = load_onnx(state.path)
@@ -198,6 +198,6 @@ def _read(held: BinaryIO, state: FileState) -> Graph:
 
 def _as_read(graph: Graph) -> Graph:
     """The graph without attributes and affinities that were set since it was checked."""
-    from partita.accelerators.runtime.starting.devices import without_affinities
+    from partita.accelerators.runtime.starting.devices import without_affinities  # start-up
 
     return without_affinities(graph.evolve(attrs={}) if graph.attrs else graph)

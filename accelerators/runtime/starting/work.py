@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from partita.accelerators.errors import RunError, forget_frames
 from partita.accelerators.process.background import behind
 from partita.accelerators.process.exit_barrier import at_a_device, before_the_door_closes
 from partita.accelerators.process.forking import Guard, renewed_in_children
@@ -120,8 +121,6 @@ class Work:
             error = raised
         model = reference()
         if model is None or self.is_given_up:
-            from partita.accelerators.errors import forget_frames
-
             if error is not None:
                 forget_frames(error)
             error = closed()
@@ -153,8 +152,6 @@ class Work:
 
 def closed() -> Exception:
     """The error for a model that was given up."""
-    from partita.accelerators.errors import RunError
-
     return RunError("the model is closed", where="a model that starts", remedy="Compile it again")
 
 

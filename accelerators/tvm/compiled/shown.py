@@ -9,6 +9,7 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.code.building import Built
 from partita.accelerators.tvm.code.nvcc import ptx
+from partita.accelerators.tvm.lower.lowering import own_draft
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.graph import Graph
 
@@ -53,8 +54,6 @@ class Kernel:
     @property
     def text(self) -> str:
         """The loops in our kernel language; for a kernel that TVM scheduled, TVM's text."""
-        from partita.accelerators.tvm.lower.lowering import own_draft
-
         draft = own_draft(self._origin().body, self.machine)
         return self.tir if draft is None or draft.kernel is None else str(draft.kernel)
 

@@ -223,8 +223,7 @@ class CompiledSteps(CompiledTvm):
 
     def export(self) -> bytes:
         """The launches and the built programs, without the weights."""
-        # upward: the interface has export as a method
-        from partita.accelerators.tvm.compiled import gpu_serialization
+        from partita.accelerators.tvm.compiled import gpu_serialization  # upward: the interface has export as a method
 
         return gpu_serialization.export(self)
 

@@ -241,8 +241,7 @@ class CompiledTvm(CompiledSubgraph):
 
     def export(self) -> bytes:
         """The code without the weights."""
-        # upward: the interface has export as a method
-        from partita.accelerators.tvm.compiled.cpu_serialization import export
+        from partita.accelerators.tvm.compiled.cpu_serialization import export  # upward: the interface has export as a method
 
         return export(self)
 

@@ -24,18 +24,16 @@ from partita.accelerators.tvm.kernels.attention.cached import cached_attention
 from partita.accelerators.tvm.kernels.attention.gpu import gpu_attention
 from partita.accelerators.tvm.kernels.attention.pattern import AttentionProperty
 from partita.accelerators.tvm.kernels.contraction.convolution.blocked_conv import blocked_convolution
-from partita.accelerators.tvm.kernels.contraction.convolution.gpu_conv import gpu_convolution
-from partita.accelerators.tvm.kernels.contraction.convolution.gpu_depthwise import gpu_depthwise
+from partita.accelerators.tvm.kernels.contraction.convolution.gpu_conv import gpu_convolution, gpu_depthwise
 from partita.accelerators.tvm.kernels.contraction.convolution.gpu_transposed import gpu_transposed_convolution
 from partita.accelerators.tvm.kernels.contraction.convolution.plain import convolution
 from partita.accelerators.tvm.kernels.contraction.convolution.selector import BlockedProperty, ConvolutionProperty, NormedProperty
 from partita.accelerators.tvm.kernels.contraction.instructions import narrowing_of
-from partita.accelerators.tvm.kernels.contraction.matmul.gemm import gemm
+from partita.accelerators.tvm.kernels.contraction.matmul.gemm import gemm, thin
 from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import gpu_gemm, gpu_value_product
 from partita.accelerators.tvm.kernels.contraction.matmul.packed_product import packed_product
 from partita.accelerators.tvm.kernels.contraction.matmul.product import product
 from partita.accelerators.tvm.kernels.contraction.matmul.selector import MatrixProperty, PackedProperty, ProductProperty
-from partita.accelerators.tvm.kernels.contraction.matmul.thin import thin
 from partita.accelerators.tvm.kernels.contraction.quantized.byte_depthwise import depthwise as quantized_depthwise
 from partita.accelerators.tvm.kernels.contraction.quantized.byte_product import product as quantized_product
 from partita.accelerators.tvm.kernels.contraction.quantized.gpu_matmul import gpu_pair_product

@@ -10,12 +10,15 @@ import attrs
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.extensions import TvmExtension, find
+from partita.accelerators.tvm.kernels.shared.choice import choosing
+from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.lower.dynamic_sizes import import_open, size_expression, size_variable, tensor_type
 from partita.accelerators.tvm.lower.nan_propagation import ACROSS_THREADS, carrying
 from partita.accelerators.tvm.lower.onnx_importer import import_fixed
 from partita.accelerators.tvm.machine.library import compiling, part, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
+from partita.accelerators.tvm.schedules.choosing import schedule
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 from partita.graph.formatting import counted
@@ -56,8 +59,6 @@ def lower(
 ) -> Lowered:
     """The body's kernels for this machine; CompileError if TVM cannot make them. Kernels of ours use these choices, and all their
     candidates are noted in `offered`. `check` is called before TVM's importer and schedules; it may raise an error."""
-    from partita.accelerators.tvm.kernels.shared.choice import choosing
-
     # Our kernels size their loops by declared sizes; if the ops compute others, kernels would read out of bounds.
     is_open = is_for_any_size(body.graph)
     if not is_open:  # `sizing` has inferred what it declares.
@@ -83,7 +84,7 @@ def lower(
 def own_draft(body: Body, machine: Machine) -> Draft | None:
     """Our kernel for the body; None if there is none, or if it needs a static size that is dynamic here: TVM's own may take the
     body at any size."""
-    from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+    from partita.accelerators.tvm.kernels.catalogue import draft_kernel  # start-up
 
     try:
         with refused("kernel"):
@@ -124,9 +125,6 @@ def _reshape(shape: Any) -> Callable[[Array], Array]:
 
 def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Draft:
     """The user's tensor expression, scheduled by the generic rule."""
-    from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
-    from partita.accelerators.tvm.schedules.choosing import schedule
-
     te, node = part("te"), body.ops[0]
     with quiet(), refused(f"extension {extension.domain}.{extension.op}"):
         placeholders = [te.placeholder(shape_of(n[0]), element_of(n[0]), n.name) for n in body.graph.inputs]
@@ -154,8 +152,6 @@ def _difference(outs: Sequence[Any], body: Body) -> str | None:
 
 
 def _from_importer(body: Body, machine: Machine) -> Lowered:
-    from partita.accelerators.tvm.schedules.choosing import schedule
-
     is_open = is_for_any_size(body.graph)
     legal = import_open(body, machine) if is_open else import_fixed(body, machine)
     symbols = {name: f"{body.symbol}_{i}" if i else body.symbol for i, name in enumerate(_called(legal["main"]))}

@@ -17,12 +17,11 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import Failure, quiet, refused
 from partita.graph.graph import Graph
 from partita.graph.types import Array, TensorType
+from partita.graph.writers.onnx.model import to_model
 
 
 def import_body(graph: Graph) -> Any:
     """Module with the importer's Relax function; CompileError if TVM cannot import the graph."""
-    from partita.graph.writers.onnx.model import to_model
-
     _require_tensors(graph)
     importer = part("relax.frontend.onnx.onnx_frontend").ONNXGraphImporter
     with compiling.lock, quiet(), refused("importer"):

@@ -7,9 +7,8 @@ from typing import Any
 from partita.graph.errors import ReadError
 from partita.graph.graph import DEFAULT_OPSET
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.custom import custom_op
 from partita.graph.ops.onnx_crashes import unsound
-from partita.graph.ops.schemas import ONNX_DOMAINS
+from partita.graph.ops.schemas import ONNX_DOMAINS, custom_op
 from partita.graph.protos import TypeReader, write_type
 from partita.graph.types import TensorType, Type
 

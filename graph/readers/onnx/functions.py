@@ -10,10 +10,11 @@ from partita.graph.errors import ReadError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.schemas import ONNX_DOMAINS, spec_of
-from partita.graph.readers.onnx import roundtrip
+from partita.graph.protos import roundtrip
+from partita.graph.protos.captures import GRAPH_KIND
 from partita.graph.readers.onnx.attributes import read_attributes
 from partita.graph.readers.onnx.level import Level
-from partita.graph.readers.onnx.reading import GRAPH_KIND, Reading
+from partita.graph.readers.onnx.reading import Reading
 from partita.graph.readers.onnx.source import plain_domain, read_opsets, utf8
 from partita.graph.types import Array
 

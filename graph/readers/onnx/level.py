@@ -11,12 +11,12 @@ from partita.graph.errors import ReadError
 from partita.graph.graph import Graph
 from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs
 from partita.graph.ops.schemas import OTHER_VERSION, OpSpec
-from partita.graph.readers.onnx import roundtrip
+from partita.graph.protos import roundtrip
+from partita.graph.protos.captures import GRAPH_KIND, all_names, free_of_node
 from partita.graph.readers.onnx.attributes import constant_value, read_attributes
-from partita.graph.readers.onnx.captures import all_names, free_of_node
 from partita.graph.readers.onnx.node_order import restore_order, sorted_nodes, undefined_value
 from partita.graph.readers.onnx.older_ops import is_older, older_op
-from partita.graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
+from partita.graph.readers.onnx.reading import PLAIN_KINDS, Reading
 from partita.graph.readers.onnx.source import plain_domain, utf8
 from partita.graph.readers.onnx.tensors import read_dense, read_tensor
 from partita.graph.types import Array, TensorType, Type, dtype_name

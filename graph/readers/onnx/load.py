@@ -11,26 +11,15 @@ from partita.graph.errors import ReadError, did_you_mean
 from partita.graph.file_state import file_state
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import NOTES, Graph
+from partita.graph.inline import inline_calls
 from partita.graph.logs import logger
-from partita.graph.protos import TypeReader
-from partita.graph.readers.onnx import roundtrip
+from partita.graph.protos import TypeReader, roundtrip
 from partita.graph.readers.onnx.functions import read_functions
 from partita.graph.readers.onnx.level import Level
 from partita.graph.readers.onnx.node_order import REMEDY, Unsorted
 from partita.graph.readers.onnx.reading import OpNames, Reading
 from partita.graph.readers.onnx.source import ModelSource, open_source, read_opsets, utf8
 from partita.graph.types import Dim, TensorType, Type
-
-PRODUCER = "partita"
-"""The producer in files that Partita writes."""
-
-MODEL_FIELDS = {
-    "onnx.producer_name": "producer_name",
-    "onnx.producer_version": "producer_version",
-    "onnx.model_domain": "domain",
-    "onnx.model_doc": "doc_string",
-}
-"""Metadata keys of the graph for the model's own fields."""
 
 
 def load_onnx(
@@ -59,8 +48,6 @@ def load_onnx(
     if before is not None and before == file_state(before.path):
         graph.keep_file(before)
     if inline:
-        from partita.graph.inline import inline_calls
-
         return inline_calls(graph)
     return graph
 
@@ -127,9 +114,9 @@ def _metadata(model: Any) -> dict[str, str]:
     """The metadata of the model and of its graph."""
     noted = {item.key: item.value for item in model.graph.metadata_props}
     noted.update((item.key, item.value) for item in model.metadata_props)
-    for key, field in MODEL_FIELDS.items():
+    for key, field in roundtrip.MODEL_FIELDS.items():
         value = getattr(model, field)
-        if value and not (field == "producer_name" and value == PRODUCER):
+        if value and not (field == "producer_name" and value == roundtrip.PRODUCER):
             noted[key] = value
     if model.model_version:
         noted["onnx.model_version"] = str(model.model_version)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from partita.graph.errors import ReadError, did_you_mean
 from partita.graph.node import Node
 from partita.graph.order import lowest_first
-from partita.graph.readers.onnx.captures import free_of_node
+from partita.graph.protos.captures import free_of_node
 from partita.graph.shortest_path import arrows, way_between
 
 if TYPE_CHECKING:

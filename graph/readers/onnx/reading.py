@@ -9,13 +9,11 @@ from partita.graph.cached_property import lazy
 from partita.graph.errors import ReadError
 from partita.graph.ops.schemas import ONNX_DOMAINS, OpSpec, newest_versions, require_spec, spec_of
 from partita.graph.protos import TypeReader
+from partita.graph.protos.captures import GRAPH_KIND
 from partita.graph.readers.onnx.source import utf8
 
 if TYPE_CHECKING:
     from partita.graph.readers.onnx.functions import Function
-
-GRAPH_KIND = 5
-"""The number of AttributeProto.GRAPH."""
 
 WITHDRAWN = "Declare the version that the model was made for"
 """Remedy for an op that a domain has withdrawn."""

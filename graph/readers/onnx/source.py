@@ -68,7 +68,7 @@ def _read_file(path: str) -> bytes | Parts:
         with open(path, "rb") as file:
             return read_parts(file) or file.read()
     except FileNotFoundError:
-        from partita.graph.readers.zoo import zoo_names  # it reads models too
+        from partita.graph.readers.zoo import zoo_names  # start-up
 
         zoo = path.lower() in zoo_names()
         remedy = f"Did you mean 'zoo:{path.lower()}'?" if zoo else "Check the path"

@@ -12,7 +12,7 @@ from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.nested import graphs_in
 from partita.graph.node import CONSTANT, Node, NodeEntry
-from partita.graph.readers.onnx import roundtrip
+from partita.graph.protos import roundtrip
 from partita.graph.types import Array
 from partita.graph.writers.onnx.attributes import write_attribute
 from partita.graph.writers.onnx.level import SMALL, LevelWriter

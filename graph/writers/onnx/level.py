@@ -11,8 +11,8 @@ from partita.graph.errors import WriteError
 from partita.graph.graph import Graph
 from partita.graph.node import CONSTANT, Node, NodeEntry
 from partita.graph.ops.schemas import OpSpec, spec_of
-from partita.graph.readers.onnx import roundtrip
-from partita.graph.readers.onnx.captures import free_of_node
+from partita.graph.protos import roundtrip
+from partita.graph.protos.captures import free_of_node
 from partita.graph.types import Array, TensorType, dtype_name
 from partita.graph.writers.onnx.attributes import write_attribute
 from partita.graph.writers.onnx.names import FileNames, bind_outputs

@@ -11,10 +11,10 @@ from partita.graph.nested import graphs_in
 from partita.graph.node import Node
 from partita.graph.ops.onnx_crashes import is_fragile, unsound
 from partita.graph.ops.schemas import ONNX_DOMAINS
-from partita.graph.protos import FIRST_IR, first_ir, write_type
-from partita.graph.readers.onnx import roundtrip
-from partita.graph.readers.onnx.load import MODEL_FIELDS, PRODUCER
+from partita.graph.protos import FIRST_IR, first_ir, roundtrip, write_type
 from partita.graph.types import Type, dtype_name
+from partita.graph.writers.onnx.functions import Functions
+from partita.graph.writers.onnx.level import LevelWriter
 from partita.graph.writers.onnx.tensors import ExternalFile
 
 OLDEST_IR = 4
@@ -41,9 +41,6 @@ class ModelWriter:
         self, graph: Graph, elide_above: int | None = None, drop_control: bool = False, aside: ExternalFile | None = None
     ) -> None:
         import onnx
-
-        from partita.graph.writers.onnx.functions import Functions
-        from partita.graph.writers.onnx.level import LevelWriter
 
         self.elide_above = elide_above
         """Constants of more bytes become inputs; with None no constant does."""
@@ -125,8 +122,8 @@ class ModelWriter:
 
         model = self.model
         metadata = dict(graph.metadata)
-        model.producer_name = PRODUCER
-        for key, field in MODEL_FIELDS.items():
+        model.producer_name = roundtrip.PRODUCER
+        for key, field in roundtrip.MODEL_FIELDS.items():
             if key in metadata:
                 setattr(model, field, metadata.pop(key))
         model.graph.doc_string = metadata.pop(roundtrip.DOC, "")

@@ -73,7 +73,7 @@ def test_rows_bear_the_graph_s_names_and_their_sum_is_the_total(device: str) -> 
 
 def test_no_session_is_built_under_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
-    from partita.accelerators.engines.onnxruntime import session
+    from partita.accelerators.engines.onnxruntime import device, session
 
     slow, running, built = session.session_of, [], []
 
@@ -89,7 +89,7 @@ def test_no_session_is_built_under_the_clock(monkeypatch: pytest.MonkeyPatch) ->
             running.pop()
 
     seen = session.CompiledSession.run
-    monkeypatch.setattr(session, "session_of", building)
+    monkeypatch.setattr(device, "session_of", building)
     monkeypatch.setattr(session.CompiledSession, "run", run)
     image = RNG.standard_normal((1, 3, 24, 24)).astype("float32")
     g = net()

@@ -5,6 +5,7 @@ spans of memory; the choice between two ways of running; and the ops that are at
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
+from rich.console import Console
 
 import partita as pt
 from partita.accelerators.building.refusals import not_compiled
@@ -19,14 +22,16 @@ from partita.accelerators.errors import CompileError
 from partita.accelerators.runtime.executor import ConcurrencyTrial, Spans
 from partita.accelerators.runtime.overlapping import Overlap
 from partita.accelerators.runtime.pipeline import Pipeline
-from partita.accelerators.runtime.steps import CopyStep, plan_run
+from partita.accelerators.runtime.recorded import Recorded, Sample
+from partita.accelerators.runtime.recording import Recorder
+from partita.accelerators.runtime.steps import CopyStep, RunStep, plan_run
 from partita.graph.rewrite import with_affinities
 from partita.partition import AffinityProperty
 from tests.partition.kept_partitions import graph_of
 
 KEPT = Path(__file__).with_name("kept_steps.txt")
 
-COUNTS = {"plan": 160, "spans": 40, "ways": 40, "fault": 60}
+COUNTS = {"plan": 160, "spans": 40, "ways": 40, "fault": 60, "recorded": 60}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -100,6 +105,57 @@ def ways(rng: random.Random) -> Iterator[str]:
     yield f"{times} {asked} {trial.decided}"
 
 
+def array_of(rng: random.Random) -> Any:
+    numbers = [rng.choice((0.0, 1.5, -2.0, 7.0)) for _ in range(rng.choice((0, 1, 4)))]
+    array = np.array(numbers, rng.choice(("f4", "f4", "i8", "?")))
+    if array.size and array.dtype.kind == "f" and rng.random() < 0.3:
+        array[rng.randrange(array.size)] = rng.choice((np.nan, np.inf, -np.inf))
+    return rng.choice((array, array, array, array, array[::-1], np.array(["a"], object), [array]))
+
+
+def recorded(rng: random.Random) -> Iterator[str]:
+    """The calls that a recorder inspects, by a clock that goes as drawn, and what it says of them."""
+    now = [0.0]
+    recorder = Recorder(rng.choice(("checksums", "nan")))
+    body = graph_of(rng)
+    memory = rng.choice(("host", "host", "toy"))
+    unit: Any = SimpleNamespace(name="unit", device=SimpleNamespace(label="one"), body=body, memory=memory)
+    step = RunStep(unit, (0,), tuple(range(len(body.outputs))), ())
+    call, look = rng.choice((0.01, 1.0, 0.0)), rng.choice((0.001, 0.02))
+    looked: list[int] = []
+
+    class Runs:
+        def run(self, arrays: Any, out: Any, observer: Any = None, watcher: Any = None, in_turn: bool = False) -> list[Any]:
+            now[0] += call * rng.choice((1, 1, 2))
+            if watcher is not None:
+                looked.append(number)
+                watcher(step, [array_of(rng) for _ in body.outputs])
+                now[0] += look
+            return []
+
+    def clock() -> float:
+        now[0] += look / 8
+        return now[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("partita.accelerators.runtime.recording.perf_counter", clock)
+        runs: Any = Runs()
+        for _ in range(60):
+            number = recorder.due()
+            if number:
+                recorder.run(runs, [], None, None, number)
+            else:
+                now[0] += call
+    found = recorder.recorded()
+    yield f"{found!r} {looked} {found.share:.5f} {found.ok}"
+    yield str(found)
+    out = io.StringIO()
+    Console(file=out, width=160, color_system=None).print(found.to_table())
+    yield out.getvalue()
+    samples = tuple([Sample(i, "unit", "one", rng.choice((None, 0.0, 0.01, 0.011, 2.0))) for i in range(rng.randint(0, 3))])
+    yield str(Recorded("sample:2", 5, 4, 0.1, found.values, samples, len(samples)))
+
+
 def fault(rng: random.Random) -> Iterator[str]:
     """The ops that move, if a body does not compile for a drawn reason."""
     graph = parts_of(rng, "a")
@@ -123,7 +179,10 @@ def fault(rng: random.Random) -> Iterator[str]:
         yield f"{sorted(bad)} {is_together}: {failed.ops} {failed.reason} {failed.error} {tried}"
 
 
-KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {"plan": plan, "spans": spans, "ways": ways, "fault": fault}
+KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
+    "plan": plan, "spans": spans, "ways": ways, "fault": fault,
+    "recorded": recorded,
+}
 
 
 def lines(subject: str) -> list[str]:

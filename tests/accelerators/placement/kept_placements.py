@@ -31,7 +31,7 @@ ONE, TWO = ("Relu", "Neg", "Abs", "Exp"), ("Add", "Mul", "Sub")
 OPS = (*ONE, *TWO, "MatMul", "Split", "Concat")
 LABELS = ("alpha", "beta", "gamma")
 
-COUNTS = {"place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60}
+COUNTS = {"place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60, "file": 40}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -85,8 +85,8 @@ def costs_of(rng: random.Random, graph: pt.Graph) -> Any:
     if kind < 0.3:
         return lambda node, label: drawn.get((label, node.op), 7.0 if label == "gamma" else None)
     names = [node.name for node in graph.nodes if node.is_op]
-    there = [label for label in LABELS if rng.random() < 0.97]
-    times = {label: {name: float(rng.randint(0, 60)) for name in names if rng.random() < 0.97} for label in there}
+    there, share = [label for label in LABELS if rng.random() < 0.97], rng.choice((1.0, 0.97, 0.85))
+    times = {label: {name: float(rng.randint(0, 60)) for name in names if rng.random() < share} for label in there}
     if kind < 0.4:
         return times
     ends = (*LABELS, "host")
@@ -151,6 +151,36 @@ def if_so(rng: random.Random) -> Iterator[str]:
             asked["limit"] = {rng.choice(LABELS): rng.choice((500, None, "1KiB"))}
         yield f"if {asked}"
         yield from placed(placement.what_if(**asked), False)
+
+
+def written(rng: random.Random) -> Iterator[str]:
+    """Costs and plans as files, and what is said of changed ones."""
+    graph = graph_of(rng)
+    with ExitStack() as stack:
+        plan = LockedPlan.of(pt.query(graph, devices_of(rng, stack), partial=True))
+    costs = pt.Costs({"alpha": {"n0": 2.0, "n1": 1.5}}, {("alpha", "beta"): pt.HandOver(3.0, 64.0)}, "drawn")
+    yield f"{costs} {pt.Costs.from_json(costs.to_json()) == costs}"
+    yield f"{costs.hand_over('alpha', 'beta')} {costs.hand_over('beta', 'alpha')}"
+    yield f"{costs.hand_over('alpha', 'host')} {costs.hand_over('alpha', 'alpha')} {costs.hand_over('host', 'beta')}"
+    out = io.StringIO()
+    Console(file=out, width=120, color_system=None).print(costs)
+    yield out.getvalue()
+    readers: dict[str, Callable[[str], Any]] = {
+        costs.to_json(): lambda given: str(pt.Costs.from_json(given)),
+        plan.to_json(): lambda given: LockedPlan.from_json(given, "here"),
+    }
+    for text, read in readers.items():
+        for _ in range(4):
+            content = json.loads(text)
+            first = next(iter(content))
+            place = rng.choice((content, content.get("nodes") or content["times"]))
+            key = rng.choice((first, *place))
+            change = rng.choice((2, "x", [], {}, ["zeta"], [["n0"]], None, 1.5))
+            if rng.random() < 0.2:
+                place.pop(key, None)
+            else:
+                (content if key == first else place)[key] = change
+            yield f"{key} {change!r}: {said(read, json.dumps(content))[:240]}"
 
 
 def asked(rng: random.Random) -> Iterator[str]:
@@ -262,7 +292,7 @@ def fitted(rng: random.Random, seed: int) -> Iterator[str]:
 KINDS: Mapping[str, Callable[[random.Random, int], Iterator[str]]] = {
     "place": lambda rng, seed: drawn(rng, False), "rules": lambda rng, seed: drawn(rng, True),
     "what if": lambda rng, seed: if_so(rng), "plan": lambda rng, seed: locked(rng), "assign": assigned, "fit": fitted,
-    "query": lambda rng, seed: asked(rng),
+    "query": lambda rng, seed: asked(rng), "file": lambda rng, seed: written(rng),
 }
 
 

@@ -14,6 +14,7 @@ import random
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ KEPT = Path(__file__).with_name("kept_choices.txt")
 
 COUNTS = {
     "lower": 60, "calibrate": 20, "place": 40, "choose": 16, "devices": 10, "probe": 10, "cost": 8, "auto": 12, "asked": 1,
-    "contest": 12,
+    "contest": 20, "turns": 10,
 }
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
@@ -310,10 +311,10 @@ def contest(rng: random.Random) -> Iterator[str]:
     def in_turns(calls: Sequence[Callable[[], Any]], seconds: float, times_more: int = 1) -> list[list[float]]:
         return [[float(rng.randint(60, 140)) for _ in range(3)] for _ in calls]
 
-    def measured(base: Any, target: Any, batch: Any, labels: Any, busy: bool, again: bool, end: float) -> pt.Costs | None:
+    def measured(base: Any, target: Any, batch: Any, labels: Any, busy: bool, again: bool, *options: Any) -> pt.Costs | None:
         if rng.random() < 0.15:
             return None
-        times = {label: {name: float(rng.randint(1, 50)) for name in base if rng.random() < 0.97} for label in labels}
+        times = {label: {name: float(rng.randint(1, 50)) for name in base if rng.random() < 0.93} for label in labels}
         pairs = [(a, b) for a in labels for b in labels if a != b and rng.random() < 0.7]
         return pt.Costs(times, {pair: pt.HandOver(float(rng.randint(0, 9)), 64.0) for pair in pairs}, "drawn")
 
@@ -325,11 +326,27 @@ def contest(rng: random.Random) -> Iterator[str]:
         rules = rng.choice(({}, {}, {"pin": {".*1.*": "one"}}, {"forbid": {"Add": "two"}}))
         inputs = rng.choice((None, drawn.inputs(1)[0]))
         config = {"one": {"CACHE_DIR": "off"}}
-        choice = pt.auto(drawn.graph, labels, inputs=inputs, config=config, seconds=20, again=True, **rules)
+        labels = rng.choice((labels, f"{labels},reference"))
+        choice = pt.auto(drawn.graph, labels, inputs=inputs, config=config, seconds=20, again=True, progress=False, **rules)
         yield f"{step} {rules} {labels}"
         yield str(choice)
         yield json.dumps(json.loads(json.dumps(choice.to_dict()), parse_float=lambda text: round(float(text), 3)))
         yield f"{ {name: node.device for name, node in choice.plan.nodes.items()} }"
+
+
+def turns(rng: random.Random) -> Iterator[str]:
+    """The calls that are measured in turns, by a clock that each call moves on."""
+    now, calls = [0.0], list[int]()
+
+    def call(number: int) -> None:
+        calls.append(number)
+        now[0] += (number + 1) / 8
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measured_costs, "perf_counter", lambda: now[0])
+        several = [partial(call, number) for number in range(rng.randint(1, 3))]
+        taken = measured_costs.in_turns(several, rng.choice((0.0, 0.25, 0.75, 1.5, 3.0, 100.0)), rng.randint(1, 2))
+    yield f"{calls[:12]} {len(calls)} {[(one[:2], len(one)) for one in taken]}"
 
 
 def asked(rng: random.Random) -> Iterator[str]:
@@ -344,7 +361,7 @@ def asked(rng: random.Random) -> Iterator[str]:
         [], [(one, one), (other, one)], [(one, one), {"y": one, "x": one}],
     ]
     for call in calls:
-        yield told(lambda given: [{name: a.shape for name, a in batch.items()} for batch in batches_of(graph, given)], call)
+        yield told(lambda it: [{name: a.shape for name, a in batch.items()} for batch in batches_of(graph, it, "asked")], call)
     locks: list[Any] = [
         {}, {"product": "int8"}, {"product.*": "f16"}, {"sum": "int8"}, {"producd": "int8"}, {"product(": "int8"},
         {"product": "int3"}, {"product.*": "f16", "product": "bf16"}, {1: "int8"}, 5,
@@ -370,7 +387,7 @@ def told(call: Callable[..., Any], *args: Any) -> str:
 
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "lower": lower, "calibrate": calibrate, "place": place, "choose": choose, "devices": devices, "probe": probe, "cost": cost,
-    "auto": auto, "contest": contest, "asked": asked,
+    "auto": auto, "contest": contest, "turns": turns, "asked": asked,
 }
 
 

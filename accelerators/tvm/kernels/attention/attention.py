@@ -16,10 +16,9 @@ from partita.accelerators.tvm.kernels.attention.any_length import AnyLength
 from partita.accelerators.tvm.kernels.attention.few_rows import FewRows
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
-from partita.accelerators.tvm.kernels.contraction.found import found_in
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
 from partita.accelerators.tvm.kernels.contraction.instructions import FMA, Instruction, instruction_for
-from partita.accelerators.tvm.kernels.contraction.operands import Matrix
+from partita.accelerators.tvm.kernels.contraction.operands import Matrix, found_in
 from partita.accelerators.tvm.kernels.contraction.tiles import MANY, Panel, PanelTile, best_tile
 from partita.accelerators.tvm.kernels.language import Buffer, Element, Operand, Value, float32, minimum, uint16
 from partita.accelerators.tvm.kernels.shared.element_access import write

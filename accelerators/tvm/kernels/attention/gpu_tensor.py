@@ -14,8 +14,7 @@ import attrs
 
 from partita.accelerators.tvm.kernels.attention.pattern import Attention
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
-from partita.accelerators.tvm.kernels.contraction.tensor_product import Feed, TensorSide
-from partita.accelerators.tvm.kernels.contraction.viewed_sides import neighbours, viewed_side
+from partita.accelerators.tvm.kernels.contraction.tensor_product import Feed, TensorSide, neighbours, viewed_side
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,

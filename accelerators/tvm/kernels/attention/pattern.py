@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import attrs
 
-from partita.accelerators.tvm.kernels.contraction.found import FoundProperty
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
 from partita.accelerators.tvm.kernels.contraction.operands import (
     NARROWEST,
+    FoundProperty,
     Matrix,
     Readers,
     is_value_product,

@@ -282,7 +282,7 @@ class Meaning:
     portable: Add | None = None
     """The same bits in portable code; None: a loop over the lanes."""
     less: Callable[[Value, Value], Value] | None = None
-    """What the instruction adds too much."""
+    """The surplus that the instruction adds."""
 
 
 MEANINGS: Mapping[str, Meaning] = {

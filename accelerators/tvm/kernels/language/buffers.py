@@ -55,8 +55,7 @@ class Buffer:
         return Load(type_of(self.element, lanes), self, self.indices(index))
 
     def __setitem__(self, index: Index, value: Operand) -> None:
-        # upward: an assignment is a statement
-        from partita.accelerators.tvm.kernels.language.statements import Store
+        from partita.accelerators.tvm.kernels.language.statements import Store  # upward: an assignment is a statement
         lanes = value.type.lanes if isinstance(value, Value) else 1
         self.emit(Store(self, self.indices(index), typed(value, type_of(self.element, lanes))))
 

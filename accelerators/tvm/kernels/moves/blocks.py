@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.contraction.joined_blocks import JoinedBlocks
+from partita.accelerators.tvm.kernels.contraction.convolution.blocked_values import JoinedBlocks
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, if_inside, minimum
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape, write
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue

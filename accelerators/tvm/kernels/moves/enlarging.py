@@ -11,10 +11,9 @@ from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Kernel, Value, all_of, float32
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape, write
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
-from partita.accelerators.tvm.kernels.shared.interpolation import between
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import each_item, kept, smaller
-from partita.accelerators.tvm.kernels.shared.window import kinds_of
+from partita.accelerators.tvm.kernels.shared.window import between, kinds_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import MOVES
 from partita.accelerators.tvm.sizes.extent import Extent

@@ -17,9 +17,9 @@ from partita.accelerators.tvm.kernels.contraction.gpu_tiles import WIDTH
 from partita.accelerators.tvm.kernels.contraction.quantized.draft import times_scale
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, exactly, float32, int32, uint8
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_channel_epilogue
-from partita.accelerators.tvm.kernels.shared.interpolation import between
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import counted, each_item, each_vector, is_shared_out, kept
+from partita.accelerators.tvm.kernels.shared.window import between
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import LOOKUPS
 from partita.accelerators.tvm.sizes.extent import Extent

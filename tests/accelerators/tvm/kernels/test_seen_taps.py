@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.contraction.convolution.bands import BlockedShape, cut_bands
-from partita.accelerators.tvm.kernels.contraction.convolution.tap_ranges import mean_seen
+from partita.accelerators.tvm.kernels.contraction.convolution.bands import BlockedShape, cut_bands, mean_seen
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.layouts.blocking import block
 from partita.accelerators.tvm.machine.machine import Machine

@@ -4,16 +4,27 @@ image or the copy of a band with zeros around it, and the prefetches of data tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import attrs
 
+from partita.accelerators.tvm.kernels.contraction.convolution.bands import TapRange
 from partita.accelerators.tvm.kernels.contraction.convolution.blocked_layer import BlockedLayer
-from partita.accelerators.tvm.kernels.contraction.convolution.tap_ranges import TapRange
-from partita.accelerators.tvm.kernels.contraction.joined_blocks import JoinedBlocks
-from partita.accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Value, float32, minimum, select
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Element,
+    Kernel,
+    Operand,
+    Value,
+    address,
+    float32,
+    int32,
+    int64,
+    minimum,
+    select,
+)
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import rounded, stored_bits
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
@@ -230,8 +241,8 @@ class Fetching:
         """Prefetches the pixels of a block of channels that the next tile reads."""
         if not self._walks_pixels:
             return
-        for address in reads.addresses:
-            self.kernel.prefetch(self.source[task.n, block, address + panel.pixels, 0])
+        for first in reads.addresses:
+            self.kernel.prefetch(self.source[task.n, block, first + panel.pixels, 0])
 
     def beside(self, task: BandTask, panel: BandPanel, base: Value, step: Value, steps: int) -> None:
         """Prefetches one step's share of the epilogue's inputs for the tile, such as a residual."""
@@ -264,3 +275,37 @@ class Fetching:
     def _weights(self, width: int) -> int:
         """Number of weights of one chunk in a panel of `width` output channels."""
         return self.layer.channels.chunk * self.layer.window.count * width
+
+
+@attrs.frozen(slots=True, eq=False)
+class JoinedBlocks:
+    """The values of one kernel."""
+
+    sources: Sequence[Buffer]
+    """Buffers [batch, blocks, pixels, lanes] that differ in the number of blocks only."""
+    addresses: Buffer
+    """For each block of the concatenation, its address in the first image."""
+    counts: Buffer
+    """For each block of the concatenation, the number of blocks of the value that it comes from."""
+
+    @classmethod
+    def of(cls, kernel: Kernel, sources: Sequence[Buffer]) -> JoinedBlocks:
+        """Builds the table for these values, once, at this point of the kernel."""
+        blocks = sum(source.sizes[1] for source in sources)
+        addresses, counts = kernel.stack("addresses", int64, (blocks,)), kernel.stack("counts", int32, (blocks,))
+        start = 0
+        for source in sources:
+            own = source.sizes[1]
+            with kernel.loop(own, "own") as block:
+                addresses[start + block] = address(source[0, block, 0, 0])
+                counts[start + block] = own
+            start += own
+        return cls(sources, addresses, counts)
+
+    @contextmanager
+    def seen(self, kernel: Kernel, n: Operand, block: Value) -> Iterator[tuple[Buffer, Operand]]:
+        """A scope that reads a block of the concatenation: a buffer [image, pixel, lane], and the index in it of image n."""
+        batch, _, pixels, lanes = self.sources[0].sizes
+        blocks = math.prod((batch, sum(source.sizes[1] for source in self.sources)))
+        with kernel.seen_at("source", self.addresses[block], self.sources[0].element, (blocks, pixels, lanes)) as source:
+            yield source, n * self.counts[block].as_index()

@@ -1,8 +1,12 @@
 """Convolutions on a GPU as matrix products: rows are output channels, columns are the pixels of all images, and the depth is the
-taps of all input channels. The matrix of pixels is never stored: threads read the image at the taps."""
+taps of all input channels. The matrix of pixels is never stored: threads read the image at the taps.
+
+If each output channel has a group of its own there is no matrix product: a thread computes one result, and neighbouring threads
+read neighbouring pixels. Two-byte elements are loaded and stored as they are, and summed in float32."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -41,15 +45,16 @@ from partita.accelerators.tvm.kernels.contraction.tensor_product import (
     packed_tensor_side,
     widest_copy,
 )
-from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, element_named, if_inside
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, element_named, float32, if_inside
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
-from partita.accelerators.tvm.kernels.shared.loops import kept
+from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
 from partita.accelerators.tvm.kernels.shared.window import is_convolution
+from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.sizes.extent import is_multiple
+from partita.accelerators.tvm.sizes.extent import is_less, is_multiple
 from partita.graph.node import Node
 from partita.graph.types import Array
 
@@ -287,3 +292,79 @@ class TiledConvolution:
 
 def _is_one(size: Operand) -> bool:
     return isinstance(size, int) and size == 1
+
+
+MOST_TAPS = 81
+"""Maximum number of taps for this kernel, which unrolls them."""
+
+
+def gpu_depthwise(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for such a convolution with constant weights and its epilogue; None for any other body."""
+
+    def cut(image: Image) -> _GpuDepthwise | None:
+        is_ours = image.outs == image.groups and image.taps <= MOST_TAPS
+        return _GpuDepthwise(image, machine.gpu) if is_ours else None
+
+    return draft_layer(body, "gpu_depthwise", cut)
+
+
+@attrs.frozen(slots=True)
+class _GpuDepthwise:
+    """One such convolution and its cut."""
+
+    image: Image
+    gpu: Gpu
+
+    @property
+    def weights(self) -> int:
+        """Number of elements of the weights."""
+        return self.image.outs * self.image.depth
+
+    def pack(self, array: Array) -> Array:
+        """The weights, flat."""
+        return array.reshape(-1)
+
+    def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
+        """Launches one thread per result."""
+        image = self.image
+        count = image.batch * image.outs * image.pixels
+        with each_item(kernel, count, self.gpu) as item:
+            pixel = kept(kernel, "pixel", item % image.pixels, image.is_any)
+            channel = kept(kernel, "channel", item // image.pixels % image.outs, image.is_any)
+            picture = kept(kernel, "picture", item // (image.pixels * image.outs), image.is_any)
+            total = self._total(kernel, source, weight, picture, channel, pixel)
+            writer.store(total, (picture, channel, pixel))
+
+    def _total(
+        self, kernel: Kernel, source: Buffer, weight: Buffer, picture: Value, channel: Value, pixel: Value
+    ) -> Value:
+        """The sum of a result: a loop over the group's channels, with all taps unrolled."""
+        image = self.image
+        firsts = [
+            kept(kernel, f"first{d}", image.coordinate(pixel, d) * image.strides[d] - image.before[d], image.is_any)
+            for d in range(len(image.sizes))
+        ]
+        total = kernel.stack("total", float32, (1,))
+        total[0] = 0.0
+        with kernel.loop(image.inner, "c") as c:
+            own = channel * image.inner + c
+            for number, taps in enumerate(itertools.product(*map(range, image.filter))):
+                at, tests = self._position(firsts, taps)
+                pixel_read = read(source, (picture, own, at))
+                pixel_read = if_inside(all_of(tests), pixel_read, 0.0) if tests else pixel_read
+                total[0] = total[0] + pixel_read * read(weight, (own * image.taps + number,))
+        return total[0]
+
+    def _position(self, firsts: list[Value], taps: tuple[int, ...]) -> tuple[Operand, list[Value]]:
+        """The position of a tap in its channel, and the conditions for its being inside, without those that always hold."""
+        image, tests = self.image, list[Value]()
+        position: Operand = 0
+        for d, (first, tap) in enumerate(zip(firsts, taps, strict=True)):
+            shift = tap * image.dilations[d]
+            at = first + shift
+            if shift < image.before[d]:
+                tests.append(at >= 0)
+            if not is_less((image.out[d] - 1) * image.strides[d] + shift - image.before[d], image.sizes[d]):
+                tests.append(at < image.sizes[d])
+            position = at if d == 0 else position * image.sizes[d] + at
+        return position, tests

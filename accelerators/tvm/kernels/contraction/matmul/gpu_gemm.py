@@ -10,7 +10,6 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.bodies.element_types import as_stored
-from partita.accelerators.tvm.kernels.contraction.found import found_in
 from partita.accelerators.tvm.kernels.contraction.gpu_product import (
     Side,
     Spot,
@@ -36,16 +35,16 @@ from partita.accelerators.tvm.kernels.contraction.heads import Heads
 from partita.accelerators.tvm.kernels.contraction.matmul.gemm import ConstantProduct as Match
 from partita.accelerators.tvm.kernels.contraction.matmul.gemm import find_product
 from partita.accelerators.tvm.kernels.contraction.matmul.product import find_value_product
-from partita.accelerators.tvm.kernels.contraction.operands import TwoSided
+from partita.accelerators.tvm.kernels.contraction.operands import TwoSided, found_in
 from partita.accelerators.tvm.kernels.contraction.tensor_product import (
     Source,
     TensorProduct,
     TensorSide,
+    both_sides,
     has_tensor_cores,
     packed_tensor_side,
     widest_copy,
 )
-from partita.accelerators.tvm.kernels.contraction.viewed_sides import both_sides
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, if_inside
 from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import read, write

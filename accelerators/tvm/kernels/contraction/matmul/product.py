@@ -12,13 +12,13 @@ from functools import partial
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
-from partita.accelerators.tvm.kernels.contraction.found import found_in
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
 from partita.accelerators.tvm.kernels.contraction.instructions import in_lanes, instruction_for, widened
 from partita.accelerators.tvm.kernels.contraction.operands import (
     Readers,
     TwoSided,
     chain_after,
+    found_in,
     is_value_product,
     operands_of,
     written_after,

@@ -6,11 +6,10 @@ from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.bodies.quantized import is_dequantize
-from partita.accelerators.tvm.kernels.contraction.found import FoundProperty
 from partita.accelerators.tvm.kernels.contraction.matmul.gemm import before_turn, find_product
 from partita.accelerators.tvm.kernels.contraction.matmul.packed_product import packed_root
 from partita.accelerators.tvm.kernels.contraction.matmul.product import find_value_product
-from partita.accelerators.tvm.kernels.contraction.operands import NARROWEST, Readers, TwoSided, is_value_product
+from partita.accelerators.tvm.kernels.contraction.operands import NARROWEST, FoundProperty, Readers, TwoSided, is_value_product
 from partita.accelerators.tvm.kernels.shared.element_access import number_shape, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import is_matrix_of, read_size
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula

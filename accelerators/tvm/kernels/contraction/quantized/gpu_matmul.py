@@ -6,7 +6,6 @@ read. Sums are exact either way. Reshapes and transposes before and after are fo
 from __future__ import annotations
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
-from partita.accelerators.tvm.kernels.contraction.found import found_in
 from partita.accelerators.tvm.kernels.contraction.gpu_product import Side, Spot, TiledProduct, own_thread, spots
 from partita.accelerators.tvm.kernels.contraction.gpu_tiles import (
     WIDTH,
@@ -18,9 +17,16 @@ from partita.accelerators.tvm.kernels.contraction.gpu_tiles import (
     usual_work,
 )
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
+from partita.accelerators.tvm.kernels.contraction.operands import found_in
 from partita.accelerators.tvm.kernels.contraction.quantized.matmul import SIGN, PairProduct, beside, find_pair_product
-from partita.accelerators.tvm.kernels.contraction.tensor_product import TensorProduct, has_tensor_cores
-from partita.accelerators.tvm.kernels.contraction.viewed_sides import both_sides, covered_by, neighbours, source_in
+from partita.accelerators.tvm.kernels.contraction.tensor_product import (
+    TensorProduct,
+    both_sides,
+    covered_by,
+    has_tensor_cores,
+    neighbours,
+    source_in,
+)
 from partita.accelerators.tvm.kernels.language import Value, constant, float32, if_inside, int8, int32
 from partita.accelerators.tvm.kernels.language.values import parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import write

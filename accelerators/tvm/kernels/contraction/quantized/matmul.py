@@ -14,10 +14,16 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import is_dequantize, is_pair_product
 from partita.accelerators.tvm.kernels.contraction.candidates import RegisterTiles
-from partita.accelerators.tvm.kernels.contraction.found import found_in
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, instruction_for_bytes
-from partita.accelerators.tvm.kernels.contraction.operands import Readers, TwoSided, chain_after, operands_of, written_after
+from partita.accelerators.tvm.kernels.contraction.operands import (
+    Readers,
+    TwoSided,
+    chain_after,
+    found_in,
+    operands_of,
+    written_after,
+)
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import CHUNK
 from partita.accelerators.tvm.kernels.contraction.tiles import PanelTile, share_out
 from partita.accelerators.tvm.kernels.language import (

@@ -4,8 +4,7 @@ rounding again; products of two quantized values, with ops around them that only
 from __future__ import annotations
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize, is_pair_product
-from partita.accelerators.tvm.kernels.contraction.found import FoundProperty
-from partita.accelerators.tvm.kernels.contraction.operands import Readers
+from partita.accelerators.tvm.kernels.contraction.operands import FoundProperty, Readers
 from partita.accelerators.tvm.kernels.contraction.quantized.matmul import PairProduct, find_pair_product
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import folded

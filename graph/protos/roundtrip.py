@@ -11,6 +11,17 @@ import attrs
 from partita.graph.errors import ReadError
 from partita.graph.node import Node
 
+PRODUCER = "partita"
+"""The producer in files that Partita writes."""
+
+MODEL_FIELDS = {
+    "onnx.producer_name": "producer_name",
+    "onnx.producer_version": "producer_version",
+    "onnx.model_domain": "domain",
+    "onnx.model_doc": "doc_string",
+}
+"""Metadata keys of the graph for the model's own fields."""
+
 DOC = "onnx.doc"
 """Metadata key of the doc string of a model, graph or node."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from partita.graph.readers.onnx.reading import GRAPH_KIND
+GRAPH_KIND = 5
+"""The number of AttributeProto.GRAPH."""
 
 
 def free_names(graph: Any) -> dict[str, None]:

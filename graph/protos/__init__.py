@@ -1,4 +1,4 @@
-"""Conversion between Partita's types and ONNX's TypeProto."""
+"""ONNX's messages, for the reader and the writer: here types, beside it the notes that bring a graph back, and captured names."""
 
 from __future__ import annotations
 

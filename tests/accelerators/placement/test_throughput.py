@@ -1,0 +1,109 @@
+"""Placements for devices that work at the same time: against all assignments, and for several models within limits they share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.accelerators.placement.assignment import AssignmentProblem
+from partita.accelerators.placement.fitting import Fitted, Fitting
+from partita.accelerators.placement.throughput import Balanced, Balancing
+from tests.accelerators.placement.problems import assignments, problem
+from tests.accelerators.placement.test_place import chain, costed, planted  # noqa: F401  planted devices
+
+
+def balanced(problems: Sequence[AssignmentProblem], busy: np.ndarray) -> Balanced:
+    """The result without limits."""
+    count = len(busy)
+
+    def solve(one: AssignmentProblem, earlier: object) -> Fitted:
+        return Fitting(one, np.zeros(len(one.times)), np.full(count, np.inf), lambda chosen: np.zeros(count)).search()
+
+    found = Balancing(problems, [solve] * len(problems), lambda chosen: True, busy).search()
+    assert found is not None
+    return found
+
+
+def test_the_busiest_device_has_the_least_load_of_all_assignments() -> None:
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        devices, models = int(rng.integers(2, 4)), int(rng.integers(1, 3))
+        problems = [problem(rng, int(rng.integers(1, 7 - 2 * models)), devices) for _ in range(models)]
+        busy = rng.integers(0, 10, devices).astype(float)
+        loads = [np.array([one.loads(chosen) for chosen in assignments(*one.times.shape)]) for one in problems]
+        least = min((sum(rows, busy)).max() for rows in itertools.product(*loads))
+        found = balanced(problems, busy)
+        ours = sum((one.loads(chosen) for one, chosen in zip(problems, found.chosen)), busy)
+        assert found.cost == pytest.approx(ours.max())
+        assert found.bound == pytest.approx(least, rel=1e-6) == found.cost, seed
+
+
+def test_loads_add_up_to_the_cost() -> None:
+    rng = np.random.default_rng(0)
+    one = problem(rng, 20, 3)
+    one.times[np.isinf(one.times)] = 7.0
+    for chosen in [rng.integers(0, 3, 20) for _ in range(5)]:
+        assert one.loads(chosen).sum() == pytest.approx(one.cost(chosen))
+        moved = chosen.copy()
+        moved[7] = (moved[7] + 1) % 3
+        change = one.change(chosen, 7, int(moved[7]), one.neighbours()[7])
+        np.testing.assert_allclose(change, one.loads(moved) - one.loads(chosen))
+
+
+@pytest.mark.slow
+def test_bound_of_a_larger_graph_is_near() -> None:
+    found = balanced([problem(np.random.default_rng(1), 100, 3)], np.zeros(3))
+    assert found.bound <= found.cost <= 1.03 * found.bound
+
+
+def test_a_pipeline_shares_the_work() -> None:
+    graph = chain("Relu", "Neg", "Relu", "Neg", "Relu")  # 1 ms each on the left, 4 ms on the right
+    latency = pt.place(graph, "HETERO:left,right", costs=costed(graph))
+    assert set(latency.values()) == {"left"} and latency.certificate.objective == "latency"
+    placement = pt.place(graph, "HETERO:left,right", costs=costed(graph, 0), objective="throughput")
+    certificate = placement.certificate
+    assert list(placement.values()).count("right") == 1
+    assert (certificate.predicted_us, certificate.priority_us) == (pytest.approx(4000, abs=1), 5000)
+    assert certificate.gap == pytest.approx(0, abs=1e-3)
+    assert "µs on the busiest device, " in str(placement) and certificate.to_dict()["objective"] == "throughput"
+    faster = placement.what_if(speed={"right": 4.0})
+    assert faster.certificate.predicted_us == pytest.approx(3000, abs=1)
+
+
+def test_models_that_run_together_share_devices_and_limits() -> None:
+    graphs = [chain("Relu", "Neg"), chain("Tanh", "Neg", "Relu")]
+    costs = [costed(graph, 100.0) for graph in graphs]
+    alone = [pt.place(graph, "HETERO:left,right", costs=own, objective="throughput") for graph, own in zip(graphs, costs)]
+    together = pt.place_many(graphs, "HETERO:left,right", costs=costs)
+    first, second = (one.certificate for one in together)
+    assert first.predicted_us == second.predicted_us >= max(one.certificate.predicted_us for one in alone)
+    assert first.predicted_us == pytest.approx(4100, abs=1) and first.gap == pytest.approx(0, abs=1e-3)
+    assert together[1]["tanh0"] == "right" and set(together[0].values()) == {"left"}
+    again = together[0].what_if(limit={"right": 10**6})
+    assert again.certificate.predicted_us == pytest.approx(first.predicted_us)
+    assert [one.bytes["left"].total for one in together] == [768, 768]
+    within = pt.place_many(graphs, "HETERO:left,right", costs=costs, limit={"left": 1000})
+    assert sum(one.bytes["left"].total for one in within) <= 1000
+    assert within[0].certificate.predicted_us > first.predicted_us
+    with pytest.raises(pt.AcceleratorError, match="left lacks .*, beside 512 B of other models"):
+        pt.place_many([chain("Relu"), chain("Relu", "Relu")], "left", limit={"left": 1000})
+
+
+WRONG: list[tuple[Any, str]] = [
+    (lambda graph: pt.place(graph, "left", objective="speed"), "there is no objective 'speed'"),
+    (lambda graph: pt.place(graph, "left", objective="throughput", even=True), "bytes are spread, or loads"),
+    (lambda graph: pt.place_many(graph, "left"), "graphs are given as a list"),
+    (lambda graph: pt.place_many([], "left"), "graphs are given as a list"),
+    (lambda graph: pt.place_many([graph], "left", costs=[None, None]), "costs are given for each graph"),
+]
+
+
+def test_wrong_options_are_refused() -> None:
+    for made, cause in WRONG:
+        with pytest.raises(pt.AcceleratorError, match=cause):
+            made(chain("Relu"))
