@@ -228,7 +228,8 @@ ROOMS = {
     """,
     "accelerators/tvm/kernels": """
         catalogue
-        attention convolution elementwise matmul moves quantized recurrent rows window
+        attention elementwise moves rows window
+        contraction
         shared
         language
     """,
