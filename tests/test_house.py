@@ -233,7 +233,7 @@ ROOMS = {
     """,
     "accelerators/tvm/kernels": """
         catalogue
-        attention elementwise moves quantized rows window
+        attention elementwise moves rows window
         contraction
         shared
         language
