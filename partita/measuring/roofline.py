@@ -44,7 +44,7 @@ def _rate(value: object) -> float:
 
 @attrs.frozen(slots=True)
 class Peak:
-    """What a device reaches at best."""
+    """The best rates of a device."""
 
     flops_per_us: float = attrs.field(converter=_rate)
     """Operations per microsecond."""
@@ -80,12 +80,12 @@ class Kernel:
 
     @property
     def limit(self) -> str:
-        """What takes longer at the device's peak: "operations" or "bytes"."""
+        """The part that takes longer at the device's peak: "operations" or "bytes"."""
         return "operations" if self.flops_us > self.bytes_us else "bytes"
 
     @property
     def factor(self) -> float:
-        """How many times as long as the other the limit takes."""
+        """The time of the limit over that of the other part."""
         more, less = max(self.flops_us, self.bytes_us), min(self.flops_us, self.bytes_us)
         return more / less if less else np.inf
 
@@ -142,7 +142,7 @@ class Roofline:
 
 
 def roofline(model: CompiledModel, profile: Profile | None = None, peaks: Mapping[str, Peak] | None = None) -> Roofline:
-    """What limits each kernel of a profile (by default of generated inputs), and how near it comes to the limit.
+    """The limit of each kernel of a profile (by default of generated inputs), and how near it comes to that limit.
 
     `peaks` are those of devices; the others' are measured, by a product of large matrices and the negation of a large array
     on the device, compiled with the model's settings."""
@@ -225,7 +225,7 @@ def _bytes(body: Graph, nodes: Sequence[Node]) -> int | None:
 
 
 def _peak(unit: Unit) -> Peak:
-    """What the unit's device reaches in a product of matrices, and in the negation of an array."""
+    """The rates of the unit's device in a product of matrices, and in the negation of an array."""
     a, b = (variable(name, "float32", (SIDE, SIDE)) for name in "ab")
     product, negation = op("MatMul", a, b), op("Neg", variable("x", "float32", (ELEMENTS,)))
     return Peak(2 * SIDE**3 / _microseconds(product, unit), 8 * ELEMENTS / _microseconds(negation, unit))

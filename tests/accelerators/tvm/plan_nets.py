@@ -34,7 +34,7 @@ def nets() -> Iterator[tuple[str, str]]:
         given = f"{kind}[{batch},{heads},{rows},{size}] q, {kind}[{batch},{heads},{size},{keys}] k, {kind}[{batch},{heads},{keys},{size}] v"
         middle = draw.choice(("p = Softmax (s)", "m = Add (s, b) p = Softmax (m)"))
         given += f", {kind}[1,1,{rows},{keys}] b" if "Add" in middle else ""
-        name = f"attention {number}, {kind} {batch}x{heads}x{rows}x{keys}x{size}"
+        name = f"scores {number}, {kind} {batch}x{heads}x{rows}x{keys}x{size}"
         yield name, f"({given}) => ({kind}[] y) {{ s = MatMul (q, k) {middle} y = MatMul (p, v) }}"
     for number in range(50):
         m, k, n = draw.choice((1, 2, 5, 16, 49, 77, 128, 197, 512)), draw.choice((64, 96, 320, 768, 1024)), draw.choice((64, 200, 768, 1000, 3072))
