@@ -176,7 +176,7 @@ def test_few_queries_read_keys_and_values_where_they_stand(tokens: int, keys: in
     inputs = [normal(1, tokens, 3 * width), normal(1, keys, 3 * width), normal(1, 1, 1, keys)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("partita.accelerators.tvm.kernels.attention.scoring.VALUE_PRODUCTS", 0)
-        patch.delattr("partita.accelerators.tvm.kernels.attention.attention.FixedLength.write")
+        patch.delattr("partita.accelerators.tvm.kernels.attention.attention.PanelAttention.write")
         assert schedules(check(g, inputs, LIMIT, NUM_THREADS=threads)) == ["attention"]
 
 
