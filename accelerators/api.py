@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Never
 
@@ -109,11 +109,11 @@ def _at_once(source: Any, device: Any, config: Any) -> Any:
     return opened(path, device, config, threads, begin)
 
 
-def begin(graph: Graph, device: Any, config: Any, home: str) -> Devices:
+def begin(read: Callable[[], Graph], device: Any, config: Any, home: str) -> Devices:
     """The devices of a model that answers already; what compiles is loaded now."""
     from partita.accelerators.compiling import begin as begin_graph  # start-up
 
-    return begin_graph(graph, device, config, home)
+    return begin_graph(read, device, config, home)
 
 
 def _threads(device: Any, config: Any) -> int | None:

@@ -26,7 +26,7 @@ from partita.accelerators.process.atomic import write_text
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.runtime.compiled_model import CompiledModel, Origin
 from partita.accelerators.runtime.multi import MultiModel
-from partita.accelerators.runtime.starting.devices import Devices, started
+from partita.accelerators.runtime.starting.devices import Devices, Workshops, started
 from partita.accelerators.store.answers import remembering
 from partita.graph.build import is_made_call
 from partita.graph.errors import check_count, check_flag, check_path
@@ -107,14 +107,21 @@ def _locked(plan: Any, pin: Pin | None, forbid: Forbid | None, optimize: bool, s
 
 
 @at_a_device()
-def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str) -> Devices:
-    """The start of a model whose only option is START; `home` was the working directory when the model was requested."""
+def begin(read: Callable[[], Graph], device: str | None, config: Mapping[str, Any], home: str) -> Devices:
+    """The start of a model whose only option is START; `home` was the working directory when the model was requested. The
+    processes that compile start while the graph is read."""
     devices = parse_devices(device)
     settings = read_config(config, devices)
     devices = present(devices, settings.by_device, settings.hetero.strict)
-    task = CompileTask(_prepared(checked_graph(graph, "compile"), strict=settings.hetero.strict), devices, settings)
-    _check_wishes(task)
-    return Devices(task, _compiled, home)
+    workshops = Workshops(devices, settings)
+    try:
+        workshops.begin()
+        task = CompileTask(_prepared(checked_graph(read(), "compile"), strict=settings.hetero.strict), devices, settings)
+        _check_wishes(task)
+        return Devices(task, _compiled, home, workshops)
+    except BaseException:
+        workshops.close()
+        raise
 
 
 def _check_wishes(task: CompileTask) -> None:

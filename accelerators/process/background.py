@@ -7,6 +7,7 @@ import contextvars
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -66,6 +67,40 @@ def _set(seconds: float) -> None:
 
 short_turns = ShortTurns()
 """The object of this process."""
+
+
+STRETCH = 1.6
+"""Duration of a call while there is background work, as a multiple of the shortest call, if one call follows another at once. The
+work advances in the pause. Beside a running call it would delay that call by all the time that it gets, even on one core, since
+the call's threads wait for each other at each op."""
+
+SHORTEST_PAUSE = 0.0002
+"""Seconds; the system cannot keep shorter ones."""
+
+
+class CallPace:
+    """Leaves time for background work between calls that keep the cores busy and follow each other at once. Calls that come
+    later than the pause would have ended are not delayed."""
+
+    def __init__(self) -> None:
+        self._cores = usable_cores()
+        self._shortest = float("inf")
+        self._last_end = float("-inf")
+
+    def start(self) -> tuple[float, float]:
+        """The wall and processor time at the start of a call."""
+        return time.perf_counter(), time.process_time()
+
+    def end(self, start: tuple[float, float]) -> None:
+        """Ends the call that started then, after a pause if the cores were busy."""
+        began, used = start
+        took = time.perf_counter() - began
+        if time.process_time() - used > took * self._cores / 2:
+            self._shortest = min(self._shortest, took)
+            pause = STRETCH * self._shortest - took - max(0.0, began - self._last_end)
+            if pause > SHORTEST_PAUSE:
+                time.sleep(pause)
+        self._last_end = time.perf_counter()
 
 
 T = TypeVar("T")

@@ -155,6 +155,7 @@ class KeptChild(ABC, Generic[C]):
     def __init__(self) -> None:
         self._guard = Guard()
         self._child: C | None = None
+        self._is_prepared = False
         renewed_in_children(self)
 
     @abstractmethod
@@ -174,15 +175,27 @@ class KeptChild(ABC, Generic[C]):
     def child(self) -> Iterator[C]:
         """The running child, started if needed, for one thread at a time."""
         with self._guard.lock:
-            if self._child is None or not self._child.is_alive:
-                self.end()
-                self._child = self.new_child()
+            child = self._begun()
+            if not self._is_prepared:
                 try:
-                    self.prepare(self._child)
+                    self.prepare(child)
                 except BaseException:
                     self.end()
                     raise
-            yield self._child
+                self._is_prepared = True
+            yield child
+
+    def begin(self) -> None:
+        """Starts the child before it is needed, and waits for nothing."""
+        with self._guard.lock:
+            self._begun()
+
+    def _begun(self) -> C:
+        """The running child, which may be unprepared."""
+        if self._child is None or not self._child.is_alive:
+            self.end()
+            self._child, self._is_prepared = self.new_child(), False
+        return self._child
 
     def end(self) -> None:
         """Ends the child, if there is one."""

@@ -71,6 +71,11 @@ class Places:
             self._leave(worker)
 
     @property
+    def are_free(self) -> bool:
+        """True if no worker has a slot, or waits for one."""
+        return not (self._inside or self._waiting)
+
+    @property
     def is_wanted(self) -> bool:
         """True if some worker is waiting."""
         return bool(self._waiting)

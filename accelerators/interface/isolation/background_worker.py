@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -69,6 +69,11 @@ class Workshop(DeviceProcess):
         if places.is_wanted and not self.has_place and self._guard.lock.acquire(blocking=False):
             self.end()
             self._guard.lock.release()
+
+    def begin(self) -> None:
+        """Starts the process before it is needed, unless other models compile: it would wait for its slot, and take memory."""
+        if places.are_free:
+            super().begin()
 
     @contextmanager
     def child(self) -> Iterator[DeviceChild]:
@@ -168,6 +173,10 @@ class _Afar(Isolated):
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
         return self.device_class.query(self, graph) if self.workshop.is_over else super().query(graph)
+
+    def findings(self) -> MutableMapping[str, bool | str] | None:
+        """None while the workshop answers: it would not hear of them, and what finds them takes long to load."""
+        return self.device_class.findings(self) if self.workshop.is_over else None
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Compiles and exports in the workshop, and imports the result. Compiles here if there is no room for the transfer, as on

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import attrs
 from partita.accelerators.building.specialized import SpecializedSubgraph
 from partita.accelerators.building.task import CompileTask
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
+from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device, parse_devices
 from partita.accelerators.interface.isolation.background_worker import Workshop, afar, is_afar
 from partita.accelerators.interface.isolation.process import Limit
@@ -40,14 +41,14 @@ Compile = Callable[[CompileTask], CompiledModel]
 class Devices:
     """The devices that answer first, and the compilation in the background."""
 
-    def __init__(self, task: CompileTask, compile: Compile, home: str) -> None:
+    def __init__(self, task: CompileTask, compile: Compile, home: str, workshops: Workshops | None = None) -> None:
         """`home` is the working directory when the model was requested; it may have changed since. Invalid values in the
         configuration are errors here, and not in the background, whose result the caller may never wait for."""
         self._task, self._compile = task, compile
         hetero = attrs.evolve(task.settings.hetero, dot_folder=None, strict=False, start="wait", start_with=None)
         self._starters = _starters(task)
         self._settings = Config(hetero, {starter.label: _values(starter, task) for starter in self._starters})
-        self._workshops = _Workshops()
+        self._workshops = workshops or Workshops(task.devices, task.settings)
         by_device = {
             label: {key: lasting(value, home) if key == "CACHE_DIR" else value for key, value in values.items()}
             for label, values in task.settings.by_device.items()
@@ -86,7 +87,7 @@ class Devices:
         self._workshops.give_up()
 
     def _compile_own(self) -> CompiledModel:
-        task = _in_workshops(self._behind, self._workshops)
+        task = attrs.evolve(self._behind, devices=self._workshops.devices(self._behind))
         # threads that a device starts as it compiles here would inherit the low priority
         starts_threads = any(not (is_afar(one.accelerator) or one.accelerator.last_resort) for one in task.devices)
         try:
@@ -109,17 +110,35 @@ def started(task: CompileTask, compile: Compile) -> CompiledModel:
     return devices.starting(Work(lambda: devices)) or compile(task)
 
 
-class _Workshops:
-    """The workshops (background processes) of one model. After `give_up`, those that are added later are given up too."""
+class Workshops:
+    """The workshops (background processes) of one model: one for each device that compiles slowly."""
 
-    def __init__(self) -> None:
-        self._open: list[Workshop] = []
-        self._is_given_up = False
+    def __init__(self, devices: Sequence[Device], settings: Config) -> None:
+        self._afar = dict[str, tuple[Accelerator, Workshop]]()
+        limit = Limit(settings.hetero.start_seconds, "START_SECONDS")
+        for device in devices:
+            travels = device.accelerator.isolates_itself and device.accelerator.why_no_export() is None
+            elsewhere = afar(device.accelerator, settings.by_device[device.label], limit) if travels else None
+            if elsewhere is not None:
+                self._afar[device.label] = elsewhere
+        self._open = [workshop for _, workshop in self._afar.values()]
 
-    def add(self, workshop: Workshop) -> None:
-        self._open.append(workshop)
-        if self._is_given_up:
-            workshop.give_up()
+    def begin(self) -> None:
+        """Starts the processes, before they are needed."""
+        for workshop in self._open:
+            workshop.begin()
+
+    def devices(self, task: CompileTask) -> list[Device]:
+        """The task's devices, in the workshops if they may compile this graph there."""
+        moved = list(task.devices)
+        for number, device in enumerate(moved):
+            accelerator, workshop = self._afar.get(device.label, (device.accelerator, None))
+            if workshop is not None and not device.accelerator.may_cache(task.graph):
+                self._open.remove(workshop)
+                workshop.close()
+            else:
+                moved[number] = attrs.evolve(device, accelerator=accelerator)
+        return moved
 
     @contextmanager
     def place(self, graph: Graph) -> Iterator[None]:
@@ -139,7 +158,6 @@ class _Workshops:
             workshop.rest()
 
     def give_up(self) -> None:
-        self._is_given_up = True
         for workshop in list(self._open):
             workshop.give_up()
 
@@ -178,8 +196,7 @@ def _named(asked: str, task: CompileTask) -> tuple[Device, ...]:
 
 
 def _values(starter: Device, task: CompileTask) -> Mapping[str, Any]:
-    """The configuration of a device that answers first: the user's, if the device is among the requested ones too. If any device
-    is measured, so is this one."""
+    """The configuration of a device that answers first, the user's if there is one. If any device is measured, so is this one."""
     by_device = task.settings.by_device
     given = [by_device[device.label] for device in task.devices]
     is_measured = {MEASURED: any(values[MEASURED] for values in given)}
@@ -200,18 +217,3 @@ def _rules_about(forbid: Forbid | None, labels: set[str]) -> Forbid | None:
 def without_affinities(graph: Graph) -> Graph:
     """The graph with all affinities removed. Linear."""
     return with_changes(graph, lambda node: {"affinity": None} if node.is_op and node.affinity is not None else {})
-
-
-def _in_workshops(task: CompileTask, workshops: _Workshops) -> CompileTask:
-    """The task with slow-compiling devices moved to processes of their own."""
-    moved, limit = list[Device](), Limit(task.settings.hetero.start_seconds, "START_SECONDS")
-    for device in task.devices:
-        accelerator, values = device.accelerator, task.settings.by_device[device.label]
-        travels = accelerator.may_cache(task.graph) and accelerator.why_no_export() is None
-        elsewhere = afar(accelerator, values, limit) if accelerator.isolates_itself and travels else None
-        if elsewhere is None:
-            moved.append(device)
-        else:
-            moved.append(attrs.evolve(device, accelerator=elsewhere[0]))
-            workshops.add(elsewhere[1])
-    return attrs.evolve(task, devices=moved)

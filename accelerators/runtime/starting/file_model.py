@@ -7,6 +7,7 @@ import stat
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from partita.graph.graph import Graph
 
 
-class FileModel(Starting):
+class FileModel(Starting, AbstractContextManager["FileModel"]):
     """A compiled model that is not there yet: the session answers the calls that fit. Anything else is done by the model itself,
     which is made for it, and from then on for all. If the file is invalid, the next access raises its error. It counts as a
     CompiledModel, which is too much to load before the first answer."""
@@ -45,14 +46,14 @@ class FileModel(Starting):
         """The outputs for these inputs, as of any compiled model."""
         session = self._session
         if session is not None and out is None and not self._work.is_over:
+            start = self._work.pace.start()
             door.enter()
             try:
                 outputs = session.outputs(args, named)
             finally:
                 door.leave()
             if outputs is not None:
-                if not self._work.may_begin.is_set():
-                    self._work.may_begin.set()
+                self._work.answered(start)
                 return outputs
         return self._made()(*args, out=out, **named)
 
@@ -106,9 +107,6 @@ class FileModel(Starting):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._made(), name)
 
-    def __enter__(self) -> FileModel:
-        return self
-
     def __exit__(self, *exception: object) -> None:
         self.close()
 
@@ -123,8 +121,8 @@ _of_parents: list[WholeSession] = []
 """The sessions that existed when this process was forked."""
 
 
-Begin = Callable[["Graph", Any, Any, str], "Devices"]
-"""The devices for a graph, a device string, a configuration and a working directory; `compiling.begin`."""
+Begin = Callable[[Callable[[], "Graph"], Any, Any, str], "Devices"]
+"""The devices for a graph, which it reads, a device string, a configuration and a working directory; `compiling.begin`."""
 
 
 def opened(path: str, device: Any, config: Any, threads: int, begin: Begin) -> FileModel | None:
@@ -140,7 +138,7 @@ def opened(path: str, device: Any, config: Any, threads: int, begin: Begin) -> F
     asked, home = deepcopy(config), working_folder()
 
     def begun() -> Devices:
-        return begin(_read(file, state), device, asked, home)
+        return begin(lambda: _read(file, state), device, asked, home)
 
     weakref.finalize(begun, file.close)
     return FileModel(session, Work(begun))
@@ -158,7 +156,7 @@ def opened_graph(graph: Graph, device: Any, config: Any, threads: int, begin: Be
         is_same = open_state(state.path, file.fileno()) == state
         session = _session(file, state, threads) if is_same else None
     asked, home = deepcopy(config), working_folder()
-    return None if session is None else FileModel(session, Work(lambda: begin(_as_read(graph), device, asked, home)))
+    return None if session is None else FileModel(session, Work(lambda: begin(lambda: _as_read(graph), device, asked, home)))
 
 
 def _differs(node: Any) -> bool:

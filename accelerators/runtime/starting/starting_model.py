@@ -22,17 +22,15 @@ class StartingModel(Starting, CompiledModel):
 
     def __init__(self, first: CompiledModel, work: Work) -> None:
         note = f"{', '.join(first.properties.devices)} answers until the model's own devices are ready"
-        super().__init__(
-            first.graph, {unit.name: unit for unit in first.units}, noted(first.report, note), first.settings, first.dead,
-            first.measured, first.measuring_units,
-        )
+        units, report = {unit.name: unit for unit in first.units}, noted(first.report, note)
+        super().__init__(first.graph, units, report, first.settings, first.dead, first.measured, first.measuring_units)
         self._start(work)
 
     def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
-        """Calls the model; the first answer starts the background compilation."""
+        """Calls the model; the first answer starts the background compilation, and later ones leave it some time."""
+        start = self._work.pace.start()
         outputs = super().__call__(*args, out=out, **named)
-        if not self._work.may_begin.is_set():
-            self._work.may_begin.set()
+        self._work.answered(start)
         return outputs
 
     def take_over(self, final: CompiledModel, seconds: float) -> None:

@@ -1,5 +1,4 @@
-"""The work behind a model that answers at once, and what such models have in common. It imports little, since a file's model
-answers before most of Partita is loaded."""
+"""The work behind a model that answers at once. It imports little: a file's model answers before most of Partita is loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from partita.accelerators.errors import RunError, forget_frames
-from partita.accelerators.process.background import behind
+from partita.accelerators.process.background import CallPace, behind
 from partita.accelerators.process.exit_barrier import at_a_device, before_the_door_closes
 from partita.accelerators.process.forking import Guard, renewed_in_children
 
@@ -62,6 +61,7 @@ class Work:
         self.error: BaseException | None = None
         """The reason why the model's own devices do not answer."""
         self._has_ended = False
+        self.pace = CallPace()
         self.renew()
         renewed_in_children(self)
 
@@ -98,6 +98,13 @@ class Work:
         """Raises an error if the work was given up."""
         if self.is_given_up:
             raise closed()
+
+    def answered(self, start: tuple[float, float]) -> None:
+        """Ends a call that `pace` started. The first one starts the work; the next ones leave it some time."""
+        if not self.may_begin.is_set():
+            self.may_begin.set()
+        elif self.ready is not None:
+            self.pace.end(start)
 
     def start(self, model: Starting) -> None:
         """Starts the work, unless it has ended or is under way. It begins with the first answer, or soon."""
@@ -189,8 +196,7 @@ class Starting(ABC):
     def ready(self) -> Future[Any]:
         """The future of this model on its own devices; it holds the error if they cannot compile it."""
         self._work.start(self)
-        if not self._work.may_begin.is_set():
-            self._work.may_begin.set()
+        self._work.may_begin.set()
         ready = self._work.ready
         if ready is None:
             ready = Future()

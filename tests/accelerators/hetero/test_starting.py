@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import weakref
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,22 +98,13 @@ def test_a_model_that_is_closed_before_its_first_answer_is_not_compiled(slow, ga
 def test_no_workshop_is_sought_before_the_first_answer(monkeypatch) -> None:
     monkeypatch.setattr(work, "HELD_BACK", 1e6)
     asked = []
-    monkeypatch.setattr(devices, "_in_workshops", lambda task, workshops: asked.append(task.graph.name) or task)
+    monkeypatch.setattr(devices.Workshops, "devices", lambda self, task: asked.append(task.graph.name) or task.devices)
     with device("late"):
         model = pt.compile(NET.evolve(name="unasked"), "late", NOW)
         assert "unasked" not in asked  # models of other tests may ask
         assert np.array_equal(model(X)[0], Y)
         model.wait(300)
     assert asked.count("unasked") == 1
-
-
-def test_a_workshop_that_opens_after_the_model_was_given_up() -> None:
-    given_up, workshops = [], devices._Workshops()
-    early, late = (SimpleNamespace(give_up=lambda name=name: given_up.append(name)) for name in ("early", "late"))
-    workshops.add(early)
-    workshops.give_up()
-    workshops.add(late)
-    assert given_up == ["early", "late"]
 
 
 def test_whoever_waits_for_a_model_lets_it_begin(slow, gate, monkeypatch) -> None:
