@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import partita as pt
+from partita.cli.screen import MANY, Screen, table
 from tests.cli.conftest import Command
 
 SELECTORS = """
@@ -252,3 +253,10 @@ def test_pages(partita: Command, model: str) -> None:
     assert "select_0" in Path("b.html").read_text()
     assert partita(f"run {model} --devices reference --report c.html").status == 0
     assert "reference_0" in Path("c.html").read_text()
+
+
+@pytest.mark.parametrize(("columns", "framed"), [(MANY - 1, True), (MANY, False)])
+def test_wide_tables_of_many_columns_have_no_frame(columns: int, framed: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert MANY == 7
+    Screen().show(table("wide", "abcdefg"[:columns], [["x" * 60] * columns]))
+    assert ("━" in capsys.readouterr().out) is framed

@@ -199,3 +199,14 @@ def test_bad_files_have_one_clear_error(tmp_path):
         load(tmp_path / "missing.onnx")
     with pytest.raises(ReadError, match="an object of type int is no ONNX model"):
         load(7)
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "remedy"),
+    [("Relu", "beta", "It has none"), ("Softmax", "axs", "Did you mean 'axis'"), ("Softmax", "else", "It has axis")],
+)
+def test_an_attribute_that_the_op_lacks(op: str, name: str, remedy: str) -> None:
+    x, y = (helper.make_tensor_value_info(value, TensorProto.FLOAT, [2]) for value in "xy")
+    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], **{name: 1})], "g", [x], [y])
+    with pytest.raises(ReadError, match=rf"has no attribute '{name}'\n  {remedy}"):
+        load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
-from partita.graph import Graph, Node, PartitaError, op, variable
+from partita.graph import Graph, Node, PartitaError, constant, op, variable
 from partita.partition import (
     AffinityProperty,
     ContainOpSelector,
@@ -20,6 +21,7 @@ from partita.partition import (
     plan,
 )
 from partita.partition.checker import check_connected, check_partition
+from partita.partition.fingerprint import fingerprint
 from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE, chain, from_edges
 
@@ -435,3 +437,9 @@ def test_a_plan_makes_no_calls() -> None:
     assert len(plan(g, subgraph_property=Counting()).groups) == 2 and Counting.calls == 0
     apply_pass(g, "PartitionGraph", subgraph_property=Counting())
     assert Counting.calls == 2
+
+
+def test_inputs_that_are_left_out_count() -> None:
+    x, bound = variable("x", "float32", (3,)), constant(np.float32(1), name="bound")
+    lower, upper = (Graph([op("Clip", x, *bounds, name="clip")], [x]) for bounds in ((bound,), (None, bound)))
+    assert len({fingerprint(lower), fingerprint(upper)}) == 2

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from partita.accelerators.tvm.run import cuda_driver
+from partita.accelerators.tvm.run import cuda_arrays, cuda_driver
 from partita.accelerators.tvm.run.cuda_driver import NOT_FOUND, CudaError, call, created, number
+from partita.graph.types import numpy_dtype
 
 WORDS = {"cuGetErrorName": {2: b"CUDA_ERROR_OUT_OF_MEMORY"}, "cuGetErrorString": {2: b"out of memory", 3: None}}
 
@@ -70,3 +71,10 @@ def test_a_call_that_fails_and_one_that_the_driver_does_not_have() -> None:
     with pytest.raises(CudaError, match=r"cuGraphLaunch failed: 500 \(500\)") as absent:
         call("cuGraphLaunch", 0, 0)
     assert absent.value.status == NOT_FOUND
+
+
+def test_codes_of_elements_are_dlpacks() -> None:
+    for (code, bits), name in cuda_arrays._CODES.items():
+        dtype = numpy_dtype(name)
+        assert 8 * dtype.itemsize == bits
+        assert {"i": 0, "u": 1, "f": 2, "b": 6}.get(dtype.kind, 4) == code

@@ -18,6 +18,7 @@ from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.kernels.shared.loops import larger, smaller
 from partita.accelerators.tvm.lower.dynamic_sizes import _refuse_wrong
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
+from partita.accelerators.tvm.sizes.floors import same_padding
 from partita.accelerators.tvm.sizes.views import SizedView
 from partita.graph.types import TensorType
 
@@ -185,3 +186,12 @@ def test_ops_that_tvm_computes_wrongly_for_sizes_of_such_relations_are_refused(s
     node = pt.op("Resize", x, None, factors, **attributes).evolve(output_types=(TensorType("float32", (1, 1, A + more, 8)),))
     with pytest.raises(CompileError, match="ratio of the sizes") if is_refused else contextlib.nullcontext():
         _refuse_wrong(pt.Graph([node], [x]))
+
+
+@pytest.mark.parametrize(("span", "step"), [(3, 2), (5, 3), (2, 2), (7, 4), (1, 3)])
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+def test_padding_that_depends_on_a_size_is_that_of_each_size(span: int, step: int, auto_pad: str) -> None:
+    """A numpy number is no int, and so is taken as a dynamic size."""
+    for size in range(1, 12):
+        dynamic = same_padding(np.int64(size), span, step, auto_pad, lambda number, divisor: number // divisor)
+        assert tuple(map(int, dynamic)) == same_padding(size, span, step, auto_pad)
