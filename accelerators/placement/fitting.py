@@ -27,7 +27,7 @@ GRID = 8
 REFINEMENTS = 3
 """Number of grids between a price that does not suffice and one that does."""
 
-EFFORT = 200_000
+EFFORT = 500_000
 """Maximum number of subproblems of the branching for one node; it falls with the number of nodes to the power of 1.5."""
 
 RAISED = (0.5, 1.0, 2.0, 4.0, 8.0)
