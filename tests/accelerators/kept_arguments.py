@@ -1,4 +1,4 @@
-"""What is read from drawn arguments of calls, device names and configurations, or said of them; values as messages between
+"""Readings of drawn arguments of calls, device names and configurations, and messages about them; values as messages between
 processes; the form of untrusted data; profiles and benchmarks of drawn times; and ops over nothing.
 
 `python -m tests.accelerators.kept_arguments` writes the file that `test_kept_arguments.py` compares with anew."""

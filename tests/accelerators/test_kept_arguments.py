@@ -1,24 +1,13 @@
-"""What is read from drawn arguments and configurations, or said of them, compared with kept lines."""
+"""Readings of drawn arguments and configurations, and messages about them, compared with kept lines."""
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 
-from tests.accelerators.kept_arguments import KEPT, KINDS, SUBJECTS, lines
+from tests.accelerators import kept_arguments
+from tests.kept import check_kept
 
 
-@cache
-def kept() -> dict[str, list[str]]:
-    listed: dict[str, list[str]] = {}
-    for line in KEPT.read_text("utf-8").splitlines():
-        listed.setdefault(line.partition(" | ")[0], []).append(line)
-    return listed
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kept_arguments.KINDS)
 def test_answers_are_those_that_are_kept(kind: str) -> None:
-    for subject in [subject for subject in SUBJECTS if subject.rpartition(" ")[0] == kind]:
-        meant = "where this is meant: python -m tests.accelerators.kept_arguments"
-        assert lines(subject) == kept().get(subject, []), meant
+    check_kept(kept_arguments, kind)

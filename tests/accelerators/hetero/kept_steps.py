@@ -77,7 +77,7 @@ def plan(rng: random.Random) -> Iterator[str]:
 
 
 def spans(rng: random.Random) -> Iterator[str]:
-    """Which arrays may share memory with others."""
+    """The arrays that may share memory with others."""
     raw = np.zeros(400, np.uint8)
 
     def drawn() -> Any:
@@ -93,7 +93,7 @@ def spans(rng: random.Random) -> Iterator[str]:
 
 
 def ways(rng: random.Random) -> Iterator[str]:
-    """Which of two ways is kept after calls of drawn seconds."""
+    """The one of two ways that is kept after calls of drawn seconds."""
     trial = ConcurrencyTrial(rng.choice((None, None, None, None, True, False)))
     times = {False: rng.choice((0.0005, 0.001, 0.01)), True: rng.choice((0.002, 0.0089, 0.0091, 0.0095, 0.02))}
     asked = []
@@ -107,7 +107,7 @@ def ways(rng: random.Random) -> Iterator[str]:
 
 
 def step(rng: random.Random) -> Iterator[str]:
-    """What a step stores: values copied to a device or back, and outputs inside and outside of the block of buffers."""
+    """The values that a step stores: those copied to a device or back, and outputs inside and outside of the block of buffers."""
     breaks = rng.choice((None, None, ValueError("it broke"), pt.RunError("it is full")))
 
     def copied(way: str) -> Callable[[Any], Any]:
@@ -140,7 +140,7 @@ def step(rng: random.Random) -> Iterator[str]:
 
 
 def burst(rng: random.Random) -> Iterator[str]:
-    """How many inputs a worker gets at once after calls of drawn seconds and bytes, and what is read ahead by a drawn clock."""
+    """The number of inputs that a worker gets at once after calls of drawn seconds and bytes, and reading ahead by a drawn clock."""
     one, sizes = Burst(), []
     for _ in range(10):
         one.learn(one.size, rng.choice((0.0, 0.0001, 0.002, 0.011, 0.5)), rng.choice((0, 100, 2**18, 2**21)))

@@ -1,4 +1,4 @@
-"""What limits each kernel of a profile, and which nodes a row of a profile computes."""
+"""The limit of each kernel of a profile, and the nodes that a row of a profile computes."""
 
 from __future__ import annotations
 

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 
-from tests.accelerators.tvm.kept_nodes import KEPT, KINDS, SUBJECTS, lines
+from tests.accelerators.tvm import kept_nodes
+from tests.kept import check_kept
 
 
-@cache
-def kept() -> dict[str, list[str]]:
-    listed: dict[str, list[str]] = {}
-    for line in KEPT.read_text("utf-8").splitlines():
-        listed.setdefault(line.partition(" | ")[0], []).append(line)
-    return listed
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kept_nodes.KINDS)
 def test_answers_are_those_that_are_kept(kind: str) -> None:
-    for subject in [subject for subject in SUBJECTS if subject.rpartition(" ")[0] == kind]:
-        meant = "where this is meant: python -m tests.accelerators.tvm.kept_nodes"
-        assert lines(subject) == kept().get(subject, []), meant
+    check_kept(kept_nodes, kind)
