@@ -140,7 +140,7 @@ def step(rng: random.Random) -> Iterator[str]:
 
 
 def burst(rng: random.Random) -> Iterator[str]:
-    """The number of inputs that a worker gets at once after calls of drawn seconds and bytes, and reading ahead by a drawn clock."""
+    """The number of inputs that a worker gets at once after calls of drawn seconds and bytes, and reading ahead."""
     one, sizes = Burst(), []
     for _ in range(10):
         one.learn(one.size, rng.choice((0.0, 0.0001, 0.002, 0.011, 0.5)), rng.choice((0, 100, 2**18, 2**21)))
