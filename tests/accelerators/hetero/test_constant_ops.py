@@ -7,7 +7,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.placement import placing
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 
 SCALED = """opset 21
 graph net(x: float32[2, 3]) -> (y) {
