@@ -5,32 +5,40 @@ costs that was not taken, and the layouts that follow.
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 
+from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.kernels.contraction import gpu_tiles, instructions, tile_registers, tiles
 from partita.accelerators.tvm.kernels.contraction.convolution import bands, channels, plain
 from partita.accelerators.tvm.kernels.contraction.convolution.image import Image
 from partita.accelerators.tvm.kernels.contraction.matmul import gemm
 from partita.accelerators.tvm.kernels.contraction.quantized import byte_depthwise, cut, matmul
-from partita.accelerators.tvm.kernels.contraction.quantized.bands import Frame
+from partita.accelerators.tvm.kernels.contraction.quantized.bands import Frame, bands_of
 from partita.accelerators.tvm.kernels.contraction.recurrent import weights
 from partita.accelerators.tvm.kernels.contraction.recurrent.cells import HIDDEN, Part
-from partita.accelerators.tvm.kernels.language import Kernel
-from partita.accelerators.tvm.kernels.shared import window
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, float32
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared import loops, window
 from partita.accelerators.tvm.kernels.shared.choice import choose
-from partita.accelerators.tvm.machine.gpu import cuda_gpu, opencl_gpu
-from partita.accelerators.tvm.machine.instructions import Used
-from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.sizes.extent import symbol
+from partita.accelerators.tvm.machine.gpu import CORES, cuda_gpu, opencl_gpu
+from partita.accelerators.tvm.machine.instructions import INSTRUCTIONS, WARP_PRODUCTS, Used, best_instructions
+from partita.accelerators.tvm.machine.machine import Machine, gpu_machine, named_machine, opencl_machine
+from partita.accelerators.tvm.machine.processor import PROCESSORS as NAMED_PROCESSORS
+from partita.accelerators.tvm.machine.processor import processor_named
+from partita.accelerators.tvm.sizes.extent import floor_named, is_less, is_multiple, known_least, symbol, value_of
+from partita.accelerators.tvm.sizes.floors import floored, same_padding
+from partita.accelerators.tvm.sizes.views import SizedView
 from tests.accelerators.tvm.planned import MACHINES
 
 KEPT = Path(__file__).with_name("kept_cuts.txt")
@@ -41,6 +49,7 @@ PROCESSORS = [*(machine for machine in MACHINES.values() if not machine.is_gpu),
 GPUS = [*map(cuda_gpu, ("sm_70", "sm_75", "sm_80", "sm_86", "sm_90a")), opencl_gpu("256x32768"), opencl_gpu("64x16384+fp16")]
 
 CHANNELS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 128, 192, 256, 320, 512, 1024)
+BLOCKS = (16, 32, 48, 64, 80, 112, 128, 192, 240, 256, 320, 512, 576, 768, 1024, 1536, 2048, 4096)
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 27, 28, 31, 32, 33, 55, 56, 64, 112, 150)
 LONG = (*CHANNELS, 100, 197, 384, 511, 768, 1000, 1536, 2048, 3072, 4096)
 """Sizes at which a plan turns, and beside these."""
@@ -99,6 +108,8 @@ def _window(rng: random.Random, is_any: bool = False, taps: Sequence[int] = (1, 
         return first, first if rng.random() < 0.7 else rng.choice(values)
 
     sizes, size, strides = pair(SIZES), pair(taps), pair((1, 1, 1, 2, 3))
+    column, tall = ((rng.choice(LONG), 1), (size[0], 1)), ((rng.choice(SIZES) * 9, sizes[1]), size)
+    sizes, size = rng.choice((*((sizes, size),) * 5, column, tall))
     gaps = pair((1, 1, 1, 1, 2, 6, 12)) if max(size) > 1 else (1, 1)
     span = [(k - 1) * d + 1 for k, d in zip(size, gaps)]
     before = rng.choice(((0, 0), tuple((part - 1) // 2 for part in span), tuple((part - 1) // 2 for part in span)))
@@ -123,8 +134,8 @@ def windows(rng: random.Random) -> Iterator[object]:
 
 def _grouped(rng: random.Random) -> tuple[int, int, int]:
     """Channels of an image, of a result, and groups."""
-    groups = rng.choice((1, 1, 1, 2, 3, 4, 8))
-    return rng.choice(CHANNELS) * groups, rng.choice(CHANNELS) * groups, groups
+    groups, listed = rng.choice((1, 1, 1, 1, 2, 3, 4, 8)), rng.choice((CHANNELS, BLOCKS))
+    return rng.choice(listed) * groups, rng.choice(listed) * groups, groups
 
 
 def blocked(rng: random.Random) -> Iterator[object]:
@@ -145,8 +156,25 @@ def blocked(rng: random.Random) -> Iterator[object]:
         yield layout.blocks, layout.panels, layout.reach, layout.whole, layout.chunks, layout.by_block, layout.taken
         yield layout.weights(shape.window.count)
         if is_any:
-            kernel = Kernel("bands")
-            bands.cut_while_running(kernel, shape, made, machine)
+            yield _running(shape, made, machine)
+
+
+def _running(shape: bands.BlockedShape, made: bands.Bands, machine: Machine) -> str:
+    """How a kernel cuts the image of a call, and the taps that a tile of it meets."""
+    kernel = Kernel("bands")
+    cut_then = bands.cut_while_running(kernel, shape, made, machine)
+    with kernel.loop(cut_then.down, "band") as band:
+        top, own = bands.band_while_running(kernel, shape.window, cut_then, band)
+        rows, columns = bands.seen_taps(kernel, shape.window, top, made.pixels)
+        _count(kernel, cut_then.rows, cut_then.tiles, cut_then.across, own.rows, own.tiles, rows.count, columns.count)
+    return str(kernel)
+
+
+def _count(kernel: Kernel, *counts: Operand) -> None:
+    """Writes a loop for each of these numbers."""
+    for count in counts:
+        with kernel.loop(count, "i"):
+            pass
 
 
 def images(rng: random.Random) -> Iterator[object]:
@@ -184,8 +212,12 @@ def quantized(rng: random.Random) -> Iterator[object]:
         yield str(made.dot), attrs.astuple(made.tile), made.rows, made.parts, made.parallel, made.unit and made.unit.half_cycles
         yield (shape.unit, shape.element.name, shape.near, shape.reach, shape.across, shape.runs, shape.run, shape.copies,
                shape.is_winograd, shape.may_cross, made.blocks, made.stored, made.block_bytes, made.weight_bytes, made.beginnings)
-        frame = Frame(shape, made.rows, 3)
-        if not is_any:
+        frame, kernel = Frame(shape, made.rows, 3), Kernel("bands")
+        if is_any:
+            running = bands_of(kernel, made, machine)
+            _count(kernel, running.count, running.rows, running.room, running.parts, frame.down, frame.size)
+            yield str(kernel), str(running.parallel)[:5], running.cuts_panels
+        else:
             yield made.bands, made.pixels, made.squares, made.tiles, made.widens, [tile.rows for tile in made.heights()]
             yield frame.down, frame.wide, frame.size, frame.is_straight, [_number(made.cycles(parts)) for parts in (1, 2, 5)]
             if not shape.copies or shape.element.name:
@@ -267,9 +299,114 @@ def chosen(rng: random.Random) -> Iterator[object]:
     yield machine.threads_for(amount), machine.tasks_for(amount)
 
 
+NAMED = sorted(NAMED_PROCESSORS) + ["aarch64", "aarch64+i8mm+bf16", "aarch64+fp16fml"]
+
+
+def machines(rng: random.Random) -> Iterator[object]:
+    """Processors, GPUs and instructions that have a name."""
+    name, threads = rng.choice(NAMED), rng.choice((0, 3))
+    yield attrs.evolve(named_machine(name, threads), hidden=()), processor_named(name)
+    gpu = rng.choice([*CORES, "sm_90a", "sm_121"])
+    yield gpu_machine(gpu, takes_tf32=True).rounds_products, gpu_machine(gpu).rounds_products, cuda_gpu(gpu)
+    yield opencl_machine(rng.choice((64, 256)), 32768, frozenset(("cl_khr_fp16", "a"))), opencl_gpu("64x16384")
+    yield _listed(rng.choice(INSTRUCTIONS)), rng.choice(WARP_PRODUCTS)
+    yield best_instructions(NAMED_PROCESSORS[rng.choice(NAMED[:9])].features)
+
+
+def _listed(row: Any) -> list[object]:
+    """The fields of a row; the extensions of a set in order."""
+    return [sorted(map(sorted, field)) if name == "needs" else sorted(field) if name == "slow" else field
+            for name, field in attrs.asdict(row).items()]
+
+
+def _said(asked: Callable[[], object]) -> object:
+    """The answer, or the cause of the error."""
+    try:
+        answer = asked()
+    except CompileError as error:
+        return error.cause
+    return round(answer, 6) if isinstance(answer, float) else answer
+
+
+def _size(rng: random.Random, deep: int = 2) -> Any:
+    """A size: a number, a symbol, or what is computed of these."""
+    if deep == 0 or rng.random() < 0.25:
+        return rng.choice((rng.randint(0, 9), dynamic("s0"), dynamic("s1"), dynamic("s2_plus_1_by_2"), dynamic("s0")))
+    a, b = _size(rng, deep - 1), _size(rng, deep - 1)
+    return rng.choice((a + b, a - b, a * b, a * rng.randint(1, 6), a + rng.randint(-3, 3)))
+
+
+def sizes(rng: random.Random) -> Iterator[object]:
+    """What is known of dynamic sizes, and views of tensors that have such."""
+    a, b, n, mode = _size(rng) or 7, _size(rng) or 8, rng.choice((1, 2, 3, 4, 6, 8)), rng.choice(("SAME_UPPER", "SAME_LOWER"))
+    asked: list[Callable[[], object]] = [
+        lambda: a + b, lambda: a - b, lambda: n - a, lambda: -a, lambda: a * b, lambda: a // n, lambda: a % n, lambda: a // b,
+        lambda: (a * b) // a, lambda: a % b, lambda: a < b, lambda: a <= b, lambda: a > b, lambda: a >= n, lambda: a == b,
+        lambda: floored(a, n), lambda: floored(a * rng.choice((1, 2, 3)) + 1, n), lambda: same_padding(a, n + 1, n, mode),
+        lambda: same_padding(rng.randint(1, 50), rng.randint(1, 7), n, mode), lambda: loops.smaller(a, b) in (a, b),
+        lambda: loops.larger(a, b) in (a, b),
+    ]
+    yield [_said(one) for one in asked]
+    yield [known_least(one) for one in (a, b)], is_less(a, b), is_multiple(a, n)
+    yield getattr(a, "least", None), getattr(b, "symbols", 0), floor_named(f"s1_plus_{n}_by_{n + 1}")
+    yield value_of(a, {"s0": 3, "s1": 5, "s2_plus_1_by_2": 4})
+    listed = (1, 2, 3, 6, dynamic("s0"), dynamic("s1"), dynamic("s0") * 2)
+    view = SizedView.whole([rng.choice(listed) for _ in range(rng.randint(1, 4))])
+    for _ in range(rng.randint(1, 3)):
+        moved = _said(partial(_moved, view, rng))
+        yield moved
+        view = moved if isinstance(moved, SizedView) else view
+
+
+def _moved(view: SizedView, rng: random.Random) -> object:
+    """Another view of the same elements."""
+    axis, shape = rng.randrange(view.ndim), view.shape
+    kind = rng.choice(("transpose", "part", "every", "one", "broadcast", "joined", "split", "flat", "other"))
+    if kind == "transpose":
+        return view.transpose(rng.sample(range(view.ndim), view.ndim))
+    if kind in ("part", "every"):
+        return view.part(axis, 1, 2) if kind == "part" else view.every(axis, 2, 3)
+    if kind == "one" and view.ndim > 1:
+        return view.one(axis, 1)
+    if kind == "broadcast":
+        return view.broadcast([2, *shape] if axis else [3 if size == 1 else size for size in shape])
+    if kind == "joined" and axis + 1 < view.ndim:
+        return view.reshape([*shape[:axis], shape[axis] * shape[axis + 1], 1, *shape[axis + 2 :]])  # type: ignore[operator]
+    if kind == "split":
+        return view.reshape([*shape[:axis], rng.choice((1, 2, 3)), *shape[axis:]])
+    return view.reshape([math.prod(shape)] if kind == "flat" else [*shape[:axis], 2, *shape[axis + 1 :]])
+
+
+def counts(rng: random.Random) -> Iterator[object]:
+    """Loops over counts, and the pieces into which these are cut."""
+    kernel, listed = Kernel("counts"), [rng.choice((1, 1, 2, 5, 16, 17, 64, dynamic("s0"), dynamic("s1"))) for _ in range(3)]
+    machine = rng.choice([*PROCESSORS, MACHINES["sm_80"]])
+    amount: Any = math.prod(listed) * rng.choice((1, 50, 1000))
+    is_shared = loops.is_shared_out(amount, machine, rng.choice((100, 1000, 65_536)))
+    sums = kernel.stack("sums", float32, (64,))
+    with loops.nest(kernel, listed, is_shared) as indices:
+        for d, index in enumerate(indices):
+            sums[d] = as_index(index).cast(float32)
+    step, size = rng.choice((1, 3, 4, 8, 16)), rng.choice((16, 17, 31, 32, 40, dynamic("s0") + 16, dynamic("s0") * 8))
+
+    def work(first: Operand, many: int) -> None:
+        sums[as_index(first)] = float(many)
+
+    loops.each_piece(kernel, size, step, work)
+    loops.each_vector(kernel, size, step, work)
+    with kernel.loop(as_index(loops.pieces(size, step)), "piece") as piece:
+        sums[as_index(loops.start(piece, step, size if isinstance(size, int) else as_index(size)))] = 1.0
+    a, b = _size(rng), _size(rng)
+    sums[as_index(loops.smaller(a, b))] = as_index(loops.larger(a, b)).cast(float32)
+    if isinstance(size, int):
+        yield loops.starts(size, step)
+    yield str(kernel)
+
+
 KINDS: dict[str, tuple[Callable[[random.Random], Iterator[object]], int]] = {
-    "windows": (windows, 500), "blocked": (blocked, 400), "images": (images, 250), "quantized": (quantized, 300),
+    "windows": (windows, 500), "blocked": (blocked, 500), "images": (images, 250), "quantized": (quantized, 300),
     "matrices": (matrices, 100), "on gpus": (on_gpus, 80), "recurrent": (recurrent, 100), "chosen": (chosen, 150),
+    "machines": (machines, 80), "sizes": (sizes, 600), "counts": (counts, 200),
 }
 
 SUBJECTS = [f"{kind} {number}" for kind, (_, count) in KINDS.items() for number in range(count)]
