@@ -417,7 +417,8 @@ def lines(subject: str) -> list[str]:
     made, _ = KINDS[subject.rpartition(" ")[0]]
     with costs() as noted:
         listed = [str(one) for one in made(random.Random(subject))]
-    return [f"{subject} | {listed[0][:60]} | {_sum(*listed, *noted.asked)}"]
+    first = " ".join(listed[0].split())[:60]
+    return [f"{subject} | {first} | {_sum(*listed, *noted.asked)}"]
 
 
 def main() -> None:
