@@ -27,7 +27,7 @@ from partita.accelerators.tvm.kernels.contraction.quantized import byte_depthwis
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import Frame, bands_of
 from partita.accelerators.tvm.kernels.contraction.recurrent import weights
 from partita.accelerators.tvm.kernels.contraction.recurrent.cells import HIDDEN, Part
-from partita.accelerators.tvm.kernels.language import Kernel, Operand, float32
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, bfloat16, float32, int8, int32, uint8, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared import loops, window
 from partita.accelerators.tvm.kernels.shared.choice import choose
@@ -45,7 +45,9 @@ KEPT = Path(__file__).with_name("kept_cuts.txt")
 
 NEON = Machine("cpu", "neoverse-n1", 2, 4, 32, (Used("sdot"), Used("fmlal")), fuses=True, near=48 << 10)
 ROWS = Machine("cpu", "neoverse-v1", 4, 4, 32, (Used("usmmla"), Used("bfmmla"), Used("fmlal")), fuses=True, near=48 << 10)
-PROCESSORS = [*(machine for machine in MACHINES.values() if not machine.is_gpu), NEON, ROWS]
+EMULATED = attrs.evolve(MACHINES["amx"], threads=2, instructions=(Used("amx-int8", True), Used("amx-bf16", True)))
+SLOW = attrs.evolve(MACHINES["many"], arch="sapphirerapids", threads=3)
+PROCESSORS = [*(machine for machine in MACHINES.values() if not machine.is_gpu), NEON, ROWS, EMULATED, SLOW]
 GPUS = [*map(cuda_gpu, ("sm_70", "sm_75", "sm_80", "sm_86", "sm_90a")), opencl_gpu("256x32768"), opencl_gpu("64x16384+fp16")]
 
 CHANNELS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 128, 192, 256, 320, 512, 1024)
@@ -53,6 +55,8 @@ BLOCKS = (16, 32, 48, 64, 80, 112, 128, 192, 240, 256, 320, 512, 576, 768, 1024,
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 27, 28, 31, 32, 33, 55, 56, 64, 112, 150)
 LONG = (*CHANNELS, 100, 197, 384, 511, 768, 1000, 1536, 2048, 3072, 4096)
 """Sizes at which a plan turns, and beside these."""
+DEEP = (60, 61, 63, 64, 252, 253, 255, 256, 257, 260, 1020, 1024, 1025, 1028)
+"""Depths of products of bytes at which one turns."""
 
 
 @attrs.define(slots=True)
@@ -202,7 +206,7 @@ def quantized(rng: random.Random) -> Iterator[object]:
     if is_matrix:
         rows = dynamic("s0") if is_any else rng.choice((*SIZES, *LONG))
         sliding = window.Window((rows, 1), (rows, 1), (1, 1), (1, 1), (1, 1), (0, 0))
-        groups, ins, outs = 1, rng.choice(LONG), rng.choice(LONG)
+        groups, ins, outs = 1, rng.choice((*LONG, *DEEP)), rng.choice((*LONG, *DEEP))
     else:
         sliding = _window(rng, is_any)
     given = cut.ByteShape(rng.choice((1, 1, 2, 4)), sliding, ins, outs, groups, not is_matrix and ins < 5 and rng.random() < 0.5)
@@ -403,10 +407,66 @@ def counts(rng: random.Random) -> Iterator[object]:
     yield str(kernel)
 
 
+def fragments(rng: random.Random) -> Iterator[object]:
+    """The code of tiles: of vectors, of tile registers, by each instruction."""
+    kernel, depth = Kernel("fragment"), rng.choice((1, 2, 3, 4, 7, 8, 16, 33, 64))
+    machine, kind = rng.choice(PROCESSORS), rng.choice(("float32", "bfloat16", "float16", "int8"))
+    rows, vectors = rng.choice((1, 2, 3, 4, 6)), rng.choice((1, 2, 3))
+    dot = rng.choice((instructions.instruction_for_bytes(machine), instructions.plain_bytes(4)))
+    one = instructions.instruction_for(kind, machine) if kind not in ("float32", "int8") else instructions.FMA
+    made: dict[str, Any] = {
+        "bytes": uint8, "columns": int8, "left": float32, "right": float32 if one.widens else uint16,
+        "words": bfloat16 if one.group > 1 else float32, "lefts": dot.left_element, "packed": uint16,
+    }
+    buffers = {name: kernel.input(name, element, (4096,)) for name, element in made.items()}
+    rounded, out = kernel.input("pairs", uint16, (64, 64)), kernel.output("out", float32, (4096,))
+    if kind == "int8":
+        acc = kernel.registers("acc", int32, (rows, vectors), dot.lanes)
+        word = dot.left(buffers["lefts"], rng.randint(0, 9))
+        dot.step(kernel, acc, (rows - 1, vectors - 1), word, buffers["columns"], as_index(dot.right_size))
+        unit = tile_registers.unit_for_bytes(rows * 7, 4 * depth, vectors, rng.random() < 0.5)
+        numbers = buffers["bytes"], buffers["columns"]
+    else:
+        tile = tiles.PanelTile(rows * one.rows, vectors, one.lanes or machine.lanes)
+        panel = tiles.Panel(buffers["right"], 3, tile.width * one.group, one)
+        left, words = buffers["left"], buffers["words"]
+        acc = tile.product(
+            kernel, rng.choice((depth, dynamic("s0"))) if one.group == 1 else depth, lambda r, k: left[r * depth + k], panel,
+            lambda r, k: one.left(words, r * depth + k * one.group), rng.choice((1, 2, 4)))
+
+        def store(total: Value, r: Value, c: Value) -> None:
+            out[r * tile.width + c] = total
+
+        tile.finish(kernel, acc, store, rng.random() < 0.3)
+        unit = tile_registers.TileUnit(rows, *rng.choice(((1, 2), (2, 2), (1, 4))), 2 * min(depth, 16), rng.random() < 0.5)
+        numbers = rounded, buffers["packed"]
+
+    def operands(k: Value) -> tuple[list[tile_registers.Left], list[tile_registers.Right]]:
+        at = (k, k * 4) if unit.is_rounded else (k * 4,)
+        return ([tile_registers.Left(numbers[0], at, depth) for _ in range(unit.high)],
+                [tile_registers.Right(numbers[1], k * 8 + j, 64) for j in range(unit.wide)])
+
+    with unit.configured(kernel):
+        tile_registers.product_of_tiles(unit, kernel, rng.randint(1, 3), operands)
+    tasks, pairs, height = rng.choice((1, 2, 8)), rng.choice((3, 8)), rng.choice((5, dynamic("s1")))
+    cell = kernel.stack("cell", int32, (4,))
+
+    def work(pair: Value) -> Callable[[Value], None]:
+        def each(t: Value) -> None:
+            cell[0] = (pair * 8 + t).cast(int32)
+
+        return each
+
+    tiles.share_out(kernel, pairs, height if isinstance(height, int) else as_index(height), tasks, work)
+    tiles.by_size(kernel, as_index(height), {2: 5, 4: rng.choice((8, 10, 11))}, lambda size: work(as_index(size))(as_index(1)))
+    yield str(kernel), tiles.at_most(tasks, pairs), unit.heights()[0].rows, unit.size, unit.group
+
+
 KINDS: dict[str, tuple[Callable[[random.Random], Iterator[object]], int]] = {
-    "windows": (windows, 500), "blocked": (blocked, 500), "images": (images, 250), "quantized": (quantized, 300),
+    "windows": (windows, 500), "blocked": (blocked, 350), "images": (images, 250), "quantized": (quantized, 300),
     "matrices": (matrices, 100), "on gpus": (on_gpus, 80), "recurrent": (recurrent, 100), "chosen": (chosen, 150),
     "machines": (machines, 80), "sizes": (sizes, 600), "counts": (counts, 200),
+    "fragments": (fragments, 250),
 }
 
 SUBJECTS = [f"{kind} {number}" for kind, (_, count) in KINDS.items() for number in range(count)]
