@@ -27,7 +27,18 @@ from partita.accelerators.tvm.kernels.contraction.quantized import byte_depthwis
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import Frame, bands_of
 from partita.accelerators.tvm.kernels.contraction.recurrent import weights
 from partita.accelerators.tvm.kernels.contraction.recurrent.cells import HIDDEN, Part
-from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, bfloat16, float32, int8, int32, uint8, uint16
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    bfloat16,
+    float32,
+    int8,
+    int32,
+    uint8,
+    uint16,
+)
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared import loops, window
 from partita.accelerators.tvm.kernels.shared.choice import choose
@@ -181,6 +192,17 @@ def _count(kernel: Kernel, *counts: Operand) -> None:
             pass
 
 
+@attrs.frozen
+class Plain:
+    """Writes sums as they are."""
+
+    out: Buffer
+
+    def store(self, total: Value, indices: Sequence[Operand]) -> None:
+        """Writes the sum of a position."""
+        self.out[tuple(indices)] = total
+
+
 def images(rng: random.Random) -> Iterator[object]:
     """Convolutions of plain images of any rank."""
     rank, (ins, outs, groups) = rng.choice((1, 2, 2, 3)), _grouped(rng)
@@ -197,6 +219,12 @@ def images(rng: random.Random) -> Iterator[object]:
             tile, walk = plain._best(image, machine)
             whole = plain._WalkedConvolution(image, tile, walk, machine)
             yield tile.rows, tile.vectors, type(walk).__name__, attrs.astuple(whole.cut), whole.weights
+            kernel = Kernel("convolution")
+            source = kernel.input("source", float32, (image.batch, ins, math.prod(sizes)))
+            weight = kernel.input("weight", float32, (whole.weights,))
+            writer: Any = Plain(kernel.output("out", float32, (image.batch, outs, image.pixels)))
+            whole.write(kernel, source, weight, writer)
+            yield str(kernel)
 
 
 def quantized(rng: random.Random) -> Iterator[object]:
