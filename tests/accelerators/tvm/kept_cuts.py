@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.code import launch_sizes
 from partita.accelerators.tvm.kernels.contraction import gpu_tiles, instructions, tile_registers, tiles
 from partita.accelerators.tvm.kernels.contraction.convolution import bands, channels, plain
 from partita.accelerators.tvm.kernels.contraction.convolution.image import Image
@@ -490,11 +491,26 @@ def fragments(rng: random.Random) -> Iterator[object]:
     yield str(kernel), tiles.at_most(tasks, pairs), unit.heights()[0].rows, unit.size, unit.group
 
 
+def launches(rng: random.Random) -> Iterator[object]:
+    """The formulas by which the sizes of launches are computed."""
+    a, b = rng.choice((rng.randint(-9, 40), rng.randint(-50, 50) / 4)), rng.choice((1, 2, 3, 5, 7, -3, 0, 2.5))
+    for name, operator in launch_sizes.ARITHMETIC.items():
+        is_whole = isinstance(a, int) and isinstance(b, int) and (b >= 0 or "Shift" not in name)
+        if (is_whole or ("Shift" not in name and "Bitwise" not in name)) and (b or not name.endswith(("Div", "Mod"))):
+            yield name, operator(a, b)
+            given = launch_sizes.joined(name, launch_sizes.Given(1), launch_sizes.joined("Add", b, launch_sizes.Given(0)))
+            formula = launch_sizes.with_arguments(given, (0, a, dynamic("s0")))
+            yield formula, launch_sizes.number_at(launch_sizes.joined("Add", dynamic("s0"), 2), {"s0": 5})
+    for name, function in launch_sizes.CALLS.items():
+        taken = (b, a, 3) if name.endswith("else") else (abs(int(a)) + 1, 2) if "shift" in name else (abs(a) + 1,)
+        yield name, function(*taken)
+
+
 KINDS: dict[str, tuple[Callable[[random.Random], Iterator[object]], int]] = {
     "windows": (windows, 500), "blocked": (blocked, 350), "images": (images, 250), "quantized": (quantized, 300),
     "matrices": (matrices, 100), "on gpus": (on_gpus, 80), "recurrent": (recurrent, 100), "chosen": (chosen, 150),
     "machines": (machines, 80), "sizes": (sizes, 600), "counts": (counts, 200),
-    "fragments": (fragments, 250),
+    "fragments": (fragments, 250), "launches": (launches, 40),
 }
 
 SUBJECTS = [f"{kind} {number}" for kind, (_, count) in KINDS.items() for number in range(count)]
