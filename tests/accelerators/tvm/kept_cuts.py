@@ -5,6 +5,7 @@ costs that was not taken, and the layouts that follow.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import sys
@@ -20,7 +21,7 @@ import numpy as np
 
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.code import launch_sizes
-from partita.accelerators.tvm.kernels.contraction import gpu_tiles, instructions, tile_registers, tiles
+from partita.accelerators.tvm.kernels.contraction import gpu_tiles, instructions, packing, tile_registers, tiles
 from partita.accelerators.tvm.kernels.contraction.convolution import bands, channels, plain
 from partita.accelerators.tvm.kernels.contraction.convolution.image import Image
 from partita.accelerators.tvm.kernels.contraction.matmul import gemm
@@ -506,11 +507,49 @@ def launches(rng: random.Random) -> Iterator[object]:
         yield name, function(*taken)
 
 
+def layouts(rng: random.Random) -> Iterator[object]:
+    """Weights in the order in which kernels read them."""
+    machine, lanes = rng.choice(PROCESSORS), rng.choice((4, 8, 16))
+    depth, columns = rng.choice((1, 2, 3, 7, 8, 9, 16, 17, 40)), rng.choice((1, 2, 4, 7, 8, 15, 16, 17, 33, 70))
+    numbers = np.arange(depth * columns).reshape(depth, columns) % 255 - 127
+    width, kind, is_turned = rng.randint(1, columns), rng.choice(("float32", "bfloat16", "float16")), rng.random() < 0.5
+    factor = rng.choice((1.0, 1.0, 0.5)) if kind == "float32" else 1.0
+    flat = packing.PanelLayout(depth, columns, width, rng.choice((1, 2, 4)), is_turned, kind, factor)
+    made = flat(np.ascontiguousarray(numbers.T if is_turned else numbers).astype(np.float32))
+    yield flat.steps, flat.panel_size, flat.size, _sum(made.astype(np.float32))
+    bits, is_signed = rng.choice((8, 4)), rng.random() < 0.5
+    packed = packing.Packing(bits, is_signed, depth, columns, lanes)
+    stored = numbers if bits == 8 else numbers % 16 - 8 * is_signed
+    yield packed.attributes, packing.Packing.of(packed.attributes) == packed, packed.blocks, packed.panels, packed.steps
+    yield _sum(packed.pack(stored + 127 * (not is_signed and bits == 8))), _sum(packed.by_block(numbers)), packed.element.name
+    kernel = Kernel("packed")
+    buffer, out = kernel.input("buffer", packed.element, (packed.size,)), kernel.output("out", float32, (64,))
+    with kernel.loop(columns, "column") as column, kernel.loop(depth, "k") as k:
+        out[as_index(flat.column(column))] = packed.number(buffer, column, k)
+        across, count = rng.choice((1, 3, 4)), rng.choice((1, 2, 8)) if bits == 4 else rng.choice((1, 3))
+        half = packing.half_of(packed, kernel, machine)
+        listed = packed.vectors(kernel, buffer, packed.panel(column), k, across, count, half)
+        for i, value in enumerate(itertools.chain.from_iterable(listed)):
+            kernel.registers(f"vector{i}", float32, (1,), lanes)[0] = value
+        out[as_index(packed.start(column))] = 1.0
+    yield str(kernel)
+    groups, each = rng.choice((1, 1, 2, 3)), (rng.choice((1, 3, 4, 16, 32)), rng.choice((1, 2, 4, 5, 16, 20)))
+    ins, outs, taps = each[0] * groups, each[1] * groups, (rng.choice((1, 3)), rng.choice((1, 2, 3)))
+    vectors, is_plain = rng.choice((1, 2, 3)), rng.random() < 0.3
+    reach = max(channels.reaches(ins, outs, groups, vectors * lanes))
+    chunk = rng.choice([size for size in (lanes, reach) if reach % size == 0 and not is_plain] or [reach])
+    order = channels.Channels(ins, outs, groups, vectors, lanes, is_plain, 1, chunk, rng.choice((1, 2)) if ins % 2 == 0 else 1)
+    filters = (np.arange(outs * each[0] * math.prod(taps)) % 251).reshape(outs, each[0], *taps).astype(np.float32)
+    yield order.by_block, _sum(order.pack(filters)), _sum(order.pack_bias(np.arange(outs, dtype=np.float32)))
+    rounded = np.array([1.0, 1 + 2**-11, 1 + 3 * 2**-12, -1e-40, np.inf, 3.0 + rng.random()], np.float32)
+    yield _sum(gpu_tiles.round_to_tf32(rounded))
+
+
 KINDS: dict[str, tuple[Callable[[random.Random], Iterator[object]], int]] = {
     "windows": (windows, 500), "blocked": (blocked, 350), "images": (images, 250), "quantized": (quantized, 300),
     "matrices": (matrices, 100), "on gpus": (on_gpus, 80), "recurrent": (recurrent, 100), "chosen": (chosen, 150),
     "machines": (machines, 80), "sizes": (sizes, 600), "counts": (counts, 200),
-    "fragments": (fragments, 250), "launches": (launches, 40),
+    "fragments": (fragments, 250), "launches": (launches, 40), "layouts": (layouts, 250),
 }
 
 SUBJECTS = [f"{kind} {number}" for kind, (_, count) in KINDS.items() for number in range(count)]
