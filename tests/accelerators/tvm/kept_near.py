@@ -29,7 +29,17 @@ from partita.accelerators.tvm.sizes.sizing import Sized
 from partita.graph.nested import graphs_in
 from partita.passes.registry import LAYOUT_NOTES
 from tests.accelerators.tvm.plan_graphs import GRAPHS
-from tests.accelerators.tvm.planned import FRACTION, MACHINES, TURNS, _forms, _rounded, _sum_of_form, _summary, written
+from tests.accelerators.tvm.planned import (
+    FRACTION,
+    MACHINES,
+    TURNS,
+    _forms,
+    _rounded,
+    _sum_of_form,
+    _summary,
+    sum_of_loops,
+    written,
+)
 
 KEPT = Path(__file__).with_name("kept_near.txt")
 
@@ -211,7 +221,7 @@ def line(subject: str) -> str:
     """The line of a graph; an error of ONNX or of ours where it is none."""
     graph, name = written(edited(subject)), machine_of(subject)
     try:
-        listed = list(_kernels(graph, name, "bf16" if subject.startswith("narrow") else "f32"))
+        listed = list(kernels_around(graph, name, "bf16" if subject.startswith("narrow") else "f32"))
     except CompileError as error:
         listed = [f"refused: {error.cause}"]
     return f"{subject} | {name} | {', '.join(listed)}"
@@ -231,8 +241,9 @@ def _rounded_text(number: re.Match[str]) -> str:
     return f"{float(number[0]):.2e}"
 
 
-def _kernels(graph: pt.Graph, name: str, precision: str) -> Iterator[str]:
-    """The schedules of each form of a graph, and a sum over them, over what is around them and over what was preferred."""
+def kernels_around(graph: pt.Graph, name: str, precision: str = "f32", has_rules: bool = True) -> Iterator[str]:
+    """The schedules of each form of a graph, and a sum over them, over what is around them and over what was preferred; with
+    `has_rules` also over kernels that are scheduled by a rule, which take TVM long."""
     machine = MACHINES[name]
     device = accelerator(machine.kind).configured({"PRECISION": precision} if precision != "f32" else {})
     assert isinstance(device, TvmAccelerator)
@@ -247,8 +258,11 @@ def _kernels(graph: pt.Graph, name: str, precision: str) -> Iterator[str]:
             try:
                 with choosing({}) as choices:
                     draft = own_draft(body, machine)
-                noted.append(f"{choices.offered} {_summary(draft, body, machine)}")
-                schedules.append("by rule" if draft is None or draft.kernel is None else draft.schedule)
+                is_by_rule = draft is None or draft.kernel is None
+                schedules.append("by rule" if draft is None or is_by_rule else draft.schedule)
+                if has_rules or not is_by_rule:
+                    noted.append(f"{choices.offered} {_summary(draft, body, machine)}")
+                noted.append(str(sum_of_loops(body, machine)) if has_rules and machine.is_gpu and is_by_rule else "")
             except (pt.PartitaError, TypeError, ValueError, AssertionError, IndexError) as error:
                 schedules.append(type(error).__name__)
         yield f"{'+'.join(schedules)} {zlib.crc32(str(noted).encode()):08x}"
@@ -260,14 +274,14 @@ def kept() -> dict[str, str]:
     return {line.partition(" | ")[0]: line for line in KEPT.read_text("utf-8").splitlines()} if KEPT.exists() else {}
 
 
-EACH = 6
+EACH = 8
 """The number of graphs of a test."""
 
 
 def batches() -> list[list[str]]:
     """The subjects of the file, some for each test."""
     subjects = list(kept())
-    return [subjects[first::-(-len(subjects) // EACH)] for first in range(-(-len(subjects) // EACH))]
+    return [subjects[first : first + EACH] for first in range(0, len(subjects), EACH)]
 
 
 def _more(count: int) -> Iterator[str]:
