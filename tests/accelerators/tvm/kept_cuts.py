@@ -6,6 +6,7 @@ costs that was not taken, and the layouts that follow.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 import sys
@@ -21,6 +22,8 @@ import numpy as np
 
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.code import launch_sizes
+from partita.accelerators.tvm.code import launches as launches_of
+from partita.accelerators.tvm.compiled import gpu_serialization, launch_list
 from partita.accelerators.tvm.kernels.contraction import gpu_tiles, instructions, packing, tile_registers, tiles
 from partita.accelerators.tvm.kernels.contraction.convolution import bands, channels, plain
 from partita.accelerators.tvm.kernels.contraction.convolution.image import Image
@@ -52,6 +55,7 @@ from partita.accelerators.tvm.machine.processor import processor_named
 from partita.accelerators.tvm.sizes.extent import floor_named, is_less, is_multiple, known_least, symbol, value_of
 from partita.accelerators.tvm.sizes.floors import floored, same_padding
 from partita.accelerators.tvm.sizes.views import SizedView
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.planned import MACHINES
 
 KEPT = Path(__file__).with_name("kept_cuts.txt")
@@ -545,11 +549,65 @@ def layouts(rng: random.Random) -> Iterator[object]:
     yield _sum(gpu_tiles.round_to_tf32(rounded))
 
 
+def _lists(rng: random.Random) -> Any:
+    """A list of launches, of fixed sizes or of any size."""
+    is_open, count = rng.random() < 0.5, rng.randint(1, 4)
+    drawn = 1, 3, 8, dynamic("s0") if is_open else 5
+    shapes: list[Any] = [[rng.choice(drawn) for _ in range(rng.randint(1, 3))] for _ in range(count)]
+    kinds = [rng.choice(("float32", "uint8", "bfloat16")) for _ in shapes]
+    sizes = [math.prod(shape) * numpy_dtype(kind).itemsize for shape, kind in zip(shapes, kinds)]
+    number = launches_of.Number("int32", launch_sizes.joined("Mul", dynamic("s0") if is_open else 2, 4))
+    arguments = (*range(count), *([number] if rng.random() < 0.5 else []))
+    slots, made, steps = [i % count for i in range(count + 1)], list[Any](), tuple[Any, ...]()
+    if is_open:
+        groups = launch_sizes.joined("FloorDiv", launch_sizes.joined("Add", dynamic("s0"), 3), 4), 1, 2
+        made = [launch_list.OpenSlot(i, tuple(shapes[i]), kinds[i]) for i in slots]
+        steps = tuple([launch_list.OpenStep(i, f"kernel{i}", arguments, groups, (32, 1, 1), 64 * i) for i in range(2)])
+        inside = (launch_list.Inside(count, 0, 8),) if isinstance(sizes[0], int) else ()
+        calls = tuple([tuple(range(count)) for _ in range(2)])
+        return launch_list.OpenSteps(("source",), (*sizes, 4), calls, tuple(made[:-1]), (made[-1],), steps, inside)
+    made = [launch_list.Slot(i, tuple(shapes[i]), kinds[i]) for i in slots]
+    steps = tuple([launch_list.Step(i, f"kernel{i}", arguments, (2, 1, i + 1), (32, 1, 1), 64 * i) for i in range(2)])
+    parts = tuple([launch_list.Part(i, 4 * i, max(1, sizes[i] - 4 * i)) for i in range(rng.randint(0, 2) % count)])
+    return launch_list.StepList(("source",), tuple(sizes), tuple(made[:-1]), (made[-1],), steps, parts)
+
+
+def lists(rng: random.Random) -> Iterator[object]:
+    """Lists of launches, written and read again, also with an edit, and what a call makes of one for any size."""
+    steps: Any = _lists(rng)
+    words = json.loads(json.dumps({**gpu_serialization._written(steps), "source": "source"}))
+    check: Any = gpu_serialization._fits_any_size if isinstance(steps, launch_list.OpenSteps) else gpu_serialization._fits
+    again = gpu_serialization._read(words)
+    yield words, check(steps), gpu_serialization._written(again) == gpu_serialization._written(steps)
+    if isinstance(steps, launch_list.OpenSteps):
+        sizes = steps.sizes_of([tuple([value_of(size, {"s0": 6}) for size in slot.shape]) for slot in steps.inputs])
+        then = steps.at({"s0": 6}, rng.choice(((), (0,))))
+        yield sizes, gpu_serialization._written(then), steps.is_open, steps.source
+    needed = [rng.choice((1, 4, 8, 9, 16, 17, 40)) for _ in range(8)]
+    calls = [rng.sample(range(8), rng.randint(1, 4)) for _ in range(6)]
+    yield launch_list.planned(needed, calls, rng.sample(range(8), 2))
+    joints = {i: launch_list.Joint(tuple(call[1:]), call[0]) for i, call in enumerate(calls)}
+    yield launch_list.joined(joints, [rng.choice((16, 32, 8, 0, dynamic("s0"))) for _ in needed], {1}, rng.choice((1, 8, 16)))
+    for _ in range(6):
+        place = inner = json.loads(json.dumps(words))
+        changed = rng.choice((-1, 0, 1, 2, 9, 1.5, "x", None, [], [1], {"join": "Pow", "of": [1, 2]}))
+        while True:
+            key = rng.choice(list(inner) if isinstance(inner, dict) else range(len(inner)))
+            if not isinstance(inner[key], (dict, list)) or not inner[key] or rng.random() < 0.1:
+                break
+            inner = inner[key]
+        inner[key] = changed
+        try:
+            yield check(gpu_serialization._read(place))
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            yield type(error).__name__
+
+
 KINDS: dict[str, tuple[Callable[[random.Random], Iterator[object]], int]] = {
     "windows": (windows, 500), "blocked": (blocked, 350), "images": (images, 250), "quantized": (quantized, 300),
     "matrices": (matrices, 100), "on gpus": (on_gpus, 80), "recurrent": (recurrent, 100), "chosen": (chosen, 150),
     "machines": (machines, 80), "sizes": (sizes, 600), "counts": (counts, 200),
-    "fragments": (fragments, 250), "launches": (launches, 40), "layouts": (layouts, 250),
+    "fragments": (fragments, 250), "launches": (launches, 40), "layouts": (layouts, 250), "lists": (lists, 150),
 }
 
 SUBJECTS = [f"{kind} {number}" for kind, (_, count) in KINDS.items() for number in range(count)]
