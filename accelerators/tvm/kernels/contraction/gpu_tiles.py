@@ -26,7 +26,7 @@ from typing import ClassVar, TypeVar
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.kernels.contraction.candidates import THREAD_TILES, WARP_TILES
+from partita.accelerators.tvm.kernels.contraction.tile_table import THREAD_TILES, WARP_TILES
 from partita.accelerators.tvm.kernels.language import Value
 from partita.accelerators.tvm.kernels.language.tensor_cores import HIGH, LINE, PART, WARP, WIDE
 from partita.accelerators.tvm.kernels.language.values import as_index

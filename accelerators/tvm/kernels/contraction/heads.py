@@ -9,7 +9,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.contraction.operands import Matrix
-from partita.accelerators.tvm.kernels.contraction.tiles import PanelTile
+from partita.accelerators.tvm.kernels.contraction.panels import PanelTile
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, uint16, uint32
 from partita.accelerators.tvm.kernels.shared.element_access import constants_of, read
 from partita.accelerators.tvm.kernels.shared.formulas import formula, number_of

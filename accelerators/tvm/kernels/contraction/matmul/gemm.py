@@ -1,8 +1,8 @@
 """Product with a constant matrix, and its epilogue.
 
-The matrix is packed into panels at compile time (`tiles.py`). Pairs of a panel and a tile of rows are numbered panel by panel,
-and each task takes an equal range of them, so that each weight is read by one core and any number of rows is balanced. Only if
-the rows exceed a cache are they split into blocks, each of which runs over all panels.
+The matrix is packed into panels at compile time (`contraction/panels.py`). Pairs of a panel and a tile of rows are numbered panel
+by panel, and each task takes an equal range of them, so that each weight is read by one core and any number of rows is balanced.
+Only if the rows exceed a cache are they split into blocks, each of which runs over all panels.
 
 If the result is narrower than a vector, as for a classifier of few classes, vectors run along the depth instead, and the constant
 is stored column by column: each lane accumulates its own sum, and the lanes are added at the end."""
@@ -26,8 +26,7 @@ from partita.accelerators.tvm.kernels.contraction.instructions import (
     widened,
 )
 from partita.accelerators.tvm.kernels.contraction.packing import PanelLayout
-from partita.accelerators.tvm.kernels.contraction.tile_registers import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
-from partita.accelerators.tvm.kernels.contraction.tiles import (
+from partita.accelerators.tvm.kernels.contraction.panels import (
     MANY,
     UNROLLED,
     Panel,
@@ -38,6 +37,7 @@ from partita.accelerators.tvm.kernels.contraction.tiles import (
     open_tile,
     share_out,
 )
+from partita.accelerators.tvm.kernels.contraction.tile_registers import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.types import element_named
 from partita.accelerators.tvm.kernels.language.values import as_index

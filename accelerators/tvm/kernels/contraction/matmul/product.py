@@ -23,7 +23,7 @@ from partita.accelerators.tvm.kernels.contraction.operands import (
     operands_of,
     written_after,
 )
-from partita.accelerators.tvm.kernels.contraction.tiles import MANY, Panel, PanelTile, at_most, best_tile, by_height, share_out
+from partita.accelerators.tvm.kernels.contraction.panels import MANY, Panel, PanelTile, at_most, best_tile, by_height, share_out
 from partita.accelerators.tvm.kernels.language import Operand, Value, float32, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape, write
