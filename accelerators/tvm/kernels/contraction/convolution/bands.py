@@ -13,9 +13,9 @@ import math
 
 import attrs
 
+from partita.accelerators.tvm.kernels.contraction.amx import MOST_ROWS, SUMS
 from partita.accelerators.tvm.kernels.contraction.convolution.channels import reaches
 from partita.accelerators.tvm.kernels.contraction.panels import MANY, step_cycles
-from partita.accelerators.tvm.kernels.contraction.tile_registers import MOST_ROWS, SUMS
 from partita.accelerators.tvm.kernels.contraction.tile_table import REGISTER_TILES, SHARED_PIXELS
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
 from partita.accelerators.tvm.kernels.language.values import as_index

@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body, element_of
+from partita.accelerators.tvm.kernels.contraction.amx import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from partita.accelerators.tvm.kernels.contraction.instructions import (
     Instruction,
     instruction_for_rows,
@@ -37,7 +38,6 @@ from partita.accelerators.tvm.kernels.contraction.panels import (
     open_tile,
     share_out,
 )
-from partita.accelerators.tvm.kernels.contraction.tile_registers import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.types import element_named
 from partita.accelerators.tvm.kernels.language.values import as_index

@@ -14,13 +14,13 @@ from functools import partial
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.contraction.amx import WIDEST, Left, Right
 from partita.accelerators.tvm.kernels.contraction.panels import chosen_size, for_each_size
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import CHUNK, ByteBands, Frame, bands_of
 from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, make_cut
 from partita.accelerators.tvm.kernels.contraction.quantized.draft import ByteLayer
 from partita.accelerators.tvm.kernels.contraction.quantized.fast_inner_product import STEP, Crossed, Own
 from partita.accelerators.tvm.kernels.contraction.quantized.winograd import Squares
-from partita.accelerators.tvm.kernels.contraction.tile_registers import WIDEST, Left, Right
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,

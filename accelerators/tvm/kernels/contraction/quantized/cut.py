@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.kernels.contraction.amx import TileUnit, unit_for_bytes
 from partita.accelerators.tvm.kernels.contraction.instructions import (
     Instruction,
     instruction_for_bytes,
@@ -17,7 +18,6 @@ from partita.accelerators.tvm.kernels.contraction.instructions import (
 )
 from partita.accelerators.tvm.kernels.contraction.panels import MANY, PanelTile, step_cycles
 from partita.accelerators.tvm.kernels.contraction.quantized import fast_inner_product
-from partita.accelerators.tvm.kernels.contraction.tile_registers import TileUnit, unit_for_bytes
 from partita.accelerators.tvm.kernels.contraction.tile_table import REGISTER_TILES, RegisterTiles
 from partita.accelerators.tvm.kernels.language import Element, int8, int16, uint8
 from partita.accelerators.tvm.kernels.shared.choice import choose
