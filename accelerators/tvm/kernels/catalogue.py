@@ -28,7 +28,7 @@ from partita.accelerators.tvm.kernels.contraction.convolution.gpu_conv import gp
 from partita.accelerators.tvm.kernels.contraction.convolution.gpu_transposed import gpu_transposed_convolution
 from partita.accelerators.tvm.kernels.contraction.convolution.plain import convolution
 from partita.accelerators.tvm.kernels.contraction.convolution.selector import BlockedProperty, ConvolutionProperty, NormedProperty
-from partita.accelerators.tvm.kernels.contraction.instructions import narrowing_of
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import narrowing_of
 from partita.accelerators.tvm.kernels.contraction.matmul.gemm import gemm, thin
 from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import gpu_gemm, gpu_value_product
 from partita.accelerators.tvm.kernels.contraction.matmul.packed_product import packed_product

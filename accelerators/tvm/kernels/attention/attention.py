@@ -23,7 +23,7 @@ from partita.accelerators.tvm.kernels.attention.in_place import FewRows
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
-from partita.accelerators.tvm.kernels.contraction.instructions import FMA, Instruction, instruction_for
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import FMA, Instruction, instruction_for
 from partita.accelerators.tvm.kernels.contraction.operands import Matrix, found_in
 from partita.accelerators.tvm.kernels.contraction.panels import MANY, Panel, PanelTile, best_tile
 from partita.accelerators.tvm.kernels.language import Buffer, Element, Operand, Value, float32, maximum, minimum, uint16

@@ -19,7 +19,7 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body, element_of
 from partita.accelerators.tvm.kernels.contraction.amx import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
-from partita.accelerators.tvm.kernels.contraction.instructions import (
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import (
     Instruction,
     instruction_for_rows,
     instruction_for_stored,

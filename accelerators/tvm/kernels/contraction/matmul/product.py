@@ -13,7 +13,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
-from partita.accelerators.tvm.kernels.contraction.instructions import in_lanes, instruction_for, widened
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import in_lanes, instruction_for, widened
 from partita.accelerators.tvm.kernels.contraction.operands import (
     Readers,
     TwoSided,

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, instruction_for_bytes, plain_bytes
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import Instruction, instruction_for_bytes, plain_bytes
 from partita.accelerators.tvm.kernels.contraction.panels import chosen_size, for_each_size
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import ByteBands, Frame, bands_of_images
 from partita.accelerators.tvm.kernels.contraction.quantized.cut import FRAME, ByteShape

@@ -10,7 +10,7 @@ import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.kernels.contraction.amx import TileUnit, unit_for_bytes
-from partita.accelerators.tvm.kernels.contraction.instructions import (
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import (
     Instruction,
     instruction_for_bytes,
     instruction_for_rows,

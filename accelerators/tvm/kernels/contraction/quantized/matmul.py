@@ -16,7 +16,7 @@ from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import is_dequantize, is_pair_product
 from partita.accelerators.tvm.kernels.contraction.gpu_tiles import BlockTile, TensorTile, fastest, tensor_tiles, tiles, usual_work
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
-from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, instruction_for_bytes
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import Instruction, instruction_for_bytes
 from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import write_values
 from partita.accelerators.tvm.kernels.contraction.operands import (
     Readers,

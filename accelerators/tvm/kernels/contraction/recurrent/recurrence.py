@@ -19,7 +19,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.bodies.recurrent import Layer, resets_later
-from partita.accelerators.tvm.kernels.contraction.instructions import Number
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import Number
 from partita.accelerators.tvm.kernels.contraction.panels import Panel, PanelTile
 from partita.accelerators.tvm.kernels.contraction.recurrent.cells import CELLS, HIDDEN, RESET, UPDATE, kept_by
 from partita.accelerators.tvm.kernels.contraction.recurrent.weights import LayerSizes, PartPanels, packed_weights, panels_of
