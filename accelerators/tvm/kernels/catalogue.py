@@ -23,6 +23,7 @@ from partita.accelerators.tvm.kernels.attention.attention import attention
 from partita.accelerators.tvm.kernels.attention.gpu import gpu_attention
 from partita.accelerators.tvm.kernels.attention.in_place import cached_attention
 from partita.accelerators.tvm.kernels.attention.pattern import AttentionProperty
+from partita.accelerators.tvm.kernels.chain import ChainProperty, chain
 from partita.accelerators.tvm.kernels.contraction.convolution.blocked_conv import blocked_convolution
 from partita.accelerators.tvm.kernels.contraction.convolution.gpu_conv import gpu_convolution, gpu_depthwise
 from partita.accelerators.tvm.kernels.contraction.convolution.gpu_transposed import gpu_transposed_convolution
@@ -53,7 +54,6 @@ from partita.accelerators.tvm.kernels.contraction.quantized.moves import resize 
 from partita.accelerators.tvm.kernels.contraction.quantized.pools import largest, mean
 from partita.accelerators.tvm.kernels.contraction.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.contraction.recurrent.recurrence import recurrence
-from partita.accelerators.tvm.kernels.elementwise import ChainProperty, chain
 from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
 from partita.accelerators.tvm.kernels.moves.copies import COPIES, concat, copies, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, gpu_enlarge, interleave, resize

@@ -11,8 +11,8 @@ from partita.accelerators.tvm.kernels.contraction.convolution.layer import (
     shifts_channels,
 )
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.elementwise import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
-from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.partition.pattern import Pattern

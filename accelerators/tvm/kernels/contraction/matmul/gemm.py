@@ -43,8 +43,8 @@ from partita.accelerators.tvm.kernels.language.types import element_named
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES, read, real_shape
+from partita.accelerators.tvm.kernels.shared.elementwise import Numbers
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, make_matrix_epilogue
-from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.row import join_lanes

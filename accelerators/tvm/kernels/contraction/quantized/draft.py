@@ -13,8 +13,8 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteShape
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, float32
 from partita.accelerators.tvm.kernels.shared.element_access import Shape as Sizes
+from partita.accelerators.tvm.kernels.shared.elementwise import Numbers
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, make_channel_epilogue
-from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.graph.node import Node
 from partita.graph.types import Array

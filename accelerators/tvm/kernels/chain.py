@@ -20,7 +20,7 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES, Shape, computed_element, constants_of, read, write
-from partita.accelerators.tvm.kernels.shared.formulas import FORMULAS, QUANTIZED_FORMULAS, Formula, formula, number_of
+from partita.accelerators.tvm.kernels.shared.elementwise import ELEMENTWISE, QUANTIZED_FORMULAS, Formula, formula, number_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest, pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
@@ -199,9 +199,6 @@ def _steps(body: Body, shape: Shape) -> int:
     """Estimated cost of all elements together, in steps."""
     return math.prod(shape) * max(1, sum(DEAR_STEPS if node.op in ops("costly") else 1 for node in body.ops) // 4)
 
-
-ELEMENTWISE = frozenset(FORMULAS)
-"""The element-wise ops that chains support: those with a formula."""
 
 LONGEST_CHAIN = 32
 """Most ops of a chain; more of them have more live values than there are registers."""
