@@ -1,6 +1,6 @@
 """The plugin interface, one file (or folder) per device, HETERO, the compiled model that runs.
 
-Names are imported on first use, since a model of a file answers before most of this package is loaded."""
+Names are imported on first use: with START=now a model runs before most of this package is loaded."""
 
 from typing import TYPE_CHECKING
 

@@ -233,7 +233,7 @@ ROOMS = {
     """,
     "accelerators/tvm/kernels": """
         catalogue
-        attention elementwise moves rows window
+        attention chain moves rows window
         contraction
         shared
         language

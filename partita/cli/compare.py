@@ -1,8 +1,8 @@
 """Compare two models, exports or devices on the same inputs, layer by layer: how far each value is from the other side's.
 
-A is compared with B, or with itself on other devices (--other-devices). Values match by their names. The outputs come last, and
-decide the exit status: 1 where one is too far off, or only one side has it; those of other names match by position. Of compiled
-models and of locked plans outputs are compared. --seconds measures both sides too, in turns."""
+A is compared with B, or with itself on other devices (--other-devices). Values match by name; outputs of other names match by
+position. The outputs come last, and decide the exit status: 1 if one differs too much, or if only one side has it. Of compiled
+models and of locked plans only outputs are compared. --seconds also measures both sides, in turns."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _require_same_inputs(model: pt.CompiledModel, other: pt.CompiledModel, argum
     missing = [name for name, _ in other.properties.inputs if name not in own]
     if missing:
         raise pt.InputError(
-            f"it reads {missing[0]!r}, which {arguments.model} has not",
+            f"it reads {missing[0]!r}, which {arguments.model} lacks",
             where=arguments.other,
             remedy="Compare models whose inputs have the same names",
         )

@@ -1,6 +1,6 @@
 """Find the cheapest placement of a model on several devices, within limits on memory, and how far it may be from the best.
 
-Without --costs the times are estimates, which take each device for slower than the one named before it."""
+Without --costs the times are estimates, in which each device is slower than the one named before it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--limit-free", action="store_true", help="limit each device to nine tenths of its free memory")
     group.add_argument("--even", action="store_true", help="spread the bytes as evenly as possible")
     add_count(group, "--max-nodes", 1, "no compiled subgraph has more ops")
-    add_count(group, "--longest", 1, "the tokens that caches of a decoder have room for")
-    text = "measure in a process of its own what each device takes; it keeps within the limits too"
+    add_count(group, "--longest", 1, "tokens for which a decoder's caches have room")
+    text = "measure the bytes of each device in a separate process; they are limited too"
     group.add_argument("--measure-bytes", action="store_true", help=text)
-    text = "throughput: the busiest device has the least load, for devices that work at the same time (default: %(default)s)"
+    text = "throughput: minimize the load of the busiest device, for devices that work at the same time (default: %(default)s)"
     group.add_argument("--objective", choices=("latency", "throughput"), default="latency", help=text)
     group.add_argument("--costs", metavar="COSTS.json", help="the costs that costs.save wrote (default: estimates)")
     group.add_argument("--wishes", action="store_true", help="list the ops that would help most if a device ran them")

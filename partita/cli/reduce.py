@@ -1,7 +1,7 @@
 """Find the smallest part of a model that still fails, with the values that its inputs have in a run of the whole.
 
-COMMAND gets two more words: the ONNX file of a candidate, and an .npz file of its inputs ({model} and {inputs} say where). A
-candidate fails if the command ends as for the whole model, not with 0. FILE.py:NAME is a function of a graph and its arrays."""
+COMMAND gets the ONNX file and the .npz inputs of a candidate, in place of {model} and {inputs} or at the end. The candidate fails
+if the exit status is that of the whole model, which is not 0. FILE.py:NAME is a function of a graph and its arrays."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--fails", required=True, metavar="COMMAND", help=about)
     group.add_argument("--against", default="reference", metavar="D", help="runs the whole model (default: %(default)s)")
     group.add_argument("--keep-shapes", action="store_true", help="leave the sizes as they are")
-    add_count(group, "--most", 1, "so many candidates", MOST)
-    add_count(group, "--repeats", 1, "each is asked about so often: one that fails once fails", 1)
-    text = f"a candidate hangs after so many seconds, and all that it started is ended (a command: {SECONDS:g})"
+    add_count(group, "--most", 1, "maximum number of candidates", MOST)
+    add_count(group, "--repeats", 1, "runs of each candidate, which fails if one of them does", 1)
+    text = f"time limit of a candidate; then all processes that it started are killed (of a command: {SECONDS:g})"
     group.add_argument("--seconds", type=positive, metavar="S", help=text)
     group.add_argument("-o", "--output", metavar="DIR", help="write model.onnx and inputs.npz there")
 
@@ -84,7 +84,7 @@ SECONDS = 600.0
 """Default time limit of a command in seconds."""
 
 HUNG = -1000
-"""Status of a command that exceeds its time limit; no process ends with it."""
+"""Status of a command that exceeds its time limit, unlike any exit status."""
 
 
 class Command:

@@ -19,7 +19,7 @@ from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.package.container import PackageError
 from partita.accelerators.tvm.code import linking
 from partita.accelerators.tvm.code.codegen import generate, object_code
-from partita.accelerators.tvm.kernels.contraction.instructions import (
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import (
     Instruction,
     instruction_for_bytes,
     instruction_for_rows,
