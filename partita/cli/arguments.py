@@ -93,7 +93,7 @@ def add_fail_on(group: argparse._ArgumentGroup, conditions: Mapping[str, str], d
         metavar="WHAT",
         help=f"exit status 1 for any of these, with commas between them ({about}), or {NEVER} (default: {default})",
     )
-    action.words = [*conditions, NEVER]  # type: ignore[attr-defined]  # for the shell's completion
+    action.words = [*(name.partition("=")[0] for name in conditions), NEVER]  # type: ignore[attr-defined]  # for the shell's completion
 
 
 def _condition(text: str, conditions: Mapping[str, str]) -> tuple[str, float]:
