@@ -15,6 +15,7 @@ import threading
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ import attrs
 import numpy as np
 
 import partita as pt
+from partita.accelerators import api
 from partita.accelerators.interface import notebook
 from partita.accelerators.package import triton
 from partita.accelerators.package.stages import Border, Stages
@@ -32,16 +34,18 @@ from partita.accelerators.precision import measured_costs
 from partita.accelerators.precision.calibration import METHODS, calibrated
 from partita.accelerators.process import compile_slots, cores
 from partita.accelerators.runtime.profile import Measurement, Row, Span, profile_of
+from partita.accelerators.store import folder as folders
 from partita.accelerators.store import store as stores
 from partita.accelerators.store import waiting
-from tests.accelerators.hetero.small_devices import device
+from partita.accelerators.store.cached_compiling import check_folder, compile_cached
+from tests.accelerators.hetero.small_devices import Ran, device
 from tests.partition.kept_partitions import graph_of
 
 KEPT = Path(__file__).with_name("kept_resources.txt")
 
 COUNTS = {
     "store": 40, "damaged": 30, "wait": 40, "slots": 40, "cores": 30, "ranges": 40, "turns": 20, "costs": 30, "chain": 30,
-    "triton": 40, "picture": 40,
+    "triton": 40, "picture": 40, "at once": 40, "cached": 24, "settings": 30,
 }
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
@@ -78,7 +82,7 @@ def small_store(limit: int) -> Iterator[stores.Store]:
 
 
 def files_of(one: stores.Store) -> str:
-    listed = [path for path in sorted(one.folder.rglob("*")) if path.is_file()]
+    listed = [path for path in sorted(one.folder.rglob("*")) if path.is_file() and path.parent.name != "locks"]
     return str([(path.name[:8], path.stat().st_size) for path in listed])
 
 
@@ -452,9 +456,131 @@ def picture(rng: random.Random) -> Iterator[str]:
             model.close()
 
 
+# -- beginnings ----------------------------------------------------------------------------------------
+
+def at_once(rng: random.Random) -> Iterator[str]:
+    """Whether an engine may answer a request before anything is checked, and where the cache is."""
+    with (
+        tempfile.TemporaryDirectory() as name, contextlib.chdir(name),
+        mock.patch.dict(os.environ, {"XDG_CACHE_HOME": rng.choice((f"{name}/cache", "cache")), "HOME": f"{name}/home"}),
+    ):
+        folder = Path(name)
+        (folder / "file").write_text("x")
+        (folder / "open").mkdir()
+        (folder / "open").chmod(0o777)
+        (folder / "own").mkdir(mode=0o700)
+        places = ("on", "off", "OFF", "", str(folder / "own"), str(folder / "open"), str(folder / "file"), str(folder / "a/b"),
+                  str(folder / "open/c"))
+        pairs: tuple[tuple[str, Any], ...] = (
+            ("START", "now"), ("START", "now"), ("START", "wait"), ("START_WITH", "onnxruntime"), ("NUM_THREADS", 4),
+            ("NUM_THREADS", 64), ("NUM_THREADS", 65), ("NUM_THREADS", -1), ("NUM_THREADS", "2"),
+            ("CACHE_DIR", rng.choice(places)), ("CACHE_DIR", 3), ("PERF_COUNT", True),
+        )
+        for _ in range(4):
+            drawn = [dict(rng.sample(pairs, rng.randint(0, 3))) for _ in range(3)]
+            inner = {key: value for key, value in zip(("HETERO", "cpu"), drawn[1:]) if rng.random() < 0.4}
+            config: Any = {**drawn[0], **inner}
+            config = rng.choice((config, config, config, {"START": "now", **config}, None, [1]))
+            asked = rng.choice((*api.DEVICES, "cpu", None, "reference", ["cpu"], 3))
+            yield f"{asked} {config}: {api._threads(asked, config)}".replace(name, "")
+        for place in places:
+            yield f"{place} {api._may_hold_the_cache(place)} {told(folders.chosen_folder, place)}"[:200].replace(name, "")
+            yield f"{folders.lasting(place, '/home')} {told(folders.private_folder, Path(place or '.'))[:160]}".replace(name, "")
+    for place in (None, True, False, Path("x")):
+        yield f"{folders.lasting(place, '/home')}"
+
+
+class Exported(Ran):
+    """A subgraph whose code is a text."""
+
+    def export(self) -> bytes:
+        return b"the code"
+
+    def export_weights(self) -> Sequence[Any]:
+        return (np.ones(3, np.float32),)
+
+    def rename_nodes(self, names: Mapping[str, str]) -> None:
+        self.names = dict(names)
+
+
+def cached(rng: random.Random) -> Iterator[str]:
+    """Compilations through a cache: why each was done, and what is warned of."""
+    compiled: list[str] = []
+
+    def compile_one(self: Any, graph: pt.Graph, config: Any) -> Any:
+        compiled.append(graph.name)
+        return Exported(graph)
+
+    kinds: dict[str, Any] = {
+        "compile": compile_one, "may_cache": lambda self, graph: True,
+        "identity": lambda self, config: {"library": f"lib {version[0]}", "target": "llvm"},
+        "import_": lambda self, data, graph, config, weights: Exported(graph),
+    }
+    version = [1]
+    if rng.random() < 0.1:
+        kinds["why_no_export"] = lambda self: "it has no format"
+    if rng.random() < 0.1:
+        kinds["may_cache"] = lambda self, graph: False
+    with (
+        tempfile.TemporaryDirectory() as name, device("keeps", **kinds) as accelerator,
+        warnings.catch_warnings(record=True) as warned,
+    ):
+        warnings.simplefilter("always")
+        for number in range(6):
+            x = pt.variable(rng.choice(("x", "y")), "float32", (rng.choice((2, 3)), 3))
+            body: Any = pt.op(rng.choice(("Relu", "Neg")), x, name=f"n{rng.randint(0, 1)}")
+            if rng.random() < 0.3:
+                body = pt.op("Add", body, pt.constant(np.full(3, rng.choice((1.0, 2.0)), np.float32)), name="sum")
+            graph = pt.apply_pass(pt.Graph([body], [x], rng.choice(("one", "two"))), "InferShape")
+            version[0] = rng.choice((1, 1, 1, 2))
+            settings = {"LEVEL": rng.choice((1, 1, 2)), "CACHE_DIR": rng.choice((name, name, name, name, "off"))}
+            config = accelerator.full_config(settings)
+            entries = sorted(Path(name).glob("entries/*"))
+            if entries and rng.random() < 0.2:
+                entries[0].write_bytes(rng.choice((b"", entries[0].read_bytes()[:-1], entries[-1].read_bytes())))
+            compiles = partial(compile_one, None, graph, None)
+            found = compile_cached(accelerator, graph, config, compiles, rng.choice(("net", "other")))
+            story = found.story
+            assert story is not None
+            yield f"{number} {story.from_cache} {story.because} {len(compiled)}"
+            yield f"{getattr(found, 'names', None)} {[str(one.message) for one in warned]}".replace(name, "")
+            del warned[:]
+        listed = told(lambda: len(list(Path(name).glob("entries/*"))))
+        yield f"{listed} {told(check_folder, accelerator, graph, {'CACHE_DIR': '/dev/null/x'})}"
+
+
+def settings(rng: random.Random) -> Iterator[str]:
+    """Keys, metrics and precisions of a device."""
+    able = rng.choice((["FP32"], ["FP32", "FP16"], ["FP32", "BF16", "FP16"]))
+    members: dict[str, Any] = {}
+    if rng.random() < 0.7:
+        members["metrics"] = lambda self: {
+            "FULL_DEVICE_NAME": "mine", "OPTIMIZATION_CAPABILITIES": able, **ids,
+        }
+    ids = {"AVAILABLE_DEVICES": ["0", "1"]} if rng.random() < 0.7 else {}
+    if rng.random() < 0.5:
+        members["config_keys"] = {"LEVEL": 1, "PRECISION": "f32"}
+    values: tuple[Any, ...] = (
+        {}, {"LEVEL": 2}, {"KEY_LEVEL": 3}, {"DEVICE_ID": "1"}, {"DEVICE_ID": "2"}, {"PRECISION": "f16"}, {"PRECISION": "f8"},
+        {"PRECISION": "bf16", "DEVICE_ID": "1"}, {"LEVL": 1}, {3: 4}, [1], {"PERF_COUNT": "yes"}, {"KEY_KEY_LEVEL": 1},
+    )
+    with device("mine", **members) as one:
+        for value in values:
+            yield f"{value} {told(one.full_config, value)}"
+        keys: tuple[Any, ...] = ("METRIC_FULL_DEVICE_NAME", "METRIC_KEY_SUPPORTED_METRICS", "SUPPORTED_CONFIG_KEYS", "NO", 3)
+        for key in ("AVAILABLE_DEVICES", *keys):
+            yield f"{key} {told(one.get_metric, key)}"
+        yield told(one.get_metric, "FULL_DEVICE_NAME", {"LEVEL": 3})
+        yield f"{one.configured({}) is one} {one.configured({'LEVEL': 1}) is one} {one.configured({'LEVEL': 4}) is one}"
+        yield f"{told(one.set_config, {'LEVEL': 5})} {told(one.get_config, 'LEVEL')} {told(one.get_config, 'KEY_LEVEL')}"
+        yield f"{told(one.get_config, 'LEVL')} {told(one.set_config, {'LEVL': 5})}"
+        yield f"{told(one.to_device, np.ones(2))} {one.labelled('3')} {one.beneath()}"
+
+
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "store": store, "damaged": damaged, "wait": wait, "slots": slots, "cores": count_cores, "ranges": ranges, "turns": turns,
-    "costs": costs, "chain": chain, "triton": written_for_triton, "picture": picture,
+    "costs": costs, "chain": chain, "triton": written_for_triton, "picture": picture, "at once": at_once, "cached": cached,
+    "settings": settings,
 }
 
 
