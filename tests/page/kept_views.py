@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import random
 import tempfile
 import zlib
@@ -22,9 +23,14 @@ import numpy as np
 from rich.console import Console
 
 import partita as pt
+from partita.accelerators.interface.compile_story import CompileStory, KernelWork, read_work
 from partita.accelerators.runtime.profile import Measurement, Row, Span, profile_of
 from partita.accelerators.runtime.real_runs import Lap, Timeline
 from partita.cli import inputs as files
+from partita.cli import inspect as looking
+from partita.cli import screen as screens
+from partita.graph.flops import count_flops
+from partita.graph.summary import summarize, summary_table
 from partita.insight import explaining
 from partita.measuring import rounds
 from partita.measuring.roofline import Peak, roofline
@@ -33,6 +39,7 @@ from partita.page import differences, sections, times
 from partita.page.collect import collect
 from partita.page.differences import compared, time_text
 from partita.page.scene import NOWHERE, Item
+from partita.passes.plan_memory import plan as plan_memory
 from tests.accelerators.hetero.small_devices import device
 from tests.partition.kept_partitions import ONE, TWO, graph_of
 
@@ -40,6 +47,7 @@ KEPT = Path(__file__).with_name("kept_views.txt")
 
 COUNTS = {
     "sections": 60, "page": 30, "roofline": 30, "rounds": 40, "named": 1, "read": 60, "shapes": 40, "owners": 30, "library": 1,
+    "screen": 40, "story": 30, "inspected": 24,
 }
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
@@ -321,9 +329,73 @@ def library(rng: random.Random) -> Iterator[str]:
     yield told(library_file, "pdp11")
 
 
+# -- the command line ----------------------------------------------------------------------------------
+
+def on_screen(rng: random.Random) -> Iterator[str]:
+    """Tables, lines and data on both streams, as wide as drawn."""
+    columns = [f"column {i}" for i in range(rng.choice((2, 6, 7, 8)))]
+    cells = ("a", "long text in a cell", "1,234", "with \x1b[31m colour", "two\nlines", "\u202e turned")
+    rows = [[rng.choice(cells) for _ in columns] for _ in range(rng.randint(0, 3))]
+    one = screens.Screen(rng.random() < 0.3, rng.random() < 0.3)
+    out, err = io.StringIO(), io.StringIO()
+    width = {"COLUMNS": str(rng.choice((60, 120, 160)))} if rng.random() < 0.7 else {}
+    with mock.patch.dict(os.environ, width), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        if not width:
+            os.environ.pop("COLUMNS", None)
+        one.show(screens.table("a \x07title: of it", columns, rows, right=columns[1:2]), "a line of text")
+        one.write_json({"a": [1.0, float("nan"), float("inf")], 3: (None, True), "b": {"c": "ü"}})
+        one.say("progress: goes on")
+        one.note_all(["first", "second"])
+        one.warn("it is slow: very")
+        one.fail("no such file: x", {"cause": "none", "number": float("-inf")})
+    yield f"{one} {width} {len(columns)} {out.getvalue()!r}"[:1500]
+    yield f"{sum_of(out.getvalue())} {err.getvalue()!r}"
+
+
+def story(rng: random.Random) -> Iterator[str]:
+    """Why a subgraph was compiled, with its slowest kernels."""
+    works = tuple([
+        KernelWork(f"kernel{i}", ("n0", "n1")[: rng.randint(1, 2)], rng.choice((0.0, 0.1, 2.5)), rng.random() < 0.2)
+        for i in range(rng.choice((0, 1, 9, 10, 11, 13)))
+    ])
+    one = CompileStory(rng.random() < 0.5, "it is the first of its kind", 2.345, works)
+    yield str(one.lines())
+    yield str(one.lines(rng.choice((0, 1, 2))))
+    rows = [["k", ["a", "b"], 1, rng.choice((0, 1))], ["l", ["c"], "0.5", False]]
+    yield str(read_work(rows, {"a": "x", "c": "y"}))
+
+
+def inspected(rng: random.Random) -> Iterator[str]:
+    """What a graph holds and costs, as the command line tells it."""
+    graph = placed_graph(rng)
+    if rng.random() < 0.5:
+        shape = rng.choice((("n", 3), ("n", 3, "h", "w"), (2, 3)))
+        x: Any = pt.variable("odd", "float32", shape)
+        for i in range(rng.choice((1, 3, 4, 5, 6))):
+            x = pt.op("Own", x, domain="mine", name=f"own{i}").evolve(output_types=(x[0].type,))
+        last = pt.op("MatMul", graph.outputs[0], pt.constant(np.ones((3, 3), np.float32), name="w"), name="product")
+        shared: Any = last.inputs[1]
+        again = pt.op("Add", last, pt.constant(shared.node.value, name="w2"), name="added")
+        graph = pt.apply_pass(pt.Graph([again, x], name="drawn", opsets={"": 18, "mine": 1}), "InferShape", strict=False)
+    summary, flops, memory = summarize(graph), count_flops(graph), plan_memory(graph, 64, {})
+    ops = looking._ops(graph, summary, flops)
+    yield f"{ops}"
+    yield sum_of(json.dumps(looking._nodes(graph, flops)))
+    held = looking._held(graph, memory)
+    yield f"{held[:3]} {len(held)}"
+    yield looking._not_counted(flops, summary.inputs)
+    yield sum_of(json.dumps(looking._as_data(summary, flops, memory.peak, ops, None)))
+    out = io.StringIO()
+    Console(file=out, width=160, color_system=None).print(
+        *looking._tables(ops, looking._nodes(graph, flops), flops.flops), looking._memory_table(held, memory),
+        summary_table(summary),
+    )
+    yield sum_of(out.getvalue())
+
+
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "sections": cut, "page": page, "roofline": limits, "rounds": in_rounds, "named": named, "read": read, "shapes": shapes,
-    "owners": owners, "library": library,
+    "owners": owners, "library": library, "screen": on_screen, "story": story, "inspected": inspected,
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import threading
 import time
 import warnings
@@ -48,7 +49,7 @@ from tests.partition.kept_partitions import graph_of
 KEPT = Path(__file__).with_name("kept_steps.txt")
 
 COUNTS = {"plan": 160, "spans": 40, "ways": 40, "fault": 60, "recorded": 60, "step": 40, "burst": 30, "sizes": 120,
-          "crew": 12, "along": 60, "outputs": 60, "unit": 60}
+          "crew": 12, "along": 60, "outputs": 60, "unit": 60, "compiled": 60}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -530,10 +531,51 @@ def unit(rng: random.Random) -> Iterator[str]:
         yield f"{again} {[one.name for one in measured.values()]} {len({id(one.compiled) for one in measured.values()})}"
 
 
+def compiled(rng: random.Random) -> Iterator[str]:
+    """Models compiled with drawn options: what the report tells, or why they are refused."""
+    graph = graph_of(rng)
+    names = [node.name for node in graph.nodes if node.is_op]
+    kinds = sorted({str(node.op) for node in graph.nodes if node.is_op})
+    options: dict[str, Any] = {}
+    for name, drawn in {
+        "pin": {rng.choice(names): rng.choice(("alpha", "beta"))}, "forbid": {rng.choice((*names, *kinds)): "alpha"},
+        "strict": True,
+        "optimize": rng.choice((True, "yes")), "min_subgraph_size": rng.choice((1, 2, 3, -1)), "name": "another",
+    }.items():
+        if rng.random() < 0.2:
+            options[name] = drawn
+    if rng.random() < 0.2:
+        chosen = rng.sample(names, rng.randint(1, len(names)))
+        graph = with_affinities(graph, {name: rng.choice(("alpha", "beta", "beta", "gamma")) for name in chosen})
+    where = rng.choice((None, "HETERO:alpha,beta", "HETERO:alpha,beta", "HETERO:alpha,beta", "beta", "MULTI:alpha,beta"))
+    with (
+        small("alpha", " ".join(rng.sample(kinds, rng.randint(1, len(kinds)))), rng.choice(("", "", *kinds))), small("beta"),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        if where is None or rng.random() < 0.15:
+            try:
+                placement = pt.query(graph, "HETERO:alpha,beta")
+                options["plan"] = rng.choice((placement, placement, 3, "nowhere.json"))
+            except pt.PartitaError:
+                where = "beta"
+        yield f"{where} {[*options]}"
+        try:
+            model = pt.compile(graph, where, **options)
+            results = model(*[np.full((3, 3), 0.5, np.float32) for _ in model.graph.inputs])
+        except pt.PartitaError as error:
+            yield f"{type(error).__name__}: {error}"[:500]
+            return
+        said = re.sub(r"[\d.]+ s\b", "# s", str(model.report))
+        units = [(unit.name, unit.device.label, unit.ops) for unit in model.units]
+        yield f"{model.graph.name} {units} {zlib.crc32(said.encode()):08x}"
+        yield f"{said[-300:]} {[array.shape for array in results]}"
+        model.close()
+
+
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "plan": plan, "spans": spans, "ways": ways, "fault": fault,
     "recorded": recorded, "step": step, "burst": burst, "sizes": sizes, "crew": crew, "along": along, "outputs": outputs,
-    "unit": unit,
+    "unit": unit, "compiled": compiled,
 }
 
 
