@@ -1,5 +1,5 @@
 # Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
-.PHONY: help demo test check-all browser check-gpu check-arm soak bounds mutants lint docs page ep-wheel bench bench-partition bench-latency bench-compile bench-threads bench-precision bench-gpu clean
+.PHONY: help demo test check-all browser check-gpu check-arm soak bounds mutants lint docs page ep-wheel bench bench-partition bench-latency bench-compile bench-threads bench-precision bench-place bench-gpu clean
 .NOTPARALLEL:
 
 # What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
