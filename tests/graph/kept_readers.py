@@ -387,8 +387,8 @@ def attributes(rng: random.Random) -> Iterator[str]:
     inside = branch("Neg", pt.variable("x", "float32", (2,)))
     values: tuple[Any, ...] = (
         1, True, 2.5, "text", b"raw", [1, 2], [1, 2.5], ["a"], [], (1, 2), np.int64(3), np.float32(0.5), np.array([1, 2]),
-        np.array([[1.5]]), np.bool_(True), None, {"a": 1}, "float32", np.dtype("int8"), np.float16, inside, [inside], [[1]], [None],
-        object, float("nan"), 10**20,
+        np.array([[1.5]]), np.bool_(True), None, {"a": 1}, "float32", np.dtype("int8"), np.float16, inside, [inside], [[1]],
+        [None], object, float("nan"), 10**20,
     )
     for kind in rng.sample(("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS", "TENSOR", "GRAPH", "GRAPHS", "TYPE_PROTO"), 4):
         for value in rng.sample(values, 9):
