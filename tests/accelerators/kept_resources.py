@@ -27,7 +27,7 @@ import numpy as np
 import partita as pt
 from partita.accelerators import api
 from partita.accelerators.interface import notebook
-from partita.accelerators.package import triton
+from partita.accelerators.package import container, triton
 from partita.accelerators.package.stages import Border, Stages
 from partita.accelerators.placement.costs import Costs
 from partita.accelerators.precision import measured_costs
@@ -46,6 +46,7 @@ KEPT = Path(__file__).with_name("kept_resources.txt")
 COUNTS = {
     "store": 40, "damaged": 30, "wait": 40, "slots": 40, "cores": 30, "ranges": 40, "turns": 20, "costs": 30, "chain": 30,
     "triton": 40, "picture": 40, "at once": 40, "cached": 24, "settings": 30,
+    "package": 20,
 }
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
@@ -577,10 +578,97 @@ def settings(rng: random.Random) -> Iterator[str]:
         yield f"{told(one.to_device, np.ones(2))} {one.labelled('3')} {one.beneath()}"
 
 
+# -- packages ------------------------------------------------------------------------------------------
+
+def changed_units(rng: random.Random, manifest: dict[str, Any]) -> str:
+    """Changes one thing in a manifest, and tells which."""
+    unit = rng.choice(manifest["units"])
+    own = rng.choice([one for one in manifest["units"] if one["code"] is not None] or [unit])
+    changes: dict[str, Callable[[], Any]] = {
+        "nothing": lambda: None,
+        "device": lambda: unit.update(device="gone"),
+        "identity": lambda: own["identity"].update(library="old"),
+        "config": lambda: unit["config"].update(LEVEL="x", DEVICE_ID="7"),
+        "file": lambda: unit["config"].update(CACHE_DIR="/there"),
+        "no body": lambda: own.update(whole=False),
+        "no code": lambda: own.update(code=None),
+        "other body": lambda: unit.update(body=manifest["units"][-1]["body"]),
+        "code": lambda: own.update(code="nowhere"),
+        "name": lambda: unit.pop("name"),
+        "settings": lambda: manifest["settings"].update(requests="many"),
+        "units": lambda: manifest.update(units=3),
+        "weights": lambda: own.update(weights=[[10**9, "float32", [3]]]),
+        "dtype": lambda: own.update(weights=[[0, "nothing", [3]]]),
+        "less": lambda: manifest.pop(rng.choice(sorted(manifest))),
+        "code for all": lambda: unit.update(code=manifest["units"][0]["body"]),
+        "no identity": lambda: own.update(identity={}),
+        "no body and identity": lambda: own.update(whole=False, identity={"library": "x"}),
+    }
+    how = rng.choice([*changes])
+    changes[how]()
+    return how
+
+
+def _total(model: pt.CompiledModel, inputs: Sequence[Any]) -> str:
+    """The sum of what a model computes."""
+    return f"{sum(float(np.abs(one).sum()) for one in model(*inputs)):.4g}"
+
+
+def packaged(rng: random.Random) -> Iterator[str]:
+    """A model from a file, of which one thing is another, on devices that are there or not."""
+    def imported(self: Any, data: bytes, graph: pt.Graph, config: Any, weights: Any) -> Any:
+        if bytes(data) != b"the code" or len(weights) != 1:
+            raise pt.PartitaError("it is other code")
+        return Exported(graph)
+
+    kinds: dict[str, Any] = {
+        "compile": lambda self, graph, config: Exported(graph), "import_": imported,
+        "identity": lambda self, config: {"library": "lib 1", "target": "llvm"},
+    }
+    graph = pt.apply_pass(graph_of(rng), "InferShape")
+    ops = sorted({str(node.op) for node in graph.nodes if node.is_op})
+    x = [np.full((3, 3), 0.5, np.float32) for _ in graph.inputs]
+    with (
+        tempfile.TemporaryDirectory() as name, device("keeps", " ".join(rng.sample(ops, rng.randint(1, len(ops)))), **kinds),
+        device("other", travels_as_body=True), warnings.catch_warnings(action="ignore"),
+    ):
+        path, again = Path(name) / "net.partita", Path(name) / "again.partita"
+        model = pt.compile(graph, "HETERO:keeps,other")
+        key = rng.choice((None, b"k" * 8))
+        yield told(model.export, path, key=key, bodies=rng.random() < 0.8).replace(name, "")
+        for wrong in (None, b"", b"w" * 8, "text", key):
+            yield told(lambda given: len(pt.import_model(path, key=given).units), wrong)[:300].replace(name, "")
+        data = path.read_bytes()
+        for damage in (data[:-1], data + b"x", data[:40] + b"?" + data[41:], b""):
+            again.write_bytes(damage)
+            yield told(pt.import_model, again)[:200].replace(name, "")
+        package = container.Package(path, key)
+        for _ in range(4):
+            manifest = json.loads(json.dumps(package.manifest))
+            members = manifest.pop("members")
+            how = changed_units(rng, manifest)
+            with container.writing(again) as writer:
+                for member in members:
+                    if member != container.MANIFEST:
+                        writer.add(member, bytes(package.member(member)))
+                writer.finish(manifest, None)
+            recompile = rng.choice((False, False, True, "other", "keeps", ["gone"]))
+            try:
+                found = pt.import_model(again, recompile=recompile)
+            except pt.PartitaError as error:
+                yield f"{how} {recompile} {type(error).__name__}: {error}"[:500].replace(name, "")
+            else:
+                units = [(unit.name, unit.device.label, unit.recompiled, dict(unit.identity or {})) for unit in found.units]
+                notes = str(list(found.report.notes)).replace(name, "")
+                yield f"{how} {recompile} {units} {notes} {told(_total, found, x)[:99]}"
+        yield told(package.member, "none").replace(name, "")
+        yield f"{model.units[0].name} {_total(model, x)}"
+
+
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "store": store, "damaged": damaged, "wait": wait, "slots": slots, "cores": count_cores, "ranges": ranges, "turns": turns,
     "costs": costs, "chain": chain, "triton": written_for_triton, "picture": picture, "at once": at_once, "cached": cached,
-    "settings": settings,
+    "settings": settings, "package": packaged,
 }
 
 
