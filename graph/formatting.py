@@ -16,7 +16,7 @@ def counted(number: int, singular: str, plural: str = "") -> str:
 
 
 def shortened(text: str, most: int = 240) -> str:
-    """The text, or both its ends if it is too long: names come from models."""
+    """The text, or both its ends if it is too long, as names in models may be."""
     half = (most - 3) // 2
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 

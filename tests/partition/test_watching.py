@@ -128,7 +128,7 @@ def test_what_cannot_be_watched_says_so() -> None:
     graph = seed_example()
     with pytest.raises(pt.PartitionError, match=re.escape("growth 'largest' has no steps to watch")):
         pt.watch(graph, pt.ContainOpSelector(), growth="largest")
-    with pytest.raises(pt.PartitionError, match="a Pattern is matched, it does not grow"):
+    with pytest.raises(pt.PartitionError, match="a Pattern is matched as a whole"):
         pt.watch(graph, pt.PatternProperty(pt.Pattern("Relu"), "p"))
     with pytest.raises(pt.PartitionError, match="Chain may keep state, so every seed needs a new one"):
         pt.watch(graph, Chain())

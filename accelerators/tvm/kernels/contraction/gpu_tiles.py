@@ -26,10 +26,10 @@ from typing import ClassVar, TypeVar
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.kernels.contraction.candidates import THREAD_TILES, WARP_TILES
+from partita.accelerators.tvm.kernels.contraction.tile_table import THREAD_TILES, WARP_TILES
 from partita.accelerators.tvm.kernels.language import Value
-from partita.accelerators.tvm.kernels.language.tensor_cores import HIGH, LINE, PART, WARP, WIDE
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.language.warp_intrinsics import HIGH, LINE, PART, WARP, WIDE
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple

@@ -29,7 +29,8 @@ from partita.accelerators.tvm.kernels.language import (
     uint32,
 )
 from partita.accelerators.tvm.kernels.language.intrinsics import Intrinsic
-from partita.accelerators.tvm.kernels.language.tensor_cores import (
+from partita.accelerators.tvm.kernels.language.values import as_index, constant
+from partita.accelerators.tvm.kernels.language.warp_intrinsics import (
     BITS,
     COPIES,
     HIGH,
@@ -45,7 +46,6 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import (
     round_to_tf32,
     sums_of,
 )
-from partita.accelerators.tvm.kernels.language.values import as_index, constant
 from partita.accelerators.tvm.kernels.shared.element_access import computed_as
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple

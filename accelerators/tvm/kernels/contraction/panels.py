@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import attrs
 
-from partita.accelerators.tvm.kernels.contraction.candidates import REGISTER_TILES
-from partita.accelerators.tvm.kernels.contraction.instructions import FMA, Instruction, Number
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import FMA, Instruction, Number
+from partita.accelerators.tvm.kernels.contraction.tile_table import REGISTER_TILES
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
