@@ -20,9 +20,11 @@ import numpy as np
 from onnx import TensorProto, helper, version_converter
 
 import partita as pt
+from partita.graph.attributes import converted as converted_value
 from partita.graph.graph import Graph
 from partita.graph.interpret import evaluate_node
 from partita.graph.ops.custom import register_op, unregister_op
+from partita.graph.ops.schemas import AttrSpec
 from partita.graph.readers import zoo
 from partita.graph.readers.mxnet.params import DTYPES, V1, V2, V3, read_params
 from partita.graph.readers.onnx import large
@@ -33,7 +35,8 @@ from tests.graphs.kept_graphs import text_sum
 
 KEPT = Path(__file__).with_name("kept_readers.txt")
 
-COUNTS = {"params": 60, "large": 30, "own": 50, "folded": 100, "converted": 60, "learned": 80, "drawn": 12, "summed": 60}
+COUNTS = {"params": 60, "large": 30, "own": 50, "folded": 100, "converted": 60, "learned": 80, "drawn": 12, "summed": 60,
+          "attributes": 40, "nodes": 40}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -377,9 +380,58 @@ def summed(rng: random.Random) -> Iterator[str]:
         yield f"{einsum.is_long(graph['sum'])} {told(lambda: einsum.contractions(graph['sum']))}"
 
 
+# -- nodes ---------------------------------------------------------------------------------------------
+
+def attributes(rng: random.Random) -> Iterator[str]:
+    """Values of all kinds, converted to what a schema declares."""
+    inside = branch("Neg", pt.variable("x", "float32", (2,)))
+    values: tuple[Any, ...] = (
+        1, True, 2.5, "text", b"raw", [1, 2], [1, 2.5], ["a"], [], (1, 2), np.int64(3), np.float32(0.5), np.array([1, 2]),
+        np.array([[1.5]]), np.bool_(True), None, {"a": 1}, "float32", np.dtype("int8"), np.float16, inside, [inside], [[1]],
+        [None], object, float("nan"), 10**20,
+    )
+    for kind in rng.sample(("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS", "TENSOR", "GRAPH", "GRAPHS", "TYPE_PROTO"), 4):
+        for value in rng.sample(values, 9):
+            spec = AttrSpec(rng.choice(("a", "to", "dtype")), kind, False, None)
+            said = told(lambda asked, given: repr(converted_value(asked, given, "here")), spec, value)
+            yield f"{spec.name} {kind} {type(value).__name__}: {said}".partition(" at 0x")[0][:200]
+
+
+def nodes(rng: random.Random) -> Iterator[str]:
+    """The properties of nodes and values, and what may not be changed of them."""
+    x = pt.variable("x", rng.choice(("float32", "int8")), rng.choice(((2, 3), ("n",), None)))
+    made: list[Any] = [
+        x, pt.constant(np.ones(2, np.float32), name="k"), pt.op("Split", x, name="two", num_outputs=2, n_outputs=2, opset=18),
+        pt.op("Own", x, None, x, domain="mine", name="own", level=3), pt.variable("untyped"),
+        pt.op("If", pt.constant(np.array(True)), then_branch=branch("Neg", x), else_branch=branch("Exp", x), name="if").evolve(
+            captures=(x[0], x[0])),
+        pt.call(pt.Graph([pt.op("Relu", pt.variable("i", "float32", (2,)), name="r")], name="body"), x, name="call"),
+    ]
+    for node in rng.sample(made, 4):
+        yield f"{node!r} {node.is_variable} {node.is_constant} {node.is_op} {node.is_call} {[name for name, _ in node.bodies]}"
+        yield f"{node.outputs} {[entry.name for entry in node.reads]} {node.op} {node.domain}"
+        for index in (0, 1, -1, -2, 2, -3):
+            yield told(lambda at, node=node: node[at], index)
+        try:
+            node.affinity = rng.choice(("cpu", None, 3))
+        except pt.PartitaError as error:
+            yield str(error)
+        try:
+            node.name = "other"
+        except pt.PartitaError as error:
+            yield str(error)
+        copy = node.evolve(**rng.choice(({"name": "new"}, {"affinity": "gpu"}, {"metadata": {"a": "b"}}, {})))
+        yield f"{copy!r} {copy.affinity} {dict(copy.metadata)} {copy is node} {copy.place == node.place}"
+        yield f"{node[0] == node[0]} {node[0] == copy[0]} {node[0] == 3} {hash(node[0]) == hash(node[0])}"
+    graph = pt.apply_pass(pt.Graph([made[2][1], made[3]], name="g"), "InferShape", strict=False)
+    yield f"{graph!r} {len(graph.nodes)} {'two' in graph} {'three' in graph} {graph.opset} {[str(one) for one in graph.outputs]}"
+    yield told(lambda: graph["three"])
+    yield told(lambda: graph["tow"])
+
+
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "params": params, "large": in_parts, "own": own, "folded": folded, "converted": converted, "learned": learned, "drawn": drawn,
-    "summed": summed,
+    "summed": summed, "attributes": attributes, "nodes": nodes,
 }
 
 

@@ -32,7 +32,9 @@ from partita.accelerators.building.units import OutputCheck, Unit, compile_unit,
 from partita.accelerators.errors import CompileError
 from partita.accelerators.interface.accelerator import AnySize, CompiledSubgraph
 from partita.accelerators.interface.device_list import parse_devices
+from partita.accelerators.runtime import requests
 from partita.accelerators.runtime.executor import ConcurrencyTrial, Spans
+from partita.accelerators.runtime.multi import Spreading
 from partita.accelerators.runtime.overlapping import Overlap
 from partita.accelerators.runtime.pipeline import Pipeline
 from partita.accelerators.runtime.recorded import Recorded, Sample
@@ -49,7 +51,8 @@ from tests.partition.kept_partitions import graph_of
 KEPT = Path(__file__).with_name("kept_steps.txt")
 
 COUNTS = {"plan": 160, "spans": 40, "ways": 40, "fault": 60, "recorded": 60, "step": 40, "burst": 30, "sizes": 120,
-          "crew": 12, "along": 60, "outputs": 60, "unit": 60, "compiled": 60}
+          "crew": 12, "along": 60, "outputs": 60, "unit": 60, "compiled": 60,
+          "queue": 50, "spread": 30}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -572,10 +575,92 @@ def compiled(rng: random.Random) -> Iterator[str]:
         model.close()
 
 
+def queue(rng: random.Random) -> Iterator[str]:
+    """Requests that wait, run, are withdrawn, refused or late, by a clock and threads that go on as drawn."""
+    now, threads = [0.0], list[Any]()
+
+    class Threaded:
+        def __init__(self, target: Callable[[], None], name: str, daemon: bool) -> None:
+            self.target, self.name = target, name
+
+        def start(self) -> None:
+            if breaks and len(threads) > 2:
+                raise RuntimeError("no more threads")
+            threads.append(self)
+
+    breaks = rng.random() < 0.1
+    running, waits, limit = rng.randint(1, 2), rng.randint(0, 2), rng.choice((None, None, 0.001))
+    fakes = SimpleNamespace(Condition=threading.Condition, TIMEOUT_MAX=threading.TIMEOUT_MAX, Thread=Threaded)
+    with (
+        mock.patch.object(requests, "threading", fakes), mock.patch.object(requests, "LINGER", 0.0),
+        mock.patch.object(requests, "time", SimpleNamespace(monotonic=lambda: now[0])),
+    ):
+        one = requests.RequestQueue(running, waits, limit, limit is None or rng.random() < 0.5)
+        asked: list[Any] = []
+        yield f"{running} {waits} {limit} {one._refuses}"
+        for _ in range(9):
+            chance, said = rng.random(), ""
+            if chance < 0.55:
+                try:
+                    asked.append(one.submit(rng.choice((lambda: 1, lambda: 1 // 0)), rng.choice((None, lambda: None))))
+                except pt.PartitaError as error:
+                    said = f"{type(error).__name__}: {error}"
+            elif chance < 0.7 and threads:
+                thread = threads.pop(0)
+                if thread.name == "partita-request":
+                    thread.target()
+                else:
+                    now[0] += 1.0
+                    thread.target()
+            elif chance < 0.85 and asked:
+                said = f"cancels {rng.choice(asked).cancel()}"
+            elif chance < 0.9:
+                request = one._next()
+                if request is not None:
+                    request.run()
+                    one._running.discard(request)
+                    one._threads += 1
+            ended = [(each.cancelled(), each.done() and not each.cancelled() and repr(each.exception())) for each in asked]
+            counts = [len(one._waiting), len(one._running), one._threads, one._idle, one._watched, len(threads)]
+            yield f"{said} {ended} {counts}"
+        for request in list(one._waiting):
+            request.cancel()
+        one.close()
+        try:
+            one.submit(lambda: 1)
+        except pt.PartitaError as error:
+            yield f"{error}"
+        one.renew()
+        yield f"{one._threads} {one._watched} {len(one._waiting)}"
+
+
+def spread(rng: random.Random) -> Iterator[str]:
+    """The executors that take concurrent and nested runs."""
+    rooms = [rng.randint(1, 3) for _ in range(rng.randint(1, 3))]
+    executors: list[Any] = [SimpleNamespace(name=f"e{i}", close=lambda: None) for i in range(len(rooms))]
+    one = Spreading(executors, rooms)
+    held: list[Any] = []
+    for _ in range(10):
+        chance = rng.random()
+        if chance < 0.6 and one._is_room():
+            one._here.number = None
+            held.append(one._taken())
+            name = held[-1].__enter__().name
+            with one._taken() as nested:
+                yield f"{name} {nested.name} {one._running}"
+        elif held and chance < 0.9:
+            held.pop(rng.randrange(len(held))).__exit__(None, None, None)
+        elif chance > 0.95:
+            one.renew()
+        yield f"{one._running} {one._is_room()} {one._here.__dict__.get('number')}"
+    one.close()
+
+
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "plan": plan, "spans": spans, "ways": ways, "fault": fault,
     "recorded": recorded, "step": step, "burst": burst, "sizes": sizes, "crew": crew, "along": along, "outputs": outputs,
-    "unit": unit, "compiled": compiled,
+    "unit": unit, "compiled": compiled, "queue": queue,
+    "spread": spread,
 }
 
 

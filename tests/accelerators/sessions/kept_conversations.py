@@ -38,7 +38,7 @@ DECODERS: dict[str, Callable[[], pt.Graph]] = {
     "flat": with_flat_heads,
 }
 
-COUNTS = {"grows": 50, "table": 30, "last": 20, "buffers": 30, "ring": 20, "flat": 30}
+COUNTS = {"grows": 36, "table": 20, "last": 14, "buffers": 30, "ring": 20, "flat": 20}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 MOST = 9
