@@ -152,7 +152,7 @@ def _changes(frames: Sequence[Frame], classes: dict[str, str]) -> dict[str, list
     changes: dict[str, list[tuple[int, str]]] = {}
     for i, frame in enumerate(frames):
         coloured = _colours(frame, classes)
-        for name in changes.keys() | coloured.keys():
+        for name in dict.fromkeys((*changes, *coloured)):
             known = changes.setdefault(name, [(0, PLAIN)])
             if known[-1][1] != coloured.get(name, PLAIN):
                 known.append((i, coloured.get(name, PLAIN)))

@@ -187,6 +187,7 @@ def cumulated(c: Context) -> Sequence[Sizes]:
 
 @rule("Trilu")
 def triangle(c: Context) -> Sequence[Sizes]:
+    c.at_least(len(c.shape(0)), 2, "the rank of the data and that of a matrix")
     single(c, 1)
     return [c.shape(0)]
 

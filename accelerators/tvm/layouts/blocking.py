@@ -306,7 +306,7 @@ class _Blocking:
 
     def _within_padding(self, node: Node, window: Window, last: list[int]) -> bool:
         """True if no window reaches beyond the padding, where positions do not count in a mean."""
-        after = (node.attrs.get("pads") or (0,) * 4)[2:]
+        *_, after = placement(node, window.sizes, window.taps)
         explicit = node.attrs.get("auto_pad", "NOTSET") == "NOTSET"
         return explicit and all(is_less(a + s, n + p + 1) for a, s, n, p in zip(last, window.span, window.sizes, after))
 

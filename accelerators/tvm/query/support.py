@@ -251,7 +251,7 @@ def _signature(node: Node, graph: Graph) -> str:
     ranks = [entry.type.rank if isinstance(entry.type, TensorType) and entry.name else "-" for entry in node.outputs]
     outputs = ", ".join(map(str, ranks))
     part = "part " if FUSED in node.metadata else ""
-    return f"{graph.opsets.get('', 1)} {part}{node.op}({inputs}) -> {outputs}{attributes_text(node.attrs)}"
+    return f"{graph.opset} {part}{node.op}({inputs}) -> {outputs}{attributes_text(node.attrs)}"
 
 
 def _shown(entry: NodeEntry) -> str:
