@@ -100,6 +100,9 @@ bench-threads: .bench  ## twenty fresh processes, alone and beside a rival: onnx
 bench-precision: .bench  ## quantized models, and bfloat16: onnxruntime, OpenVINO
 	@.venv-bench/bin/python -m benchmarks.precision $(ARGS)
 
+bench-place: .bench  ## placements by measured cost, end to end, and two models at once (about forty minutes)
+	@.venv-bench/bin/python -m benchmarks.placing $(ARGS)
+
 bench-gpu: .bench  ## latency on a GPU: torch, onnxruntime; without one the smallest model by OpenCL on the processor
 	@.ci/venv .venv-bench onnxruntime,openvino,opencl matplotlib $(POCL)
 	@.venv-bench/bin/python -m benchmarks.gpu --publish $(ARGS)

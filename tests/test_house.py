@@ -200,12 +200,12 @@ ROOMS = {
     "accelerators": """
         onnx_backend
         api
-        precision tuning
+        precision
         compiling
         package decoder
         runtime
         building
-        hetero reference tvm
+        tvm
         engines
         placement
         store

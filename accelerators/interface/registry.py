@@ -182,7 +182,7 @@ _SHIPPED = {
     "onnxruntime": _Registration(_shipped("partita.accelerators.engines.onnxruntime", "OnnxRuntimeAccelerator"), "partita", True),
     "opencl": _Registration(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
     "openvino": _Registration(_shipped("partita.accelerators.engines.openvino", "OpenVinoAccelerator"), "partita", True),
-    "reference": _Registration(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
+    "reference": _Registration(_shipped("partita.accelerators.engines.reference", "ReferenceAccelerator"), "partita"),
 }
 """The devices that come with Partita, the last resort last; of the engines, the one that compiles faster first."""
 
@@ -192,7 +192,7 @@ def engines() -> list[str]:
     return [name for name, entry in _SHIPPED.items() if entry.is_engine]
 
 
-_WHOLE = _Registration(_shipped("partita.accelerators.hetero", "HeteroAccelerator"), "partita")
+_WHOLE = _Registration(_shipped("partita.accelerators.placement.hetero", "HeteroAccelerator"), "partita")
 """HETERO, which has metrics and a configuration like a device, and runs nothing itself."""
 
 

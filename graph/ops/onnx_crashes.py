@@ -88,4 +88,14 @@ def _parts(node: Node) -> str | None:
     return f"num_outputs is {count}, and it has {outputs} output{'s' * (outputs > 1)}"
 
 
-_RULES: Mapping[str, Callable[[Node], str | None]] = {"Einsum": _equation, "GatherND": _batch, "Split": _parts}
+def _reduction(node: Node) -> str | None:
+    given = node.attrs.get("reduction", "none")
+    text = given.decode("latin-1") if isinstance(given, bytes) else str(given)
+    return None if text in _UPDATES else f"its reduction is {text!r:.40}: {', '.join(_UPDATES)} are known"
+
+
+_UPDATES = ("none", "add", "mul", "max", "min")
+
+_RULES: Mapping[str, Callable[[Node], str | None]] = {
+    "Einsum": _equation, "GatherND": _batch, "Split": _parts, "ScatterElements": _reduction, "ScatterND": _reduction,
+}

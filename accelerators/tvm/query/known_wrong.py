@@ -47,9 +47,6 @@ SORTED = frozenset("float64 int8 uint8 int32 int64".split())
 """Element types that TVM's TopK sorts correctly, except NaN among float64, which its decomposition removes before."""
 
 
-REDUCTIONS = frozenset("none add mul min max".split())
-"""The reductions of ONNX's scatters."""
-
 LONGEST = 1 << 20
 """Maximum number of elements of a constant that the importer may make of an op."""
 
@@ -106,8 +103,6 @@ RULES = (
     Rule("ReduceMean", lambda n: _dtype(n) in WIDE, "TVM's sum of 64-bit numbers may run over before it is divided"),
     Rule("ReduceLogSumExp", lambda n: True, "TVM subtracts the largest number even where it is infinite"),
     *[Rule(op, _other_sizes, "TVM takes it that indices are as long as the data") for op in ("Scatter", "ScatterElements")],
-    *[Rule(op, lambda n: n.attrs.get("reduction", "none") not in REDUCTIONS, "ONNX knows no such reduction")
-      for op in ("ScatterElements", "ScatterND")],
     Rule("GridSample", samples_nan, "TVM's GridSample takes the first pixel, or none, where a position is NaN"),
     Rule("IsInf", lambda n: n.attrs.get("detect_negative", 1) != 1 or n.attrs.get("detect_positive", 1) != 1,
          "TVM's importer ignores detect_negative and detect_positive"),

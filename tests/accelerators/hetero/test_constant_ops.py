@@ -75,7 +75,7 @@ graph net(x: float32[1000]) -> (y, z, r) {
 
 def test_the_reference_computes_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = pt.compile(parse(SCALED), "reference")
-    import partita.accelerators.reference as reference
+    import partita.accelerators.engines.reference as reference
 
     ran = []
     evaluate = reference.evaluate_node

@@ -21,7 +21,6 @@ from partita.accelerators.tvm import device as device_module
 from partita.accelerators.tvm.code import linking
 from partita.accelerators.tvm.code.codegen import generate, object_code
 from partita.accelerators.tvm.cpu import CpuAccelerator
-from partita.accelerators.tvm.kernels.contraction.instructions import (
 from partita.accelerators.tvm.kernels.contraction.instruction_meanings import (
     Instruction,
     instruction_for_bytes,

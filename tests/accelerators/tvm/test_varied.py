@@ -104,13 +104,6 @@ def test_a_region_that_is_not_given_is_all_of_the_data() -> None:
     np.testing.assert_array_equal(pt.compile(graph, "HETERO:cpu,reference")(given)[0], wanted[0])
 
 
-def test_a_reduction_that_onnx_does_not_know_is_refused() -> None:
-    case = CASES["ScatterElements 1"]
-    _, inputs, attributes, version = next(v for v in variations(case) if v[0] == "reduction=mean")
-    with pytest.raises(pt.NotSupported, match="knows no such reduction"):
-        pt.compile(graph_of(case, inputs, attributes, version)[0], "cpu")
-
-
 @pytest.mark.parametrize("equation", ["ii,jj->ijk", "ij,jk->...ik", "ij,jk->ikk", "ij,jk,kl->il"])
 def test_an_equation_that_means_nothing_never_reaches_tvm(equation: str) -> None:
     x, y = (pt.variable(name, "float32", (3, 3)) for name in "xy")
