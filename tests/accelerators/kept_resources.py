@@ -361,6 +361,7 @@ def costs(rng: random.Random) -> Iterator[str]:
         with (
             mock.patch.object(type(one), "_times", times), mock.patch.object(type(one), "_crossings", crossings),
             mock.patch.object(measured_costs, "perf_counter", lambda: now[0]),
+            mock.patch.object(type(one), "_fitted", lambda self, times, over: over),
             mock.patch.object(measured_costs, "processor", lambda: "a processor"),
         ):
             found = one.costs(rng.random() < 0.5)

@@ -218,7 +218,7 @@ def test_a_frame_that_does_not_fit_its_signal_or_a_reduction_that_is_none() -> N
         pt.compile(pt.load(one), "reference")(np.ones((2, 8, 1), np.float32))
     other = model("""g (float[2] x) => (float[2] y) <int64[1] i = {0}, float[1] u = {3}> {
       y = ScatterElements <reduction = "sum"> (x, i, u) }""")
-    with pytest.raises(pt.PartitaError, match="its attribute reduction is 'sum': none, add, mul, max, min are known"):
+    with pytest.raises(pt.PartitaError, match="its reduction is 'sum': none, add, mul, max, min are known"):
         pt.compile(pt.load(other), "reference")(np.ones(2, np.float32))
 
 

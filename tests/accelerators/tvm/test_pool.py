@@ -246,7 +246,6 @@ def test_a_child_has_threads_of_its_own(library: Any) -> None:
     code = f"""
 import ctypes, os, signal, sys
 library = ctypes.CDLL({library._name!r})
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the pool is Linux's")
 KERNEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 library.partita_threads(3)
 def right():
