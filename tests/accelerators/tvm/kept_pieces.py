@@ -339,7 +339,8 @@ SIZED = (
     "(float[] y) {{ p = Constant <value_ints = [{a},{b}]> () e = Constant <value_ints = [1]> () "
     "y = Pad <mode = \"{mode}\"> (x, p, , e) }}",
     "(float[N,3] x) => "
-    "(float[] y) {{ s = Shape <end = 1> (x) o = Constant <value_ints = [{a},0,{b}]> () p = Concat <axis = 0> (s, o) y = Pad (x, p) }}",
+    "(float[] y) {{ s = Shape <end = 1> (x) o = Constant <value_ints = [{a},0,{b}]> () p = Concat <axis = 0> (s, o) "
+    "y = Pad (x, p) }}",
     "(float[N,{a},4] x) => (float[] y) {{ f = Constant <value_floats = [1.0,{b}.0,2.0]> () y = Resize (x, , f) }}",
     "(float[N,C,H,W] x) => (float[] y) {{ f = Constant <value_floats = [1.0,{a}.0,{b}.0,2.0]> () y = Resize (x, , f) }}",
     "(float[N,H] x) => (float[] y) {{ f = Constant <value_floats = [{b}.0,{a}.0]> () y = Resize (x, , f) }}",
