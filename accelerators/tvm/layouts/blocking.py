@@ -26,9 +26,9 @@ from partita.accelerators.tvm.bodies.blocked import (
     origin_metadata,
     origins_of,
 )
-from partita.accelerators.tvm.kernels.elementwise import ELEMENTWISE
 from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.elementwise import ELEMENTWISE
 from partita.accelerators.tvm.kernels.shared.window import Kind, Window, make_window, placement, window_attributes
 from partita.accelerators.tvm.layouts.transposing import Phases, find_phases
 from partita.accelerators.tvm.machine.machine import Machine

@@ -1,8 +1,8 @@
 """A transposed convolution as a convolution with output channels for each phase of its stride; the phases are interleaved.
 
 Position q of the result is row u = (q + pad) // stride of phase (q + pad) % stride; phase r sums the taps r, r + stride, ... over
-the rows u, u - 1, ... of the image. Phases with equally many taps share one convolution. A missing tap cannot be zero, since an
-infinite pixel times zero is NaN. Integers are finite, and one convolution makes all of their phases."""
+the rows u, u - 1, ... of the image. Phases with the same number of taps share one convolution. The others cannot be padded with
+taps of zero, since an infinite pixel times zero is NaN. Integers are finite, so one convolution computes all of their phases."""
 
 from __future__ import annotations
 
