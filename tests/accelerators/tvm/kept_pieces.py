@@ -22,7 +22,8 @@ from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.code import launch_sizes
 from partita.accelerators.tvm.code import launches as launches_of
 from partita.accelerators.tvm.compiled import gpu_serialization, launch_list
-from partita.accelerators.tvm.kernels.contraction import gpu_tiles, instructions, packing, tile_registers, tiles
+from partita.accelerators.tvm.kernels.contraction import amx, gpu_tiles, packing, panels
+from partita.accelerators.tvm.kernels.contraction import instruction_meanings as instructions
 from partita.accelerators.tvm.kernels.contraction.convolution import channels
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, bfloat16, float32, int8, int32, uint8, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
@@ -141,11 +142,11 @@ def fragments(rng: random.Random) -> Iterator[object]:
         acc = kernel.registers("acc", int32, (rows, vectors), dot.lanes)
         word = dot.left(buffers["lefts"], rng.randint(0, 9))
         dot.step(kernel, acc, (rows - 1, vectors - 1), word, buffers["columns"], as_index(dot.right_size))
-        unit = tile_registers.unit_for_bytes(rows * 7, 4 * depth, vectors, rng.random() < 0.5)
+        unit = amx.unit_for_bytes(rows * 7, 4 * depth, vectors, rng.random() < 0.5)
         numbers = buffers["bytes"], buffers["columns"]
     else:
-        tile = tiles.PanelTile(rows * one.rows, vectors, one.lanes or machine.lanes)
-        panel = tiles.Panel(buffers["right"], 3, tile.width * one.group, one)
+        tile = panels.PanelTile(rows * one.rows, vectors, one.lanes or machine.lanes)
+        panel = panels.Panel(buffers["right"], 3, tile.width * one.group, one)
         left, words = buffers["left"], buffers["words"]
         acc = tile.product(
             kernel, rng.choice((depth, dynamic("s0"))) if one.group == 1 else depth, lambda r, k: left[r * depth + k], panel,
@@ -155,16 +156,16 @@ def fragments(rng: random.Random) -> Iterator[object]:
             out[r * tile.width + c] = total
 
         tile.finish(kernel, acc, store, rng.random() < 0.3)
-        unit = tile_registers.TileUnit(rows, *rng.choice(((1, 2), (2, 2), (1, 4))), 2 * min(depth, 16), rng.random() < 0.5)
+        unit = amx.TileUnit(rows, *rng.choice(((1, 2), (2, 2), (1, 4))), 2 * min(depth, 16), rng.random() < 0.5)
         numbers = rounded, buffers["packed"]
 
-    def operands(k: Value) -> tuple[list[tile_registers.Left], list[tile_registers.Right]]:
+    def operands(k: Value) -> tuple[list[amx.Left], list[amx.Right]]:
         at = (k, k * 4) if unit.is_rounded else (k * 4,)
-        return ([tile_registers.Left(numbers[0], at, depth) for _ in range(unit.high)],
-                [tile_registers.Right(numbers[1], k * 8 + j, 64) for j in range(unit.wide)])
+        return ([amx.Left(numbers[0], at, depth) for _ in range(unit.high)],
+                [amx.Right(numbers[1], k * 8 + j, 64) for j in range(unit.wide)])
 
     with unit.configured(kernel):
-        tile_registers.product_of_tiles(unit, kernel, rng.randint(1, 3), operands)
+        amx.product_of_tiles(unit, kernel, rng.randint(1, 3), operands)
     tasks, pairs, height = rng.choice((1, 2, 8)), rng.choice((3, 8)), rng.choice((5, dynamic("s1")))
     cell = kernel.stack("cell", int32, (4,))
 
@@ -174,9 +175,9 @@ def fragments(rng: random.Random) -> Iterator[object]:
 
         return each
 
-    tiles.share_out(kernel, pairs, height if isinstance(height, int) else as_index(height), tasks, work)
-    tiles.by_size(kernel, as_index(height), {2: 5, 4: rng.choice((8, 10, 11))}, lambda size: work(as_index(size))(as_index(1)))
-    yield str(kernel), tiles.at_most(tasks, pairs), unit.heights()[0].rows, unit.size, unit.group
+    panels.share_out(kernel, pairs, height if isinstance(height, int) else as_index(height), tasks, work)
+    panels.by_size(kernel, as_index(height), {2: 5, 4: rng.choice((8, 10, 11))}, lambda size: work(as_index(size))(as_index(1)))
+    yield str(kernel), panels.at_most(tasks, pairs), unit.heights()[0].rows, unit.size, unit.group
 
 
 def launches(rng: random.Random) -> Iterator[object]:
