@@ -17,7 +17,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.kernels.contraction import gpu_tiles, instructions, tile_registers, tiles
+from partita.accelerators.tvm.kernels.contraction import amx, gpu_tiles, panels
+from partita.accelerators.tvm.kernels.contraction import instruction_meanings as instructions
 from partita.accelerators.tvm.kernels.contraction.convolution import bands, channels, plain
 from partita.accelerators.tvm.kernels.contraction.convolution.image import Image
 from partita.accelerators.tvm.kernels.contraction.matmul import gemm
@@ -249,7 +250,7 @@ def matrices(rng: random.Random) -> Iterator[object]:
     for machine in rng.sample(PROCESSORS, 2):
         threads = rng.choice((1, 2, 8))
         apart = rng.choice((None, depth * 4, depth * 2))
-        made = [tiles.best_tile(rows, columns, machine, threads=threads, apart=apart), tiles.open_tile(columns, machine)]
+        made = [panels.best_tile(rows, columns, machine, threads=threads, apart=apart), panels.open_tile(columns, machine)]
         for tile in filter(None, made):
             kinds = tile.heights(), tile.heights(is_fetched=True)
             yield tile.rows, tile.vectors, [[low.rows for low in listed] for listed in kinds], tile.half_cycles, tile.few_steps
@@ -261,10 +262,10 @@ def matrices(rng: random.Random) -> Iterator[object]:
         pair = matmul._PairCut.of(rows, columns, depth, machine)
         yield str(pair.dot), pair.tile.rows, pair.tile.vectors, pair.blocks
         for kind in ("bfloat16", "int8"):
-            unit = tile_registers.unit_for(kind, rows, columns, depth, machine)
+            unit = amx.unit_for(kind, rows, columns, depth, machine)
             yield unit and (unit.rows, unit.high, unit.wide, unit.depth, unit.half_cycles, [low.rows for low in unit.heights()],
                             sorted(unit._configuration().items()))
-        unit = tile_registers.unit_for_bytes(rows, depth * 4, rng.randint(1, 3), is_emulated=True)
+        unit = amx.unit_for_bytes(rows, depth * 4, rng.randint(1, 3), is_emulated=True)
         yield unit.rows, unit.high, unit.wide, unit.depth, unit.group
 
 
@@ -290,11 +291,11 @@ def recurrent(rng: random.Random) -> Iterator[object]:
     hidden, rows, directions = rng.choice(CHANNELS), rng.choice((1, 2, 3, 4, 8)), rng.choice((1, 2))
     for machine in rng.sample(PROCESSORS, 2):
         gates, lanes = rng.choice((1, 2, 3, 4)), min(machine.lanes, 1 << (hidden.bit_length() - 1))
-        fitting = [tile for tile in tiles.panel_tiles(attrs.evolve(machine, lanes=lanes)) if tile.vectors % gates == 0]
+        fitting = [tile for tile in panels.panel_tiles(attrs.evolve(machine, lanes=lanes)) if tile.vectors % gates == 0]
         yield [_number(weights._cost(hidden, gates, rows, tile)) for tile in fitting[:: rng.choice((1, 2, 3))]]
         part = Part(tuple(range(gates)), HIDDEN, lambda numbers, functions: None)
-        panels = weights.PartPanels(part, fitting[-1], 5, max(hidden, fitting[-1].width // gates))
-        yield panels.vectors, panels.width, panels.count, panels.size, panels.start(1, 2), directions
+        laid_out = weights.PartPanels(part, fitting[-1], 5, max(hidden, fitting[-1].width // gates))
+        yield laid_out.vectors, laid_out.width, laid_out.count, laid_out.size, laid_out.start(1, 2), directions
 
 
 def chosen(rng: random.Random) -> Iterator[object]:

@@ -222,8 +222,8 @@ def line(subject: str) -> str:
     graph, name = written(edited(subject)), machine_of(subject)
     try:
         listed = list(kernels_around(graph, name, "bf16" if subject.startswith("narrow") else "f32"))
-    except CompileError as error:
-        listed = [f"refused: {error.cause}"]
+    except pt.PartitaError as error:
+        listed = [f"refused: {error.cause if isinstance(error, CompileError) else type(error).__name__}"]
     return f"{subject} | {name} | {', '.join(listed)}"
 
 

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 import partita as pt
+from partita.accelerators import accelerator
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.code import launch_sizes
 from partita.accelerators.tvm.code import launches as launches_of
 from partita.accelerators.tvm.compiled import gpu_serialization, launch_list
-from partita.accelerators.tvm.kernels.contraction import gpu_tiles, instructions, packing, tile_registers, tiles
+from partita.accelerators.tvm.kernels.contraction import amx, gpu_tiles, packing, panels
+from partita.accelerators.tvm.kernels.contraction import instruction_meanings as instructions
 from partita.accelerators.tvm.kernels.contraction.convolution import channels
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, bfloat16, float32, int8, int32, uint8, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
@@ -29,10 +31,12 @@ from partita.accelerators.tvm.kernels.shared import loops
 from partita.accelerators.tvm.layouts import kept_weights
 from partita.accelerators.tvm.sizes.extent import floor_named, is_less, is_multiple, known_least, value_of
 from partita.accelerators.tvm.sizes.floors import floored, same_padding
+from partita.accelerators.tvm.sizes.sizing import forms_for_any_size
 from partita.accelerators.tvm.sizes.views import SizedView
+from partita.graph.errors import PartitaError
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.kept_cuts import PROCESSORS, dynamic, line_of, sum_of
-from tests.accelerators.tvm.planned import MACHINES
+from tests.accelerators.tvm.planned import MACHINES, written
 
 KEPT = Path(__file__).with_name("kept_pieces.txt")
 
@@ -138,11 +142,11 @@ def fragments(rng: random.Random) -> Iterator[object]:
         acc = kernel.registers("acc", int32, (rows, vectors), dot.lanes)
         word = dot.left(buffers["lefts"], rng.randint(0, 9))
         dot.step(kernel, acc, (rows - 1, vectors - 1), word, buffers["columns"], as_index(dot.right_size))
-        unit = tile_registers.unit_for_bytes(rows * 7, 4 * depth, vectors, rng.random() < 0.5)
+        unit = amx.unit_for_bytes(rows * 7, 4 * depth, vectors, rng.random() < 0.5)
         numbers = buffers["bytes"], buffers["columns"]
     else:
-        tile = tiles.PanelTile(rows * one.rows, vectors, one.lanes or machine.lanes)
-        panel = tiles.Panel(buffers["right"], 3, tile.width * one.group, one)
+        tile = panels.PanelTile(rows * one.rows, vectors, one.lanes or machine.lanes)
+        panel = panels.Panel(buffers["right"], 3, tile.width * one.group, one)
         left, words = buffers["left"], buffers["words"]
         acc = tile.product(
             kernel, rng.choice((depth, dynamic("s0"))) if one.group == 1 else depth, lambda r, k: left[r * depth + k], panel,
@@ -152,16 +156,16 @@ def fragments(rng: random.Random) -> Iterator[object]:
             out[r * tile.width + c] = total
 
         tile.finish(kernel, acc, store, rng.random() < 0.3)
-        unit = tile_registers.TileUnit(rows, *rng.choice(((1, 2), (2, 2), (1, 4))), 2 * min(depth, 16), rng.random() < 0.5)
+        unit = amx.TileUnit(rows, *rng.choice(((1, 2), (2, 2), (1, 4))), 2 * min(depth, 16), rng.random() < 0.5)
         numbers = rounded, buffers["packed"]
 
-    def operands(k: Value) -> tuple[list[tile_registers.Left], list[tile_registers.Right]]:
+    def operands(k: Value) -> tuple[list[amx.Left], list[amx.Right]]:
         at = (k, k * 4) if unit.is_rounded else (k * 4,)
-        return ([tile_registers.Left(numbers[0], at, depth) for _ in range(unit.high)],
-                [tile_registers.Right(numbers[1], k * 8 + j, 64) for j in range(unit.wide)])
+        return ([amx.Left(numbers[0], at, depth) for _ in range(unit.high)],
+                [amx.Right(numbers[1], k * 8 + j, 64) for j in range(unit.wide)])
 
     with unit.configured(kernel):
-        tile_registers.product_of_tiles(unit, kernel, rng.randint(1, 3), operands)
+        amx.product_of_tiles(unit, kernel, rng.randint(1, 3), operands)
     tasks, pairs, height = rng.choice((1, 2, 8)), rng.choice((3, 8)), rng.choice((5, dynamic("s1")))
     cell = kernel.stack("cell", int32, (4,))
 
@@ -171,9 +175,9 @@ def fragments(rng: random.Random) -> Iterator[object]:
 
         return each
 
-    tiles.share_out(kernel, pairs, height if isinstance(height, int) else as_index(height), tasks, work)
-    tiles.by_size(kernel, as_index(height), {2: 5, 4: rng.choice((8, 10, 11))}, lambda size: work(as_index(size))(as_index(1)))
-    yield str(kernel), tiles.at_most(tasks, pairs), unit.heights()[0].rows, unit.size, unit.group
+    panels.share_out(kernel, pairs, height if isinstance(height, int) else as_index(height), tasks, work)
+    panels.by_size(kernel, as_index(height), {2: 5, 4: rng.choice((8, 10, 11))}, lambda size: work(as_index(size))(as_index(1)))
+    yield str(kernel), panels.at_most(tasks, pairs), unit.heights()[0].rows, unit.size, unit.group
 
 
 def launches(rng: random.Random) -> Iterator[object]:
@@ -303,7 +307,7 @@ def stored(rng: random.Random) -> Iterator[object]:
         inputs = [pt.constant(matrix), pt.constant(scale.reshape(sizes))]
         if rng.random() < 0.6:
             inputs.append(pt.constant(few.reshape(sizes if rng.random() < 0.9 else (*sizes, 1))))
-        options = {**({} if axis is None else {"axis": axis}), **({"block_size": block} if block else {})}
+        options: dict[str, Any] = {**({} if axis is None else {"axis": axis}), **({"block_size": block} if block else {})}
         made = kept_weights.stored_matrix(pt.op("DequantizeLinear", *inputs, opset=23, **options), is_turned)
         if made is None:
             yield None
@@ -312,9 +316,67 @@ def stored(rng: random.Random) -> Iterator[object]:
         yield sum_of(made.numbers.astype(np.int16), made.scales.astype(np.float32))
 
 
+SIZED = (
+    "(float[N,3] x, int64[2] z) => "
+    "(float[] y) {{ s = Shape (x) c = Constant <value_ints = [{a},1]> () d = Sub (s, c) y = Tile (x, d) }}",
+    "(float[N,M] x) => "
+    "(float[] y) {{ s = Shape <start = 1> (x) o = Constant <value_ints = [{a}]> () d = Concat <axis = 0> (o, s) "
+    "y = Tile (x, d) }}",
+    "(float[N,8] x) => (float[] y, float[] z) {{ y, z = Split <num_outputs = 2, axis = {b}> (x) }}",
+    "(float[N,{a}] x) => (float[] y) {{ y, z, v = Split <num_outputs = 3, axis = 0> (x) }}",
+    "(float[1,{a},H,W] x) => "
+    "(float[] y) {{ y = MaxPool <kernel_shape = [3,{a}], strides = [{a},2], auto_pad = \"SAME_LOWER\"> (x) }}",
+    "(float[1,2,H,W] x) => (float[] y, int64[] z) {{ y, z = MaxPool <kernel_shape = [{a},2]> (x) }}",
+    "(float[1,2,H,W] x, float[3,2,3,{a}] w) => "
+    "(float[] y) {{ y = Conv <auto_pad = \"SAME_UPPER\", strides = [{a},{a}]> (x, w) }}",
+    "(float[1,2,H,9] x, float[3,2,3,3] w) => (float[] y) {{ y = Conv <dilations = [{a},2], auto_pad = \"SAME_LOWER\"> (x, w) }}",
+    "(float[1,2,H,W] x, float[3,M,3,3] u) => (float[] y) {{ y = Conv (x, u) }}",
+    "(float[1,2,H,W] x, float[2,3,{a},3] w) => "
+    "(float[] y) {{ y = ConvTranspose <strides = [2,{a}], pads = [{b},1,1,{b}]> (x, w) }}",
+    "(float[1,2,H,W] x, float[2,3,3,3] w) => "
+    "(float[] y) {{ y = ConvTranspose <auto_pad = \"SAME_UPPER\", strides = [{a},1]> (x, w) }}",
+    "(float[N,M] x) => (float[] y) {{ p = Constant <value_ints = [{b},0,{a},{b}]> () y = Pad <mode = \"{mode}\"> (x, p) }}",
+    "(float[N,M] x) => "
+    "(float[] y) {{ p = Constant <value_ints = [{a},{b}]> () e = Constant <value_ints = [1]> () "
+    "y = Pad <mode = \"{mode}\"> (x, p, , e) }}",
+    "(float[N,3] x) => "
+    "(float[] y) {{ s = Shape <end = 1> (x) o = Constant <value_ints = [{a},0,{b}]> () p = Concat <axis = 0> (s, o) "
+    "y = Pad (x, p) }}",
+    "(float[N,{a},4] x) => (float[] y) {{ f = Constant <value_floats = [1.0,{b}.0,2.0]> () y = Resize (x, , f) }}",
+    "(float[N,C,H,W] x) => (float[] y) {{ f = Constant <value_floats = [1.0,{a}.0,{b}.0,2.0]> () y = Resize (x, , f) }}",
+    "(float[N,H] x) => (float[] y) {{ f = Constant <value_floats = [{b}.0,{a}.0]> () y = Resize (x, , f) }}",
+    "(float[N,3,H] x) => (float[] y) {{ s = Shape (x) y = Resize <mode = \"linear\"> (x, , , s) }}",
+    "(float[N,3,H] x, float[3] f) => (float[] y) {{ y = Resize (x, , f) }}",
+    "(float[N,B,{a}] x, float[1,8,{a}] w, float[1,8,2] w1) => (float[] y) {{ y = LSTM <hidden_size = 2> (x, w, w1) }}",
+    "(float[N,B,{a}] x, float[1,8,{a}] u, float[1,8,2] w1) => (float[] y) {{ y = LSTM <hidden_size = 2> (x, u, w1) }}",
+    "(double[N,B,2] x, double[1,8,2] w, double[1,8,2] w1) => (double[] y) {{ y = LSTM <hidden_size = 2> (x, w, w1) }}",
+    "(float[N,M] x) => (float[] y) {{ a = Constant <value_ints = [{b}]> () y = ReduceMax <keepdims = {b}> (x, a) }}",
+    "(float[N,{a}] x, float[K,{a}] z) => (float[] y) {{ c = Concat <axis = 0> (x, z) y = Softmax (c) }}",
+    "(float[N,{a}] x) => (float[] y) {{ s = Constant <value_ints = [-1,{a},{a}]> () y = Reshape (x, s) }}",
+    "(float[N,M] x) => "
+    "(float[] y) {{ i = Constant <value_ints = [{b}]> () e = Constant <value_ints = [{a}]> () y = Slice (x, i, e) }}",
+    "(float[N,M] x) => "
+    "(float[] y) {{ i = Constant <value_ints = [-{a}]> () e = Constant <value_ints = [-{b}]> () y = Slice (x, i, e) }}",
+)
+"""Graphs with dynamic sizes, some of whose numbers are drawn."""
+
+
+def needs(rng: random.Random) -> Iterator[object]:
+    """What forms for any size ask of the sizes of a call, or why there is none."""
+    text, numbers = rng.choice(SIZED), {"a": rng.choice((1, 2, 3, 4)), "b": rng.choice((0, 1, 1, 2))}
+    text = text.format(**numbers, mode=rng.choice(("constant", "reflect", "edge", "wrap")))
+    yield text
+    try:
+        for form in forms_for_any_size(accelerator("cpu").transform(written(text))):
+            yield form.inputs, form.conditions, form.counts, dict(form.rounded), form.filled, str(form.graph)
+    except (PartitaError, TypeError, ValueError, AssertionError, IndexError) as error:
+        yield type(error).__name__, getattr(error, "cause", None)
+
+
 KINDS: dict[str, tuple[Callable[[random.Random], Iterator[object]], int]] = {
     "sizes": (sizes, 600), "counts": (counts, 200), "fragments": (fragments, 250), "launches": (launches, 40),
     "layouts": (layouts, 250), "lists": (lists, 150), "stored": (stored, 150),
+    "needs": (needs, 150),
 }
 
 SUBJECTS = [f"{kind} {number}" for kind, (_, count) in KINDS.items() for number in range(count)]

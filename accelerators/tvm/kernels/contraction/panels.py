@@ -424,7 +424,7 @@ def best_tile(
         waited = max(tile.first_cycles, FIRST_STEP) - tile.fetched_cycles
         return most * tile.fetched_cycles + math.ceil(panels / threads) * waited, -tile.vectors
 
-    return choose("tile", fitting, cost) if fitting else None
+    return choose(what, fitting, cost) if fitting else None
 
 
 def open_tile(columns: int, machine: Machine) -> PanelTile | None:
