@@ -68,7 +68,11 @@ def in_xml(text: str) -> str:
     return escape(NO_XML.sub("\ufffd", text))
 
 
-def first_of(lines: Sequence[str], most: int = 12) -> list[str]:
+MOST_LINES = 12
+"""The most lines that are shown of many."""
+
+
+def first_of(lines: Sequence[str]) -> list[str]:
     """The lines, or the first of them and the number of others."""
-    more = len(lines) - most
-    return list(lines) if more <= 0 else [*lines[:most], f"... and {counted(more, 'more note', 'more notes')}"]
+    more = len(lines) - MOST_LINES
+    return list(lines) if more <= 0 else [*lines[:MOST_LINES], f"... and {counted(more, 'more note', 'more notes')}"]

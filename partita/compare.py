@@ -117,7 +117,7 @@ def _allowed(entry: NodeEntry, value: Any, tolerance: float | None, precision: s
     return max(tolerance, ROUNDED) if inner and is_rounded(reachable([entry.node])) else tolerance
 
 
-def tolerance_of(entry: NodeEntry, value: Any, precision: str = "f32", rounded: bool = True) -> float:
+def tolerance_of(entry: NodeEntry, value: Any, precision: str, rounded: bool = True) -> float:
     """The allowed error of an output, by the least precise type among the values that it depends on, and with `rounded` by their
     quantization."""
     if isinstance(value, np.ndarray) and not _is_float(value):

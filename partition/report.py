@@ -187,8 +187,8 @@ class PartitionReport:
         return f"<PartitionReport: {counted(len(self.groups), 'subgraph')}>"
 
 
-def _some(names: tuple[str, ...], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
 class PathFinder:

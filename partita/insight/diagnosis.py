@@ -224,7 +224,7 @@ _LEAST, _LARGEST = -9.0, 1.0
 """Decimal logarithms of the errors at the left and right end."""
 
 
-def _error_plot(layers: Sequence[Layer], blamed: Collection[str] = ()) -> str:
+def _error_plot(layers: Sequence[Layer], blamed: Collection[str]) -> str:
     """The picture as SVG. Bars of blamed values are red, those of infinite errors reach the end."""
     height = _ROW * (len(layers) + 2)
     parts = [

@@ -220,7 +220,7 @@ def test_a_large_growth_is_cut_to_what_a_picture_shows() -> None:
     steps = pt.watch(chain_of(1000), pt.ContainOpSelector({"Relu", "Sin"}), growth="walk")
     html = steps._repr_mimebundle_()["text/html"]
     assert len(steps.around().ops or ()) == 80
-    assert html.count('type="radio"') == 200 and "more steps; print tells them" in html
+    assert html.count('type="radio"') == 200 and "more steps; print lists them" in html
     assert len(html) < 1_500_000
 
 

@@ -237,7 +237,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
         with pytest.raises(pt.PartitaError, match="the folder cannot be created: (File exists|Not a directory)"):
             stages.save(tmp_path / "file", form)
     (tmp_path / "a_chain_of_3").write_text("")
-    with pytest.raises(pt.PartitaError, match="there can be no folder"):
+    with pytest.raises(pt.PartitaError, match="the folder cannot be created"):
         stages.save(tmp_path, "triton")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import partita as pt
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.code import launch_sizes
 from partita.accelerators.tvm.code import launches as launches_of
@@ -25,6 +26,7 @@ from partita.accelerators.tvm.kernels.contraction.convolution import channels
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, bfloat16, float32, int8, int32, uint8, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared import loops
+from partita.accelerators.tvm.layouts import kept_weights
 from partita.accelerators.tvm.sizes.extent import floor_named, is_less, is_multiple, known_least, value_of
 from partita.accelerators.tvm.sizes.floors import floored, same_padding
 from partita.accelerators.tvm.sizes.views import SizedView
@@ -281,9 +283,38 @@ def lists(rng: random.Random) -> Iterator[object]:
             yield type(error).__name__
 
 
+def stored(rng: random.Random) -> Iterator[object]:
+    """Constant matrices of integers with scales and zero points: those that stay packed, and those that are beside them."""
+    for _ in range(8):
+        depth, columns = rng.choice((1, 2, 3, 4, 6, 8)), rng.choice((1, 2, 3, 4, 6, 8))
+        is_turned, axis, block = rng.random() < 0.5, rng.choice((0, 1, -1, None)), rng.choice((0, 0, 1, 2, 4))
+        kind = rng.choice(("int8", "uint8", "int8", "uint8", "int4", "uint4", "int32", "uint16"))
+        low, high = {"int8": (-128, 127), "uint8": (0, 255), "int4": (-8, 7), "uint4": (0, 15)}.get(kind, (0, 99))
+        whole = rng.choice((high, high // 2))
+        numbers = np.array([rng.randint(low, whole) for _ in range(depth * columns)]).astype(numpy_dtype(kind))
+        blocks = -(-depth // (block or depth))
+        by_block = (blocks, columns), (columns, blocks)
+        sizes = rng.choice(((), (1,), (1, 1), (columns,), (columns,), (depth,), (1, 1, 1), *by_block, *by_block))
+        scale = np.array([rng.choice((0.5, 2.0, 1.0)) for _ in range(math.prod(sizes))], rng.choice((np.float32, np.float16)))
+        if rng.random() < 0.1:
+            scale[:1] = rng.choice((0.0, -1.0, 1e-30, 6e4))
+        few = np.array([rng.choice((0, 0, max(low, -3), 3)) for _ in range(math.prod(sizes))]).astype(numbers.dtype)
+        matrix = numbers.reshape((columns, depth) if is_turned else (depth, columns))
+        inputs = [pt.constant(matrix), pt.constant(scale.reshape(sizes))]
+        if rng.random() < 0.6:
+            inputs.append(pt.constant(few.reshape(sizes if rng.random() < 0.9 else (*sizes, 1))))
+        options = {**({} if axis is None else {"axis": axis}), **({"block_size": block} if block else {})}
+        made = kept_weights.stored_matrix(pt.op("DequantizeLinear", *inputs, opset=23, **options), is_turned)
+        if made is None:
+            yield None
+            continue
+        yield made.bits, made.signed, made.block, None if made.points is None else sum_of(made.points.astype(np.int16))
+        yield sum_of(made.numbers.astype(np.int16), made.scales.astype(np.float32))
+
+
 KINDS: dict[str, tuple[Callable[[random.Random], Iterator[object]], int]] = {
     "sizes": (sizes, 600), "counts": (counts, 200), "fragments": (fragments, 250), "launches": (launches, 40),
-    "layouts": (layouts, 250), "lists": (lists, 150),
+    "layouts": (layouts, 250), "lists": (lists, 150), "stored": (stored, 150),
 }
 
 SUBJECTS = [f"{kind} {number}" for kind, (_, count) in KINDS.items() for number in range(count)]

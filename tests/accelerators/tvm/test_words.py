@@ -13,6 +13,7 @@ from partita.accelerators.tvm.bodies_to_kernels import _Progress
 from partita.accelerators.tvm.code import nvcc
 from partita.accelerators.tvm.compiled.assembling import plain_name
 from partita.accelerators.tvm.layouts.narrowing import listed
+from partita.accelerators.tvm.run.runtime import has_backend
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,7 @@ def test_names_in_tvm_s_text(name: str, plain: str) -> None:
 def test_the_first_names_are_listed_once_each(count: int, more: str) -> None:
     names = [f"op{i}" for i in range(count)]
     assert listed([*names, "op0"]) == ", ".join(names[:8]) + more
+
+
+def test_a_library_of_tvm_s_that_is_missing_is_no_error() -> None:
+    assert has_backend("no_such_library") is False

@@ -329,7 +329,7 @@ _OTHER_TENSOR_REGISTERS = 60
 """Registers of a thread besides those for sums and operands."""
 
 
-def tensor_tiles(gpu: Gpu, size: int = 2) -> Iterator[TensorTile]:
+def tensor_tiles(gpu: Gpu, size: int) -> Iterator[TensorTile]:
     """All cuts for elements of `size` bytes whose blocks the GPU can run."""
     listed = (TensorTile(*sizes) for sizes in WARP_TILES.sizes(size))
     return (tile for tile in listed if tile.threads in WARP_TILES.threads(gpu) and tile.shared <= gpu.shared)

@@ -437,7 +437,7 @@ def source_in(
     sizes: tuple[int, int],
     covered: tuple[int | None, int | None],
     position_of: PositionOf,
-    is_left: bool = False,
+    is_left: bool,
 ) -> Callable[[Value, Spot], Source]:
     """The source of a spot's elements in a head's matrix, by its depth and number of rows or columns, and by what all steps
     of all tiles cover of both."""

@@ -16,28 +16,28 @@ from partita.accelerators.tvm.kernels.language import (
     bfloat16,
     constant,
     element_named,
-    float16,
     float32,
     uint16,
 )
+from partita.accelerators.tvm.kernels.language.types import ELEMENTS
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.graph.node import NodeEntry
 from partita.graph.types import TensorType
 
-HALVES = frozenset(("float16", "bfloat16"))
+HALVES = frozenset(name for name, element in ELEMENTS.items() if element.wide is float32)
 """Element types that are stored in two bytes and computed in float32."""
 
 REALS = HALVES | {"float32"}
 """Element types that are computed in float32."""
 
 FLOATS = REALS | {"float64"}
-INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
+INTEGERS = frozenset(name for name, element in ELEMENTS.items() if element.is_whole)
 NUMBERS = FLOATS | INTEGERS
 
 
 def computed_as(element: Element) -> Element:
     """The element type in which elements of this one are computed."""
-    return float32 if element in (float16, bfloat16) else element
+    return element.wide or element
 
 
 def computed_element(entry: NodeEntry) -> Element:
