@@ -15,7 +15,7 @@ from typing import Any
 import partita as pt
 from partita.accelerators.tvm.kernels.language import Kernel, element_named
 from partita.accelerators.tvm.kernels.shared.element_access import read, write
-from partita.accelerators.tvm.kernels.shared.formulas import formula, number_of
+from partita.accelerators.tvm.kernels.shared.elementwise import formula, number_of
 from partita.accelerators.tvm.query.known_wrong import known_wrong
 from partita.accelerators.tvm.query.support import _refusal, _signature, _structure, is_settled
 from tests.accelerators.tvm.kept_near import kernels_around
