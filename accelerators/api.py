@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import onnx
 
     from partita.accelerators.arrays.on_device import DeviceArray
+    from partita.accelerators.placement.locked import LockedPlan
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.placement.rules import Forbid, Pin
     from partita.accelerators.runtime.compiled_model import CompiledModel
@@ -49,7 +50,7 @@ def compile(  # noqa: A001  the contract's name
     name: str | None = None,
     optimize: bool = False,
     min_subgraph_size: int | None = None,
-    plan: Placement | str | os.PathLike[str] | None = None,
+    plan: Placement | LockedPlan | str | os.PathLike[str] | None = None,
     **foreign: Never,
 ) -> CompiledModel:
     """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and

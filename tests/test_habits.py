@@ -156,7 +156,7 @@ def test_a_backend_is_no_device(graph: pt.Graph) -> None:
 
     pt.register_property("both", lambda: pt.PatternProperty(pt.Pattern("Relu"), "both"))
     try:
-        with pytest.raises(pt.UnknownDevice, match="Properties have this name, and cut graphs: .*backend='both'"):
+        with pytest.raises(pt.UnknownDevice, match="It is a backend of properties: .*backend='both'"):
             pt.compile(graph, "HETERO:both,reference")
         with pytest.warns(UserWarning, match="'both' is a device, and has registered properties too"):
             pt.register_accelerator(Both)

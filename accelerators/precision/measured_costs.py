@@ -10,6 +10,7 @@ import os
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from partita.accelerators.building.report import CompileReport
 from partita.accelerators.errors import AcceleratorError, CompileError
 from partita.accelerators.interface.device_list import Device
 from partita.accelerators.interface.unavailable import Absent
+from partita.accelerators.placement.by_cost import Setting
 from partita.accelerators.placement.costs import ENERGY, MOST, Costs, HandOver
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.placement.placing import query
@@ -67,7 +69,13 @@ SECONDS = 1.0
 KINDS = 40
 """Maximum number of different ops that are measured alone, if their device reports no times: those with the most FLOPs."""
 
-VERSION = 1
+FITS = 6
+"""Maximum number of whole placements by which hand-overs are fitted."""
+
+NEAR = 0.03
+"""Relative error of a prediction with which hand-overs count as fitted."""
+
+VERSION = 2
 """The version of what is kept."""
 
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(10**6))"
@@ -237,6 +245,7 @@ class _OnThisMachine:
                 break
             self._say(f"hand-overs between {a} and {b} ({i + 1} of {counted(len(pairs), 'pair')})")
             over |= self._hand_overs(a, b)
+        over = self._fitted(times, over)
         where = processor() or os.uname().machine
         source = f"measured on {where}{', beside a busy neighbour' if busy else ''}"
         return self._energy(times, over, source) if self.counters else Costs(times, over, source)
@@ -268,7 +277,7 @@ class _OnThisMachine:
         try:
             model = self.target.compiled(graph, label)
             batch = dict(self.batch or zip([node.name for node in graph.inputs], model.example_inputs()))
-            whole = self._of_units(model, batch)
+            whole, _ = self._of_units(model, batch)
             slow = sum(whole.values()) > 1e6 * SECONDS / ROUNDS
             shares = times_of(model, graph, batch, names, (), label, 1 if slow else ROUNDS)
             if self.counters:
@@ -287,17 +296,17 @@ class _OnThisMachine:
                 times[name] = whole[unit.name] * (shares[name] / total if total else 1 / len(ops))
         return times
 
-    def _of_units(self, model: CompiledModel, batch: Mapping[str, Any]) -> dict[str, float]:
-        """The microseconds of each subgraph in calls that are not profiled."""
+    def _of_units(self, model: CompiledModel, batch: Mapping[str, Any]) -> tuple[dict[str, float], float]:
+        """The microseconds of each subgraph, and of the model, in calls that are not profiled."""
         model(batch)
         with model.timeline() as timeline:
-            in_turns([partial(model, batch)], SECONDS)
+            (calls,) = in_turns([partial(model, batch)], SECONDS)
         names = {unit.name for unit in model.units}
         laps: dict[str, list[float]] = {}
         for lap in timeline.laps:
             if lap.name in names and not lap.is_copy:
                 laps.setdefault(lap.name, []).append(lap.us)
-        return {name: statistics.median(laps[name]) for name in laps}
+        return {name: statistics.median(laps[name]) for name in laps}, statistics.median(calls)
 
     def _alone(self, nodes: Sequence[Node], label: str) -> dict[str, float]:
         """The microseconds of ops that run alone; equal ones are measured once. Ops that cannot be measured have none."""
@@ -350,6 +359,44 @@ class _OnThisMachine:
         taken: Array = np.array(in_turns([partial(model, x) for model in models], SECONDS))
         own = taken[0] + taken[1]
         return tuple(float(np.median(taken[i] + taken[i + 1] - own)) / 2 for i in (2, 4))  # type: ignore[return-value]
+
+
+    def _fitted(
+        self, times: Mapping[str, Mapping[str, float]], over: Mapping[tuple[str, str], HandOver]
+    ) -> dict[tuple[str, str], HandOver]:
+        """The hand-overs with launches that predict the time of the cheapest placement. Only whole placements show what borders
+        cost: lost fusion, and caches and cores that another engine uses."""
+        base, over = self.base, dict(over)
+        able = {name: base.able(name) for name in base if name not in base.computed}
+        for _ in range(FITS):
+            try:
+                costs = Costs(times, over)
+                placement = Setting(base, costs, able, dict.fromkeys(base.devices, math.inf)).placed()
+                cut = [(one.source, one.destination) for one in placement.certificate.cut]
+                if not cut or self.is_late:
+                    break
+                self._say(f"a placement with {counted(len(cut), 'hand-over')}")
+                model = self._compiled(placement.apply(placement.graph))
+                batch = dict(self.batch or zip([name for name, _ in model.properties.inputs], model.example_inputs()))
+                laps, whole = self._of_units(model, batch)
+            except PartitaError as error:
+                self._say(f"hand-overs are not fitted: {error.cause}")
+                break
+            lacking = whole - placement.certificate.predicted_us
+            if abs(lacking) <= NEAR * whole:
+                break
+            borders = Counter(label for pair in cut for label in pair)
+            lost = dict.fromkeys(borders, 0.0)
+            for unit in model.units:
+                if unit.device.label in lost:
+                    own = sum(times[unit.device.label].get(name, 0.0) for name in unit.ops)
+                    lost[unit.device.label] += laps.get(unit.name, 0.0) - own
+            rest = (lacking - sum(lost.values())) / len(cut)
+            for a, b in dict.fromkeys(cut):
+                now = costs.hand_over(a, b) or HandOver()
+                more = lost[a] / borders[a] + lost[b] / borders[b] + rest
+                over[a, b] = HandOver(min(max(0.0, now.launch_us + more), MOST), now.bytes_per_us)
+        return over
 
 
 def _chain(ops: Sequence[str], labels: Sequence[str], count: int) -> Graph:

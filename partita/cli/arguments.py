@@ -43,17 +43,10 @@ def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
         group.add_argument("--key", metavar="FILE", help="verify the compiled model's signature with the bytes of this file")
 
 
-def add_devices(
-    parser: argparse.ArgumentParser, required: bool = False, precision: bool = False, default: str = DEFAULT
-) -> None:
+def add_devices(parser: argparse.ArgumentParser, precision: bool = False, default: str = DEFAULT) -> None:
     """The devices and their configuration; for verbs that run models also the precision."""
     group = parser.add_argument_group("devices")
-    group.add_argument(
-        "--devices",
-        metavar="D",
-        required=required,
-        help=f"a device, or HETERO:first,second (default: {default})",
-    )
+    group.add_argument("--devices", metavar="D", help=f"a device, or HETERO:first,second (default: {default})")
     add_placing(group)
     text = "set a key of one device (cpu.NUM_THREADS=2), or of all that have it (NUM_THREADS=2)"
     add_repeated(group, "--config", setting, "KEY=VALUE", text)

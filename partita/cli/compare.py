@@ -144,7 +144,7 @@ def _require_same_inputs(model: pt.CompiledModel, other: pt.CompiledModel, argum
     missing = [name for name, _ in other.properties.inputs if name not in own]
     if missing:
         raise pt.InputError(
-            f"it reads {missing[0]!r}, which {arguments.model} has not",
+            f"it reads {missing[0]!r}, which {arguments.model} lacks",
             where=arguments.other,
             remedy="Compare models whose inputs have the same names",
         )

@@ -85,7 +85,7 @@ SECONDS = 600.0
 """Default time limit of a command in seconds."""
 
 HUNG = -1000
-"""Status of a command that exceeds its time limit; no process ends with it."""
+"""Status of a command that exceeds its time limit, unlike any exit status."""
 
 
 class Command:

@@ -254,3 +254,13 @@ def test_threads(tmp_path: Path) -> None:
         (situation, engine) for situation in situations for engine in ("partita", "onnxruntime")
     ]
     assert all(row.times and len(row.times.processes) == 2 for row in result.rows)
+
+
+@pytest.mark.slow
+def test_placing() -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    said = run("placing", "--tiny")
+    row = next(line for line in said.splitlines() if line.startswith("| squeezenet")).split("|")
+    assert min(float(row[i]) for i in range(2, 7)) > 0 and "±" in row[8]
+    assert "slower than the best device by more than the spread in" in said

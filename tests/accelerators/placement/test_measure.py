@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.placement.by_cost import Setting
 from partita.accelerators.precision import measured_costs
-from partita.accelerators.precision.measured_costs import busy_neighbour, in_turns
+from partita.accelerators.precision.measured_costs import _OnThisMachine, busy_neighbour, in_turns
+from partita.accelerators.precision.options import Target
 from tests.accelerators.placement.test_place import SLEEPS, Left, Right, chain
 
 
@@ -135,3 +139,28 @@ def test_wrong_options_are_refused() -> None:
         pt.measure(chain("Relu"), "left", busy="no")
     with pytest.raises(pt.AcceleratorError, match="there is no input 'z'"):
         pt.measure(chain("Relu"), "left", inputs={"z": np.ones(64, np.float32)})
+
+
+def test_hand_overs_have_what_is_lost_at_borders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subgraphs on the left take as long as their longest op, by law: each border costs a whole op."""
+    def laps(self: object, model: pt.CompiledModel, batch: object) -> tuple[dict[str, float], float]:
+        by_law = {
+            unit.name: combined[unit.device.label](us[unit.device.label] for _ in unit.ops) for unit in model.units
+        }
+        return by_law, sum(by_law.values()) + 100.0 * (len(by_law) - 1)
+
+    combined: dict[str, Any] = {"left": max, "right": sum}
+    us = {"left": 60.0, "right": 20.0}
+    monkeypatch.setattr(measured_costs._OnThisMachine, "_of_units", laps)
+    graph, target = chain("Tanh", "Tanh", "Relu", "Tanh", "Tanh", "Relu"), Target("HETERO:left,right", None)
+    base = pt.query(graph, "HETERO:left,right", forbid={"relu2": "right"})
+    machine = _OnThisMachine(base, target, None, target.labels, math.inf, False, {})
+    times = {"left": dict.fromkeys(base, 10.0), "right": {**dict.fromkeys(base, 5.0), "tanh3": 20.0, "tanh4": 20.0}}
+    free = dict.fromkeys([("left", "right"), ("right", "left")], pt.HandOver(1.0, 1e9))
+    able = {name: base.able(name) for name in base}
+    mixed, fitted = (
+        Setting(base, pt.Costs(times, over), able, dict.fromkeys(base.devices, math.inf)).placed()
+        for over in (free, machine._fitted(times, free))
+    )
+    assert set(mixed.values()) == {"left", "right"} and mixed.certificate.predicted_us < 60
+    assert set(fitted.values()) == {"left"} and fitted.certificate.predicted_us == 60
