@@ -210,7 +210,7 @@ class Builder:
             if free:
                 to = self.placement.move(free, label, reason)
                 self.has_given_back = True
-                self.notes.append(f"given back by {label} to {', '.join(dict.fromkeys(to.values()))}: {_titled(free)}: {reason}")
+                self.notes.append(f"moved from {label} to {', '.join(dict.fromkeys(to.values()))}: {_titled(free)}: {reason}")
                 moved.update(to)
         return moved
 

@@ -314,7 +314,7 @@ class OutputCheck:
                 raise RunError(cause, where=where)
         for value, entry in zip(values, self._body.outputs):
             if isinstance(entry.type, TensorType) and not _agrees(value, entry.type):
-                cause = f"the value {entry.name!r} is declared {entry.type}, and sizes {list(value.shape)} came of these inputs"
+                cause = f"the value {entry.name!r} is declared {entry.type}, but these inputs give sizes {list(value.shape)}"
                 raise ClaimError(cause, where=where, remedy=REMEDY)
 
 

@@ -338,7 +338,7 @@ def _next_to(part: Node, answer: Answer) -> Answer:
     """The refusal of a new node without a known old one, naming it; once."""
     if answer is True or str(answer).startswith(_MAKES):
         return answer
-    return f"{_MAKES}{part.name!r} ({part.op}) next to it, and nothing tells of what: {answer}"
+    return f"{_MAKES}{part.name!r} ({part.op}) next to it without naming its origin: {answer}"
 
 
 def hands_on(node: Node) -> bool:

@@ -32,7 +32,7 @@ Row = Mapping[str, Any]
 """A subgraph's row in the manifest."""
 
 TARGET = "ARCH"
-"""The key for another machine than this one: what is compiled anew is for this one, whatever the file was for."""
+"""The key for another machine than this one: what is recompiled is for this one, whatever the file was for."""
 
 
 def import_package(
@@ -206,7 +206,7 @@ class _Importing:
         try:
             kernels = self.read(stored, device, graph, config)
         except AcceleratorError as error:
-            self.notes.append(f"compiled anew: {row['name']} on {device.label} for any size, since {error.cause}")
+            self.notes.append(f"recompiled: {row['name']} on {device.label} for any size, since {error.cause}")
             return None
         self.taken.add(row["name"])
         return kernels
@@ -226,7 +226,7 @@ class _Importing:
     ) -> Unit | None:
         """Compiles the subgraph from its body, on the first of these devices that takes all of it."""
         if not row["whole"]:
-            self.misfits.append(f"subgraph {row['name']!r} cannot be compiled anew ({why}): it was exported without its body")
+            self.misfits.append(f"subgraph {row['name']!r} cannot be recompiled ({why}): it was exported without its body")
             return None
         refused = []
         for device in devices:
@@ -243,11 +243,11 @@ class _Importing:
             answers = in_its_place(device.accelerator, config).configured(config).query(body)
             reasons = [why_not for why_not in answers.values() if why_not is not True]
             if not reasons:
-                self.notes.append(f"compiled anew: {row['name']} on {device.label}, since {why}")
+                self.notes.append(f"recompiled: {row['name']} on {device.label}, since {why}")
                 unit = compile_unit(row["name"], device, body, config, self.stand_ins(device, config), model=self.model)
                 return attrs.evolve(unit, recompiled=True)
             refused.append(f"{device.label}: {reasons[0]}")
-        self.misfits.append(f"subgraph {row['name']!r} cannot be compiled anew ({why}): {'; '.join(refused)}")
+        self.misfits.append(f"subgraph {row['name']!r} cannot be recompiled ({why}): {'; '.join(refused)}")
         return None
 
     def onnx(self, name: str) -> Graph:

@@ -237,7 +237,7 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
                 except PartitaError:
                     return False
                 final.without_claims = None
-                note = f"{error.cause}; the sizes that follow are taken instead"
+                note = f"{error.cause}; the inferred sizes are used instead"
                 logger("compile").warning("%s: %s", self.graph.name, note)
                 self._adopt(final, attrs.evolve(final.report, notes=(*final.report.notes, note)))
         return True

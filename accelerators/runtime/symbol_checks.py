@@ -60,7 +60,7 @@ class SizeClaims:
                     continue
                 entry, given = self._graph.outputs[claim.output], self._graph.inputs[claim.input]
                 raise ClaimError(
-                    f"the value {entry.name!r} is declared {entry.type}, and sizes {list(value.shape)} came of these inputs: "
+                    f"the value {entry.name!r} is declared {entry.type}, but these inputs give sizes {list(value.shape)}: "
                     f"{claim.symbol!r} is {size} in input {given.name!r}",
                     where=f"model {self._graph.name!r}",
                     remedy="Correct the declared type, or leave it out of the model",

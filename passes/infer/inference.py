@@ -293,7 +293,7 @@ class Inference(Reading):
             joined = self._tensor(inferred.dtype, sizes) if isinstance(inferred, TensorType) and sizes is not None else inferred
             if self.check_declared:
                 raise DeclaredMismatch(
-                    f"the value {entry.name!r} is declared {declared}, and {joined} follows",
+                    f"the value {entry.name!r} is declared {declared}, but {joined} is inferred",
                     where=f"node {node.name!r} ({node.op})",
                     remedy=DECLARED,
                 ) from error

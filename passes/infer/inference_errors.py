@@ -6,7 +6,7 @@ from partita.graph.errors import TypeMismatch
 
 REMEDY = "Correct the declared types or the given shapes, or pass strict=False to leave unknown what does not follow"
 
-DECLARED = "Correct the declared type, or leave it out: it follows by itself. InferShape with strict=False puts in what follows"
+DECLARED = "Correct the declared type, or remove it. InferShape with strict=False replaces it by the inferred one"
 
 
 class DeclaredMismatch(TypeMismatch):

@@ -64,7 +64,7 @@ def replaced_types(declared: Graph, typed: Graph, seen: set[Graph] | None = None
         for name, old, new in zip(node.output_names, node.output_types, other.output_types):
             if not _agree(old, new):
                 where = f"node {node.name!r} ({node.op})"
-                notes.append(f"{where}: the value {name!r} is declared {old}; {new} follows, and is taken")
+                notes.append(f"{where}: the value {name!r} is declared {old}; the inferred {new} is used")
         inner = [(body, other.attrs.get(key)) for key, body in node.bodies]
         if node.subgraph is not None:
             inner = [(node.subgraph, other.subgraph)]

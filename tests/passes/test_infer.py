@@ -220,7 +220,7 @@ def test_large_constants_need_not_be_copied() -> None:
         ),
         (
             "graph net(a: float32[2]) -> (r) { r = Relu(a) : float32[3] }",
-            "pass 'InferShape', node 'r' (Relu): the value 'r' is declared float32[3], and float32[2] follows",
+            "pass 'InferShape', node 'r' (Relu): the value 'r' is declared float32[3], but float32[2] is inferred",
         ),
         (
             "func body(z: float32[3]) -> (r) { r = Relu(z) }\n graph net(a: float32[2]) -> (k) { k = call body(a) }",

@@ -75,7 +75,7 @@ def test_a_split_node_is_refused_for_its_part_and_its_neighbour_is_not(order):
         answers = pt.accelerator("alpha").query(pt.Graph([y]))
     assert answers["r"] is True
     assert answers["h"] == (
-        "its transform makes 'h_half' (HardSigmoid) next to it, and nothing tells of what: alpha has no HardSigmoid"
+        "its transform makes 'h_half' (HardSigmoid) next to it without naming its origin: alpha has no HardSigmoid"
     )
     with device("alpha", "Relu Mul HardSigmoid", transform=hard_swish_split):
         assert set(pt.accelerator("alpha").query(pt.Graph([y])).values()) == {True}
@@ -376,7 +376,7 @@ def test_what_a_property_gives_back_goes_to_the_next_device(members, reason):
     m = gives_back(**members)
     assert places(m) == {"a": "alpha", "b": "alpha", "c": "reference", "d": "reference"}
     assert m.report.why("d") == f"d (Relu) is on reference\n  not on alpha: its property 'own' gave it back: {reason}"
-    assert m.report.notes == (f"given back by alpha to reference: 1 op (d): its property 'own' gave it back: {reason}",)
+    assert m.report.notes == (f"moved from alpha to reference: 1 op (d): its property 'own' gave it back: {reason}",)
     assert [unit.ops for unit in m.units][-1] == ("c", "d"), "what came back joins its neighbours there"
 
 

@@ -67,7 +67,7 @@ def test_a_declared_output_is_held_against_what_the_op_computes(op):
     assert pt.apply_pass(right, "InferShape").attrs["shape"]["y"] == shape
     for lie in lies(shape):
         graph = loaded(inputs, f"{lie} y", body)
-        said = rf"node '.*' \({op}\): the value 'y' is declared .*, and float32{re.escape(str(list(shape)))} follows"
+        said = rf"node '.*' \({op}\): the value 'y' is declared .*, but float32{re.escape(str(list(shape)))} is inferred"
         for ask in (
             lambda graph=graph: pt.apply_pass(graph, "InferShape"),
             lambda lie=lie: loaded(inputs, f"{lie} y", body, strict=True),
@@ -78,7 +78,7 @@ def test_a_declared_output_is_held_against_what_the_op_computes(op):
                 ask()
         loose = pt.apply_pass(graph, "InferShape", strict=False)
         assert loose.attrs["shape"]["y"] == shape, "what follows takes the place of what is declared"
-        assert re.search(r"'y' is declared .*; float32.* follows, and is taken", loose.attrs["notes"][0])
+        assert re.search(r"'y' is declared .*; the inferred float32.* is used", loose.attrs["notes"][0])
         assert pt.query(graph, "cpu").graph["y"][0].type.shape == shape
     model = pt.compile(graph, "reference")
     arrays = model.example_inputs()
@@ -90,11 +90,11 @@ def test_a_declared_output_is_held_against_what_the_op_computes(op):
 
 def test_a_value_between_ops():
     text = f"{HEAD} g (float[1,4,8] x) => (float y) <float[1,4,4000] a> {{ a = Relu(x) y = ReduceSum<keepdims=0>(a) }}"
-    with pytest.raises(pt.PartitaError, match=r"'a' is declared float32\[1, 4, 4000\], and float32\[1, 4, 8\] follows"):
+    with pytest.raises(pt.PartitaError, match=r"'a' is declared float32\[1, 4, 4000\], but float32\[1, 4, 8\] is inferred"):
         pt.compile(pt.load(onnx.parser.parse_model(text)), "cpu", strict=True)
     model = pt.compile(pt.load(onnx.parser.parse_model(text)), "cpu")
     assert model(np.ones((1, 4, 8), np.float32))[0] == 32
-    assert "'a' is declared float32[1, 4, 4000]; float32[1, 4, 8] follows, and is taken" in model.report.notes[0]
+    assert "'a' is declared float32[1, 4, 4000]; the inferred float32[1, 4, 8] is used" in model.report.notes[0]
 
 
 def test_a_value_in_a_body():
@@ -107,7 +107,7 @@ def test_a_value_in_a_body():
         """
     )
     for strict in (True, False):
-        with pytest.raises(pt.PartitaError, match=r"is declared float32\[5\], and float32\[2\] follows"):
+        with pytest.raises(pt.PartitaError, match=r"is declared float32\[5\], but float32\[2\] is inferred"):
             pt.apply_pass(g, "InferShape", strict=strict, check_declared=True)
     loose = pt.apply_pass(g, "InferShape", strict=False)
     assert [str(body.outputs[0].type) for _, body in loose["z"].bodies] == ["float32[2]"] * 2
@@ -124,7 +124,7 @@ CALLS = {
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_what_a_call_declares(where, device):
     g = pt.parse(CALLS[where])
-    with pytest.raises(pt.PartitaError, match=r"declared float32\[7\],? and (float32\[3\] follows|gets float32\[3\])"):
+    with pytest.raises(pt.PartitaError, match=r"declared float32\[7\],? (but float32\[3\] is inferred|and gets float32\[3\])"):
         pt.compile(g, device, strict=True)
     assert str(pt.apply_pass(g, "InferShape", strict=False).outputs[0].type) == "float32[3]"
     assert pt.compile(g, device)(np.ones(3, np.float32))[0].shape == (3,)
@@ -134,14 +134,14 @@ def test_nnvms_json():
     g = pt.parse("graph g(x: float32[3]) -> (y) { y = Relu(x) : float32[7] }")
     read = from_nnvm_json(to_nnvm_json(g))
     assert str(read.outputs[0].type) == "float32[7]"
-    with pytest.raises(pt.PartitaError, match=r"'y' is declared float32\[7\], and float32\[3\] follows"):
+    with pytest.raises(pt.PartitaError, match=r"'y' is declared float32\[7\], but float32\[3\] is inferred"):
         pt.compile(read, "cpu", strict=True)
 
 
 def test_a_chain_of_lies_that_agree_with_one_another():
     lines = "\n".join(f"y{i} = Relu({f'y{i - 1}' if i else 'x'}) : float32[9]" for i in range(40))
     g = pt.parse(f"graph g(x: float32[3]) -> (y39) {{ {lines} }}")
-    with pytest.raises(pt.PartitaError, match=r"'y0' is declared float32\[9\], and float32\[3\] follows"):
+    with pytest.raises(pt.PartitaError, match=r"'y0' is declared float32\[9\], but float32\[3\] is inferred"):
         pt.compile(g, "cpu", strict=True)
     assert pt.compile(g, "cpu")(np.ones(3, np.float32))[0].shape == (3,)
     loose = pt.apply_pass(g, "InferShape", strict=False)
@@ -153,7 +153,7 @@ def test_a_size_that_comes_with_the_inputs(device):
     graph = loaded("float[N,4] x", "float[7,4] y", "y = Relu(x)")
     model = pt.compile(graph, device, strict=True)
     assert model(np.ones((7, 4), np.float32))[0].shape == (7, 4)
-    with pytest.raises(pt.RunError, match=r"the value 'y' is declared float32\[7, 4\], and .*\[1, 4\]"):
+    with pytest.raises(pt.RunError, match=r"the value 'y' is declared float32\[7, 4\], but .*\[1, 4\]"):
         model(np.ones((1, 4), np.float32))
 
 
@@ -165,8 +165,8 @@ def test_a_size_that_only_a_call_refutes_gives_way_to_what_follows(device, decla
     for given in (x, x[:1], x[:2]):
         for result in (model(given), model.start(given).result(), model(given, out=[None])):
             np.testing.assert_array_equal(result[0], np.concatenate([given] * rows))
-    notes = [note for note in model.report.notes if re.search(r"'y' is declared float32\[(7|N|3), 4\], and ", note)]
-    assert len(notes) == 1 and notes[0].endswith("; the sizes that follow are taken instead")
+    notes = [note for note in model.report.notes if re.search(r"'y' is declared float32\[(7|N|3), 4\], but ", note)]
+    assert len(notes) == 1 and notes[0].endswith("; the inferred sizes are used instead")
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
@@ -174,7 +174,7 @@ def test_a_body_that_is_compiled_by_itself(device):
     """A package or a plan hands over bodies with types of their own."""
     body = pt.parse("graph g(x: float32[3]) -> (y) { y = Relu(x) : float32[7000] }")
     one = parse_devices(device)[0]
-    with pytest.raises(CompileError, match=r"'y' is declared float32\[7000\], and float32\[3\] follows"):
+    with pytest.raises(CompileError, match=r"'y' is declared float32\[7000\], but float32\[3\] is inferred"):
         compile_unit("u", one, body, one.accelerator.full_config({}))
 
 
@@ -187,7 +187,7 @@ def test_a_kernels_body_is_held_against_what_its_op_makes(op):
 
     device = accelerator("cpu")
     body = make_body(pt.parse(f"graph g(x: float32[3, 3]) -> (y) {{ y = {op}(x) : float32[3, 7000] }}"))
-    with pytest.raises(pt.PartitaError, match=r"is declared float32\[3, 7000\], and float32\[3, 3\] follows"):
+    with pytest.raises(pt.PartitaError, match=r"is declared float32\[3, 7000\], but float32\[3, 3\] is inferred"):
         lower(body, device.machine(device.full_config({})))
 
 
@@ -204,7 +204,7 @@ class Lying(DeviceProperty):
 
 def test_a_body_that_a_property_of_a_devices_own_has_changed():
     net = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x)\n y = Exp(a) }")
-    error = re.escape("the value 'a' is declared float32[2, 4000], and float32[2, 3] follows")
+    error = re.escape("the value 'a' is declared float32[2, 4000], but float32[2, 3] is inferred")
     with device("liar", subgraph_property=lambda self: Lying(self)), pytest.raises(CompileError, match=error):
         pt.compile(net, "liar")
 

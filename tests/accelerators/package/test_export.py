@@ -1,4 +1,4 @@
-"""Export, then import in another process: equal outputs; what does not fit is refused or compiled anew."""
+"""Export, then import in another process: equal outputs; what does not fit is refused or recompiled."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_another_library_version_is_refused_or_compiled_anew(tmp_path, monkeypat
     for recompile in (True, "reference"):
         again = pt.import_model(tmp_path / "net.partita", recompile=recompile)
         np.testing.assert_allclose(again(x)[0], model(x)[0], rtol=1e-4)
-        assert "compiled anew: cpu_0 on" in str(again.report)
+        assert "recompiled: cpu_0 on" in str(again.report)
 
 
 def test_missing_processor_features_are_named(tmp_path, monkeypatch):
@@ -150,7 +150,7 @@ def test_missing_processor_features_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(kind, "identity", lambda self, config: {**real(self, config), **older})
     with pytest.raises(pt.AcceleratorError, match=r"the processor here \(i486\) lacks .*"):
         pt.import_model(tmp_path / "net.partita")
-    with pytest.raises(pt.AcceleratorError, match="cannot be compiled anew .*: it was exported without its body"):
+    with pytest.raises(pt.AcceleratorError, match="cannot be recompiled .*: it was exported without its body"):
         pt.import_model(tmp_path / "net.partita", recompile=True)
 
 
