@@ -30,6 +30,8 @@ LIGHT = squeezenet shufflenet resnet50 inception_v1 inception_v2 densenet121 bvl
 CASES ?= sample nodes $(foreach name,$(LIGHT),zoo:$(name)) int8:squeezenet \
     tests/data/torch/bert.onnx tests/data/torch/vit.onnx
 CPUS ?= neoverse-v1 neoverse-n1 cortex-a72
+# Tests that run in the emulated Python, its compiler with them; THERE=tests/accelerators/tvm for all of them (days).
+THERE ?= $(addprefix tests/accelerators/tvm/,test_pool.py test_cpu.py kernels/test_instructions.py)
 
 check-arm: .soak-venv  ## graphs, ONNX's node tests and models compiled for Arm and run in qemu; as root on Debian 12 (hours)
 	@.ci/arm
@@ -40,8 +42,7 @@ check-arm: .soak-venv  ## graphs, ONNX's node tests and models compiled for Arm 
 	done
 	@PATH="$$PWD/build/arm/bin:$$PATH" PYTHONPATH=. build/arm/bin/python-arm -m tests.accelerators.tvm.arm package
 	@.venv/bin/python -m pytest -q -m "" tests/accelerators/tvm/test_arm.py
-	@PATH="$$PWD/build/arm/bin:$$PATH" PYTHONPATH=. build/arm/bin/python-arm -m pytest -q -p no:cacheprovider \
-	    tests/accelerators/tvm/test_pool.py tests/accelerators/tvm/test_cpu.py tests/accelerators/tvm/kernels/test_instructions.py
+	@PATH="$$PWD/build/arm/bin:$$PATH" PYTHONPATH=. build/arm/bin/python-arm -m pytest -q -p no:cacheprovider $(THERE)
 
 soak: .soak-venv  ## attacks for an hour: random models, mutated files, kills, faults, forks, threads (ARGS="--minutes 5")
 	@.venv/bin/python -m tests.soak $(ARGS)
@@ -98,6 +99,9 @@ bench-threads: .bench  ## twenty fresh processes, alone and beside a rival: onnx
 
 bench-precision: .bench  ## quantized models, and bfloat16: onnxruntime, OpenVINO
 	@.venv-bench/bin/python -m benchmarks.precision $(ARGS)
+
+bench-place: .bench  ## placements by measured cost, end to end, and two models at once (about forty minutes)
+	@.venv-bench/bin/python -m benchmarks.placing $(ARGS)
 
 bench-gpu: .bench  ## latency on a GPU: torch, onnxruntime; without one the smallest model by OpenCL on the processor
 	@.ci/venv .venv-bench onnxruntime,openvino,opencl matplotlib $(POCL)

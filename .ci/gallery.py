@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import tempfile
 from pathlib import Path
 from typing import Any
 
-NAMES = ("cnn.html", "transformer.html", "diff.html", "diagnosis.svg", "timeline.html", "five-thousand.html")
+NAMES = ("cnn.html", "transformer.html", "diff.html", "diagnosis.html", "timeline.html", "five-thousand.html")
 """The files, in the order of the page."""
 
 NODES = 5_000
@@ -39,7 +40,7 @@ def pages() -> dict[str, str]:
             "transformer.html": page(model, profile=model.profile(tokens)),
             "diff.html": page(pt.query(network, devices, forbid={"MaxPool": "cpu"}), before=network_cut),
             "timeline.html": page(model, timeline=timeline),
-            "diagnosis.svg": diagnosis().to_svg(),
+            "diagnosis.html": drawn(diagnosis()),
             "five-thousand.html": page(pt.plan(large(), subgraph_property=supported({"Relu", "Add"}))),
         }
 
@@ -106,6 +107,12 @@ def large() -> Any:
         else:
             value = pt.op("Relu", value, name=f"relu{i}")
     return pt.Graph([value], name="large")
+
+
+def drawn(found: Any) -> str:
+    """A page with the drawing of a diagnosis above its text."""
+    head = '<!doctype html><meta charset="utf-8"><title>A diagnosis</title><style>body { background: white; margin: 2em }</style>'
+    return f"{head}{found.to_svg()}<pre>{html.escape(str(found))}</pre>"
 
 
 def diagnosis() -> Any:

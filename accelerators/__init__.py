@@ -1,6 +1,6 @@
 """The plugin interface, one file (or folder) per device, HETERO, the compiled model that runs.
 
-Names are imported on first use, since a model of a file answers before most of this package is loaded."""
+Names are imported on first use: with START=now a model runs before most of this package is loaded."""
 
 from typing import TYPE_CHECKING
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from partita.accelerators.precision.measured_costs import measure
     from partita.accelerators.precision.place import place, place_many
     from partita.accelerators.precision.precision_plan import PrecisionPlan
+    from partita.accelerators.precision.tuning import TuningReport, tune
     from partita.accelerators.runtime.compiled_model import CompiledModel
     from partita.accelerators.runtime.profile import Profile
-    from partita.accelerators.tuning import TuningReport, tune
 
 __all__ = [
     "Accelerator",
@@ -106,5 +106,5 @@ __getattr__ = lazily(__name__, {
     "partita.accelerators.precision.precision_plan": "PrecisionPlan",
     "partita.accelerators.runtime.compiled_model": "CompiledModel",
     "partita.accelerators.runtime.profile": "Profile",
-    "partita.accelerators.tuning": "TuningReport tune",
+    "partita.accelerators.precision.tuning": "TuningReport tune",
 })

@@ -97,7 +97,7 @@ def compile(  # noqa: A001  the contract's name
 
 
 def _locked(plan: Any, pin: Pin | None, forbid: Forbid | None, optimize: bool, smallest: int | None) -> LockedPlan:
-    """The plan as one that is checked against a graph."""
+    """The plan as a LockedPlan."""
     if pin or forbid or optimize or smallest:
         cause = "the plan decides, so that pin, forbid, optimize and min_subgraph_size have no meaning"
         raise AcceleratorError(cause, where="compile, option plan", remedy="Give them to place instead")
@@ -125,7 +125,7 @@ def begin(read: Callable[[], Graph], device: str | None, config: Mapping[str, An
 
 
 def _check_wishes(task: CompileTask) -> None:
-    """Checks affinities, pins and forbidden devices now, which compilation would otherwise check later."""
+    """Checks affinities, pins and forbidden devices at once, not only when compilation gets there."""
     live = live_part(task.graph)
     _affinities(live, task, any(_is_placed(node) for node in live.nodes))
     resolve_rules(live, task.devices, task.pin, task.forbid, removed=_removed(task, live))
@@ -180,7 +180,7 @@ def _compiled(task: CompileTask) -> CompiledModel:
 
 
 def _renouncing(task: CompileTask) -> Callable[[], CompiledModel]:
-    """A function that compiles the graph without the sizes that its file declares and that do not follow."""
+    """A function that compiles the graph without the declared sizes that inference does not confirm."""
 
     def compiled() -> CompiledModel:
         graph = without_claims(task.graph)
@@ -218,7 +218,7 @@ def _is_placed(node: Node) -> bool:
 
 
 def _affinities(graph: Graph, task: CompileTask, manual: bool) -> dict[str, str]:
-    """The devices that affinities name, by node name; those of all ops if the user placed nodes by hand."""
+    """The device of each op with an affinity, by node name. All ops need one if the user placed any by hand (`manual`)."""
     ops = [node for node in graph.nodes if node.is_op]
     lacking = [node.name for node in ops if node.affinity is None]
     if manual and lacking:
@@ -281,5 +281,5 @@ def _path(folder: Path, what: str, graph: Graph) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise AcceleratorError(f"there can be no folder: {error.strerror}", where=str(folder)) from None
+        raise AcceleratorError(f"the folder cannot be created: {error.strerror}", where=str(folder)) from None
     return folder / f"hetero_{what}_{re.sub(r'[^A-Za-z0-9._-]', '_', graph.name)}.dot"

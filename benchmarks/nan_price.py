@@ -20,7 +20,7 @@ from partita.accelerators.tvm.code import building
 from partita.accelerators.tvm.kernels.contraction.recurrent import cells
 from partita.accelerators.tvm.kernels.language import Operand, Value, maximum, minimum
 from partita.accelerators.tvm.kernels.rows.row_steps import _Making
-from partita.accelerators.tvm.kernels.shared import formulas, functions, reducers
+from partita.accelerators.tvm.kernels.shared import elementwise, functions, reducers
 from partita.accelerators.tvm.kernels.window import blocked
 
 CONFIG = {"NUM_THREADS": 1, "CACHE_DIR": "off"}
@@ -41,7 +41,7 @@ def losing_nan() -> Iterator[None]:
         return minimum(x, high if isinstance(high, Value) else functions._like(x, high))
 
     with contextlib.ExitStack() as changes:
-        for module in (functions, formulas, reducers, cells):
+        for module in (functions, elementwise, reducers, cells):
             for names, plain in ((LARGER, plain_maximum), (SMALLER, plain_minimum)):
                 for name in names:
                     if hasattr(module, name):

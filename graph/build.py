@@ -24,7 +24,7 @@ CALL_DOMAIN = "partita"
 
 
 FUSED = "partita.fused"
-"""The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces. A call need not:
+"""The metadata key of a fused node for the names of the original nodes that it replaces, one per line. A call needs no such list:
 the nodes in its body have kept their names."""
 
 INLINE = "partita.inline"
@@ -45,7 +45,7 @@ def variable(
 
 
 def constant(value: Any, name: str | None = None) -> Node:
-    """A constant. Python numbers become numpy's default types; an array is not copied and must not change any more."""
+    """A constant. Python numbers become numpy's default types; an array is not copied and must not be changed afterwards."""
     array = value if isinstance(value, np.ndarray) else _as_array(value)
     if array.dtype.kind in "USO":
         array = array.astype(object)

@@ -25,7 +25,7 @@ class PartitaError(Exception):
         super().__init__("\n  ".join(parts))
 
     def within(self, where: str) -> Self:
-        """The same error with this place put before its own, unless it names it already."""
+        """The same error with `where` put before its own place, unless that contains it already."""
         if self.where is None or where not in str(self.where):
             PartitaError.__init__(self, self.cause, where=f"{where}, {self.where}" if self.where else where, remedy=self.remedy)
         return self

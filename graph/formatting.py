@@ -16,7 +16,7 @@ def counted(number: int, singular: str, plural: str = "") -> str:
 
 
 def shortened(text: str, most: int = 240) -> str:
-    """The text, or both its ends if it is too long: names come from models."""
+    """The text, or both its ends if it is too long, as names in models may be."""
     half = (most - 3) // 2
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
@@ -68,7 +68,11 @@ def in_xml(text: str) -> str:
     return escape(NO_XML.sub("\ufffd", text))
 
 
-def first_of(lines: Sequence[str], most: int = 12) -> list[str]:
+MOST_LINES = 12
+"""The most lines that are shown of many."""
+
+
+def first_of(lines: Sequence[str]) -> list[str]:
     """The lines, or the first of them and the number of others."""
-    more = len(lines) - most
-    return list(lines) if more <= 0 else [*lines[:most], f"... and {counted(more, 'more note', 'more notes')}"]
+    more = len(lines) - MOST_LINES
+    return list(lines) if more <= 0 else [*lines[:MOST_LINES], f"... and {counted(more, 'more note', 'more notes')}"]

@@ -15,6 +15,7 @@ from partita.graph.gc_pause import collector_paused
 from partita.graph.names import check_names, check_output_names, name_bodies_apart, name_nodes
 from partita.graph.node import Body, Node, NodeEntry, as_entries, copy_nodes
 from partita.graph.order import is_ordered, reachable, sources, topological
+from partita.graph.text import print_graph
 
 if TYPE_CHECKING:
     import networkx
@@ -303,13 +304,11 @@ class Graph(Body):
         return networkx_graph
 
     def __str__(self) -> str:
-        from partita.graph.text import print_graph  # upward: str() is a method
-
         return print_graph(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Rich display in notebooks: a picture, or a summary of a large graph."""
-        from partita.graph.pictures import mimebundle  # upward: notebooks ask for a method
+        from partita.graph.pictures import mimebundle  # start-up
 
         return mimebundle(self)
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.text.digests import arrays_in
 from partita.graph.types import TensorType, Type
+
+if TYPE_CHECKING:
+    from partita.graph.graph import Graph
 
 if TYPE_CHECKING:
     from rich.console import Console

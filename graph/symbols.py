@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import reduce
 from operator import and_
@@ -16,6 +16,8 @@ from typing import Any
 
 import attrs
 import numpy as np
+
+from partita.graph.polynomials import Monomial, Polynomial, above_least, in_order, long_division, summed, written
 
 
 @attrs.frozen(slots=True, cache_hash=True, repr=False)
@@ -63,11 +65,8 @@ _EVALUATED: dict[str, Callable[[Any, Any], int]] = {
     "scaled": _scaled_size,
 }
 
-Monomial = tuple[Symbol | Term, ...]
-
-
-class Size:
-    """A size that depends on symbols. Arithmetic returns an `int` again if all symbols cancel."""
+class Size(Polynomial):
+    """A size that depends on symbols."""
 
     __slots__ = ("_hash", "_least", "_text", "terms")
 
@@ -87,37 +86,8 @@ class Size:
 
     def __repr__(self) -> str:
         if self._text is None:  # Without a cache the text of nested terms takes exponential time.
-            self._text = self._written()
+            self._text = written(self.terms, " + ")
         return self._text
-
-    def _written(self) -> str:
-        parts = []
-        for monomial, count in sorted(self.terms.items(), key=lambda term: (-len(term[0]), str(term[0]))):
-            parts.append("*".join([*([str(count)] if count != 1 or not monomial else []), *map(str, monomial)]))
-        return " + ".join(parts).replace("+ -", "- ")
-
-    def __add__(self, other: Any) -> Any:
-        terms = _terms(other)
-        return NotImplemented if terms is None else _size_of([*self.terms.items(), *terms.items()])
-
-    def __mul__(self, other: Any) -> Any:
-        if type(other) is int:
-            return Size({monomial: count * other for monomial, count in self.terms.items()}) if other else 0
-        terms = _terms(other)
-        if terms is None:
-            return NotImplemented
-        return _size_of((_sorted((*a, *b)), i * j) for a, i in self.terms.items() for b, j in terms.items())
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __neg__(self) -> Any:
-        return self * -1
-
-    def __sub__(self, other: Any) -> Any:
-        return self + other * -1
-
-    def __rsub__(self, other: Any) -> Any:
-        return self * -1 + other
 
     def __floordiv__(self, other: Any) -> Any:
         return quotient(self, other)
@@ -133,14 +103,8 @@ class Size:
         """True if further arithmetic would take long: products of sums grow with each op."""
         return len(self.terms) > MOST_TERMS or any(len(monomial) > HIGHEST for monomial in self.terms)
 
-    def at(self, values: Mapping[Symbol, int]) -> int:
-        """The size, given each symbol's value."""
-        total = 0
-        for monomial, count in self.terms.items():
-            for factor in monomial:
-                count *= values[factor] if isinstance(factor, Symbol) else factor.at(values)
-            total += count
-        return total
+    def factor_at(self, factor: Symbol | Term, values: Mapping[Symbol, int]) -> int:
+        return values[factor] if isinstance(factor, Symbol) else factor.at(values)
 
 
 AnySize = int | Size
@@ -184,13 +148,13 @@ def quotient(size: AnySize, divisor: AnySize) -> AnySize:
     exact = divided(size, divisor)
     if exact is not None or not isinstance(divisor, int) or divisor <= 0:
         return exact if exact is not None else _factor("//", size, divisor)
-    terms = _terms(size) or {}
-    whole = _size_of((m, count // divisor) for m, count in terms.items() if m and count % divisor == 0)
+    terms = Size.terms_of(size) or {}
+    whole = Size.of((m, count // divisor) for m, count in terms.items() if m and count % divisor == 0)
     rest, more = {m: count for m, count in terms.items() if m and count % divisor}, terms.get((), 0)
     if not rest:
         return whole + more // divisor
     if next(iter(sorted(rest.items(), key=lambda term: str(term[0]))))[1] < 0:  # floor(-n / d) = -floor((n + d - 1) / d)
-        return whole - quotient(_size_of((m, -count) for m, count in rest.items()) - more + divisor - 1, divisor)
+        return whole - quotient(Size.of((m, -count) for m, count in rest.items()) - more + divisor - 1, divisor)
     common = math.gcd(divisor, *rest.values())
     left, more, divisor = {m: count // common for m, count in rest.items()}, more // common, divisor // common
     (first, count), *others = left.items()
@@ -199,22 +163,13 @@ def quotient(size: AnySize, divisor: AnySize) -> AnySize:
         if isinstance(by, int) and by > 0:  # nested quotients are flattened
             return whole + quotient(inner + more * by, by * divisor)
     constant, more = divmod(more, divisor)
-    return whole + constant + _factor("//", _size_of([*left.items(), ((), more)]), divisor)
+    return whole + constant + _factor("//", Size.of([*left.items(), ((), more)]), divisor)
 
 
 def divided(size: AnySize, by: AnySize) -> AnySize | None:
-    """The quotient of two polynomials by long division; None if there is a remainder."""
-    left, divisor, result = dict(_terms(size) or {}), _terms(by) or {}, list[tuple[Monomial, int]]()
-    lead = min(divisor, key=_rank, default=None)
-    while left:
-        first = min(left, key=_rank)
-        symbols = Counter(first)
-        if lead is None or not Counter(lead) <= symbols or left[first] % divisor[lead]:
-            return None
-        step = (_sorted((symbols - Counter(lead)).elements()), left[first] // divisor[lead])
-        result.append(step)
-        left = _summed([*left.items(), *((_sorted((*step[0], *m)), -step[1] * count) for m, count in divisor.items())])
-    return _size_of(result)
+    """The quotient of two polynomials; None if there is a remainder."""
+    terms = long_division(Size.terms_of(size) or {}, Size.terms_of(by) or {})
+    return None if terms is None else Size.of(terms.items())
 
 
 def smaller(a: AnySize, b: AnySize) -> AnySize:
@@ -305,7 +260,7 @@ def solved(difference: AnySize) -> tuple[Symbol, AnySize] | None:
         return None
     common: Counter[Any] = reduce(and_, map(Counter, difference.terms))
     if all(least(Size({(factor,): 1})) or 0 for factor in common):  # None of these factors is 0.
-        by = Size({_sorted(common.elements()): math.gcd(*difference.terms.values())})
+        by = Size({in_order(common.elements()): math.gcd(*difference.terms.values())})
         simpler = divided(difference, by)
         difference = difference if simpler is None else simpler
     if isinstance(difference, int):
@@ -324,33 +279,6 @@ def _factor(kind: str, a: AnySize, b: Any) -> Size:
     return Size({(Term(kind, (a, b)),): 1})
 
 
-def _terms(value: Any) -> Mapping[Monomial, int] | None:
-    if isinstance(value, Size):
-        return value.terms
-    return ({(): int(value)} if value else {}) if isinstance(value, int) else None
-
-
-def _size_of(terms: Iterable[tuple[Monomial, int]]) -> Any:
-    left = _summed(terms)
-    return Size(left) if any(left) else left.get((), 0)
-
-
-def _summed(terms: Iterable[tuple[Monomial, Any]]) -> dict[Monomial, Any]:
-    summed: dict[Monomial, Any] = {}
-    for monomial, count in terms:
-        summed[monomial] = summed.get(monomial, 0) + count
-    return {monomial: count for monomial, count in summed.items() if count}
-
-
-def _sorted(factors: Iterable[Symbol | Term]) -> Monomial:
-    listed = tuple(factors)
-    return tuple(sorted(listed, key=str)) if len(listed) > 1 else listed
-
-
-def _rank(monomial: Monomial) -> tuple[int, str]:
-    return -len(monomial), str(monomial)
-
-
 def _least(terms: Mapping[Monomial, Any], splits: int = MOST_SPLITS) -> int | Fraction | None:
     """A lower bound of a polynomial: each non-polynomial factor is replaced by its bound, then each symbol by its own."""
     if splits < 0 or any(len(monomial) > MOST_FACTORS for monomial in terms):
@@ -362,31 +290,19 @@ def _least(terms: Mapping[Monomial, Any], splits: int = MOST_SPLITS) -> int | Fr
                 if any((least(Size({(other,): 1})) or 0) < 0 for other in others):
                     return None
                 cases, any_bounds = _bounding(factor, count)
-                bounds = [_least(_summed([*rest, *((_sorted((*others, *m)), c) for m, c in case)]), splits - 1) for case in cases]
+                bounds = [_least(summed([*rest, *((in_order((*others, *m)), c) for m, c in case)]), splits - 1) for case in cases]
                 known = [bound for bound in bounds if bound is not None]
                 return max(known, default=None) if any_bounds else min(known) if known and len(known) == len(bounds) else None
     if any(s.least for monomial in terms for s in monomial):  # type: ignore[union-attr]
-        terms = _above_least(terms)
+        terms = above_least(terms, lambda one: one.least)
     return None if any(count < 0 for monomial, count in terms.items() if monomial) else terms.get((), 0)
-
-
-def _above_least(terms: Mapping[Monomial, Any]) -> Mapping[Monomial, Any]:
-    """The polynomial of how much each symbol is above its lower bound; there are no other factors."""
-    parts: list[tuple[Monomial, Any]] = []
-    for monomial, count in terms.items():
-        expanded: list[tuple[Monomial, Any]] = [((), count)]
-        for one in monomial:
-            low = one.least  # type: ignore[union-attr]
-            expanded = [*[((*m, one), c) for m, c in expanded], *([(m, c * low) for m, c in expanded] if low else [])]
-        parts += expanded
-    return _summed(parts)
 
 
 def _bounding(factor: Term, count: Fraction) -> tuple[list[list[tuple[Monomial, Fraction]]], bool]:
     """Polynomials of which each (True) or only the smallest (False) is a lower bound of `count` times the factor."""
     a, b = factor.operands
     if factor.kind in ("min", "max", "broadcast"):
-        cases = [[(m, count * c) for m, c in (_terms(x) or {}).items()] for x in (a, b)]
+        cases = [[(m, count * c) for m, c in (Size.terms_of(x) or {}).items()] for x in (a, b)]
         return cases, (factor.kind, count > 0) in (("max", True), ("min", False))
     if isinstance(b, Size) or b <= 0:
         return ([[]], True) if count > 0 and (least(a) or 0) >= 0 and (least(b) or 0) >= 0 else ([], True)

@@ -23,7 +23,7 @@ TINY = 1e-30
 """Smaller probabilities are raised to this value before logarithms are compared."""
 
 TOLERANCES = {"float16": 1e-2, "bfloat16": 5e-2}
-"""Maximum error of values computed in an element type, where it is not that of float32."""
+"""Maximum error by element type, if it differs from that of float32."""
 
 TOLERANCE = 1e-3
 """Maximum error of float32 and of all wider types."""
@@ -80,7 +80,7 @@ class Difference:
 
 
 def check_tolerance(tolerance: float | None, where: str) -> None:
-    """BadConfig if the tolerance is not a valid error."""
+    """Raises BadConfig unless the tolerance is None or a valid error."""
     if tolerance is not None and not (isinstance(tolerance, Real) and 0 <= tolerance < math.inf):
         remedy = "Give max|a - b| over max|b|, 0 or more; None: by types"
         raise BadConfig(f"tolerance is {tolerance!r:.80}", where=where, remedy=remedy)
@@ -94,9 +94,9 @@ def compare(
     precision: str = "f32",
     inner: bool = False,
 ) -> list[Difference]:
-    """Compares the outputs of a graph one by one. The allowed error is the `tolerance`, by default that of the element types on
-    the way to the output, or of the requested `precision`. `inner` is for values inside a model: the result of a Softmax is
-    compared like any other, and elements of a mask only with each other, since they would hide any other error."""
+    """Compares the outputs of a graph one by one. The allowed error is the `tolerance`; by default it follows from the element
+    types of all values that the output depends on and from `precision`. `inner` is for values inside a model: the result of a
+    Softmax is compared like any other, and errors of elements that are not masked are not relative to the huge ones of a mask."""
     differences = []
     for name, entry, a, b in zip(graph.output_names, graph.outputs, ours, expected, strict=True):
         logarithms = entry.node.op == "Softmax" and not inner
@@ -117,9 +117,9 @@ def _allowed(entry: NodeEntry, value: Any, tolerance: float | None, precision: s
     return max(tolerance, ROUNDED) if inner and is_rounded(reachable([entry.node])) else tolerance
 
 
-def tolerance_of(entry: NodeEntry, value: Any, precision: str = "f32", rounded: bool = True) -> float:
-    """The allowed error of an output: by the least precise type on the way to it, and by quantization steps there, if
-    `rounded`."""
+def tolerance_of(entry: NodeEntry, value: Any, precision: str, rounded: bool = True) -> float:
+    """The allowed error of an output, by the least precise type among the values that it depends on, and with `rounded` by their
+    quantization."""
     if isinstance(value, np.ndarray) and not _is_float(value):
         return 1.0 if rounded and value.dtype.name in STEPS else 0.0
     own = _of_type(value.dtype.name) if isinstance(value, np.ndarray) else TOLERANCE

@@ -58,8 +58,8 @@ from partita.graph import (
 )
 from partita.graph.cached_property import lazily
 from partita.graph.readers import mxnet_ops
+from partita.graph.readers.text import parse
 from partita.graph.readers.torch import from_torch
-from partita.graph.text import parse
 from partita.graph.verify import verify
 from partita.graph.writers import save
 from partita.partition import (

@@ -5,8 +5,9 @@ from partita.partition.errors import PartitionError
 from partita.partition.inline_subgraphs import inline_subgraphs
 from partita.partition.partition_graph import optimize_for, partition_graph, plan
 from partita.partition.pattern import ANY, CONST, Pattern
-from partita.partition.plans import Border, Group, Outside, Plan
+from partita.partition.plans import Plan
 from partita.partition.property import AffinityProperty, PatternProperty, SubgraphProperty
+from partita.partition.reasons import Border, Group, Outside
 from partita.partition.report import PartitionReport
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
 from partita.partition.watching import Frame, Watch, watch

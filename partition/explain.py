@@ -12,7 +12,7 @@ from partita.partition.choose import GIVEN
 from partita.partition.errors import hook_error, not_a, raised
 from partita.partition.evidence import Evidence
 from partita.partition.op_index import OpIndex
-from partita.partition.plans import Border, Outside
+from partita.partition.reasons import Border, Outside
 from partita.partition.selector import SubgraphSelector
 
 Reason = tuple[str, str]

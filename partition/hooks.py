@@ -139,11 +139,11 @@ class Hooks:
 
         return self.call(hook, node, listed)
 
-    def new_selector(self, node: Node | None = None) -> SubgraphSelector | Pattern:
+    def new_selector(self) -> SubgraphSelector | Pattern:
         """A new selector (or pattern) of the property."""
-        selector = self.call("create_subgraph_selector", node, self.property.create_subgraph_selector)
+        selector = self.call("create_subgraph_selector", None, self.property.create_subgraph_selector)
         if not isinstance(selector, (SubgraphSelector, Pattern)):
-            raise self.error("create_subgraph_selector", node, not_a("a SubgraphSelector or a Pattern", selector))
+            raise self.error("create_subgraph_selector", None, not_a("a SubgraphSelector or a Pattern", selector))
         return selector
 
     def ask(self, hook: str, node: Node, question: Callable[..., Any], *args: Node) -> bool:

@@ -16,14 +16,14 @@ from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
-from partita.partition.applying import finish, plain_property, plan_of
 from partita.partition.backend import make_properties
 from partita.partition.errors import PartitionError, not_a, raised
 from partita.partition.names import names_in
 from partita.partition.options import PartitionOptions, with_options
 from partita.partition.planner import Planner
-from partita.partition.plans import Plan, WrittenReasons
+from partita.partition.plans import Plan, finish, plain_property, plan_of
 from partita.partition.property import AffinityProperty, SubgraphProperty
+from partita.partition.reasons import WrittenReasons
 from partita.partition.report import PartitionReport
 from partita.partition.with_types import Typed, TypedBodies, with_types
 from partita.passes import apply_pass, register_pass

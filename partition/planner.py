@@ -140,7 +140,7 @@ class Planner:
 
     @staticmethod
     def _pieces(group: list[int], largest: int, evidence: Evidence, preds: Preds) -> list[list[int]]:
-        """The group, cut along its topological order into pieces of at most so many nodes, which are connected if it is.
+        """The group, cut along its topological order into pieces of at most `largest` nodes, connected if the growth is.
 
         A path between two pieces leads from the earlier one to the later one, since the group closed no cycle."""
         if len(group) <= largest:

@@ -1,10 +1,11 @@
-"""A plan: groups of nodes and their reasons, made before the graph is rewritten, and optionally stored as JSON."""
+"""A plan: groups of nodes and their reasons, made before the graph is rewritten, and optionally stored as JSON; and the last
+steps of a partition, which PartitionGraph shares with `plan.apply`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -12,83 +13,24 @@ from partita.graph.cached_property import lazy
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.pictures.html import bundle
+from partita.partition.calls import CallMaker, Chosen
 from partita.partition.errors import PartitionError
-from partita.partition.fingerprint import fingerprint
+from partita.partition.explain import Explanation
+from partita.partition.fingerprint import difference, fingerprint
+from partita.partition.hooks import Hooks, Witness
+from partita.partition.names import names_in
 from partita.partition.notebook import plan_html
+from partita.partition.op_index import OpIndex, build_op_index
+from partita.partition.planner import Planned, settle
 from partita.partition.property import SubgraphProperty
+from partita.partition.reasons import Border, Group, Outside, Reasons, WrittenReasons
+from partita.partition.report import PartitionReport
+from partita.partition.splicer import splice
+from partita.partition.with_types import Typed, with_types
+from partita.passes.registry import REPORT
 
 VERSION = 1
 """The version of the JSON form."""
-
-
-@attrs.frozen(slots=True)
-class Group:
-    """One subgraph."""
-
-    name: str
-    """The name of its call, unless the property chooses another."""
-    property: str
-    """The property that chose it."""
-    index: int
-    """Its index among the property's subgraphs."""
-    device: str | None
-    """The common affinity of its nodes."""
-    nodes: tuple[str, ...]
-    """Its ops, in topological order."""
-
-
-@attrs.frozen(slots=True)
-class Border:
-    """An edge that ends at a subgraph's border, and the reason."""
-
-    producer: str
-    """The node that makes the value."""
-    consumer: str
-    """The node that reads it."""
-    inside: str
-    """The subgraph whose border it is: if both ends are in subgraphs, that of the property that chose first."""
-    rule: str
-    """The kind of reason: input, call, dead, unsupported, unselected, device, callback, control, filter, size, hook, pattern,
-    taken or cycle."""
-    text: str
-    """The reason in words."""
-    bytes: int | None = None
-    """The bytes of the values between the two; None without static types, which InferShape infers."""
-
-
-@attrs.frozen(slots=True)
-class Outside:
-    """An op that is in no subgraph, and the reason."""
-
-    node: str
-    """The op."""
-    rule: str
-    """The kind of reason, as for a border."""
-    text: str
-    """The reason in words."""
-
-
-class Reasons(Protocol):
-    """The source of a plan's reasons: computed on demand, or read from a file."""
-
-    def borders(self) -> Iterable[Border]: ...
-    def outside(self) -> Iterable[Outside]: ...
-
-
-@attrs.frozen(slots=True)
-class WrittenReasons:
-    """Reasons read from a file."""
-
-    border_list: tuple[Border, ...]
-    """The borders."""
-    outside_list: tuple[Outside, ...]
-    """The ops outside."""
-
-    def borders(self) -> Iterable[Border]:
-        return self.border_list
-
-    def outside(self) -> Iterable[Outside]:
-        return self.outside_list
 
 
 @attrs.frozen(slots=False, eq=False, repr=False)
@@ -137,8 +79,6 @@ class Plan:
 
         The calls are made by the properties that made the plan, or by those given here, found by name; a plan read from a file,
         applied without properties, makes plain calls."""
-        from partita.partition.applying import apply_plan  # upward: users apply by a method of the plan
-
         return apply_plan(self, g, subgraph_property)
 
     def to_json(self) -> str:
@@ -227,3 +167,136 @@ class Plan:
 
 def _fields(record: Any) -> dict[str, Any]:
     return attrs.asdict(record, recurse=False)
+
+
+def plan_of(planned: Planned, properties: Sequence[SubgraphProperty], reasons: Reasons | None = None) -> Plan:
+    """The plan as shown to users."""
+    nodes = planned.index.nodes
+    groups = tuple(
+        Group(c.name, c.hooks.name, c.index, c.device, tuple([nodes[v].name for v in c.members])) for c in planned.groups
+    )
+    return Plan(
+        planned.typed.source.name,
+        groups,
+        (*planned.notes(), *planned.maker.notes),
+        reasons or Explanation(planned.index, planned.groups, planned.evidence),
+        planned.typed.source,
+        tuple(properties),
+        {c.name: c.dedup for c in planned.groups},
+        infer_types=planned.typed.inferred,
+    )
+
+
+def finish(
+    planned: Planned, properties: Sequence[SubgraphProperty], graph_attrs: Mapping[str, Any], reasons: Reasons | None = None
+) -> Graph:
+    """Splices the calls in, attaches the report, and calls the properties' post_partition."""
+    result = splice(planned.maker.given, planned.groups, planned.order, planned.maker.adjusted)
+    calls = tuple(chosen.built.node.name for chosen in planned.groups if chosen.built is not None)
+    result.attrs.clear()
+    result.attrs.update(graph_attrs)
+    result.attrs[REPORT] = PartitionReport(plan_of(planned, properties, reasons), calls)
+    planned.witness.check(planned.groups[0].hooks.name if planned.groups else "", "connect_subgraph_inputs")
+    for subject in properties:
+        watched = Witness(Typed(result, result))
+        Hooks(subject, watched).call("post_partition", None, subject.post_partition, result)
+        watched.check(subject.name, "post_partition")
+    planned.witness.check(properties[-1].name if properties else "", "post_partition")
+    return result
+
+
+def apply_plan(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[SubgraphProperty] | None) -> Graph:
+    """The graph partitioned according to the plan, which must have been made for it."""
+    if g is not plan.graph and fingerprint(g) != plan.fingerprint:
+        ops = [*(name for group in plan.groups for name in group.nodes), *(outside.node for outside in plan.outside)]
+        raise PartitionError(
+            f"the plan was made for another graph (its name was {plan.graph_name!r}): {difference(g, ops, before=plan.graph)}",
+            where=f"graph {g.name!r}",
+            remedy="Plan again: plan(g, ...)",
+        )
+    if given is not None:
+        properties = [given] if isinstance(given, SubgraphProperty) else list(given)
+    else:
+        properties = list(plan.properties) if isinstance(plan.reasons, Explanation) else _plain_ones(plan)
+    typed = with_types(g, plan.infer_types, properties)
+    with Witness(typed) as witness:
+        return _apply(plan, typed, properties, given is not None, witness)
+
+
+def _apply(plan: Plan, typed: Typed, properties: list[SubgraphProperty], given: bool, witness: Witness) -> Graph:
+    g = typed.graph
+    index = build_op_index(g)
+    live = plan.reasons if isinstance(plan.reasons, Explanation) else None
+    if live is not None and not given:
+        made_by = [(chosen.order, chosen.hooks.property) for chosen in live.groups]
+    else:
+        made_by = [_maker_of(group, properties) for group in plan.groups]
+        if live is not None:
+            made_by = [(chosen.order, subject) for chosen, (_, subject) in zip(live.groups, made_by, strict=True)]
+    chosen = _chosen(plan, index, made_by, witness)
+    evidence = [attrs.evolve(e, declined=dict(e.declined)) for e in (live.evidence if live is not None else ())]
+    taken = names_in(g) | {group.name for group in plan.groups}
+    planned = Planned(index, chosen, evidence, settle(index, chosen), CallMaker(index, taken, typed), witness, typed)
+    kept: list[Chosen] = []
+    for order in sorted({c.order for c in chosen}):
+        mine = [c for c in chosen if c.order == order]
+        declined = planned.maker.make(mine)
+        kept += [c for k, c in enumerate(mine) if k not in declined]
+        for k, hook in declined.items():
+            planned.maker.notes.append(f"{hook} of {mine[k].hooks.name!r} left the ops of {mine[k].name} as they were")
+            if evidence:
+                evidence[order].declined.update(dict.fromkeys(mine[k].members, hook))
+    if len(kept) < len(chosen):
+        planned.groups = sorted(kept, key=lambda c: c.members[0])
+        planned.order = settle(index, planned.groups)
+    graph_attrs = {key: value for key, value in g.attrs.items() if key != "subgraph_property"}
+    return finish(planned, properties, graph_attrs, None if evidence else plan.reasons)
+
+
+Maker = tuple[int, SubgraphProperty]
+"""The index of the property that chose the groups, and the property that makes their calls."""
+
+
+def _plain_ones(plan: Plan) -> list[SubgraphProperty]:
+    """Properties of the plan's names that make plain calls, for a plan from a file."""
+    return [plain_property(name) for name in dict.fromkeys(group.property for group in plan.groups)]
+
+
+def plain_property(name: str) -> SubgraphProperty:
+    """A property of this name that makes plain calls."""
+    plain = SubgraphProperty()
+    plain.name = name
+    return plain
+
+
+def _maker_of(group: Group, properties: Sequence[SubgraphProperty]) -> Maker:
+    """The property of the group's name among those given, or among their variants for its device."""
+    makers = [
+        (i, subject.for_device(group.device))
+        for i, subject in enumerate(properties)
+        if group.property in (subject.name, subject.for_device(group.device).name)
+    ]
+    if len(makers) == 1:
+        return makers[0]
+    raise PartitionError(
+        f"the plan has subgraphs of a property {group.property!r}, "
+        + ("which is not among those given" if not makers else "and several of those given have this name"),
+        where="plan.apply",
+        remedy="Give all of the properties, under names of their own, or none for plain calls",
+    )
+
+
+def _chosen(plan: Plan, index: OpIndex, made_by: Sequence[Maker], witness: Witness) -> list[Chosen]:
+    """The plan's groups as node numbers. Their selectors are known unless the plan comes from a file."""
+    grown = plan.reasons.groups if isinstance(plan.reasons, Explanation) else [None] * len(plan.groups)
+    number = {node.name: v for v, node in enumerate(index.nodes)}
+    chosen = []
+    for group, (order, subject), old in zip(plan.groups, made_by, grown, strict=True):
+        missing = [name for name in group.nodes if name not in number]
+        if missing:
+            raise PartitionError(f"the plan's node {missing[0]!r} is not in the graph", where=f"subgraph {group.name!r}")
+        members = sorted(number[name] for name in group.nodes)
+        dedup = plan.dedup_inputs.get(group.name, True)
+        selector = None if old is None else old.selector
+        chosen.append(Chosen(order, group.index, group.device, members, group.name, Hooks(subject, witness), dedup, selector))
+    return chosen

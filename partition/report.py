@@ -15,10 +15,12 @@ from partita.graph.pictures.html import bundle
 from partita.partition.errors import PartitionError
 from partita.partition.explain import Explanation
 from partita.partition.notebook import tables_html
-from partita.partition.plans import Border, Group, Outside, Plan
+from partita.partition.reasons import Border, Group, Outside
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from partita.partition.plans import Plan
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class PartitionReport:
@@ -185,8 +187,8 @@ class PartitionReport:
         return f"<PartitionReport: {counted(len(self.groups), 'subgraph')}>"
 
 
-def _some(names: tuple[str, ...], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
 class PathFinder:

@@ -1,4 +1,4 @@
-"""Insertion of the calls into the graph: one rewrite of the whole, in the order from the checker."""
+"""A rewrite of the graph that replaces each group by its call, in the order that the checker found."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class _Splicer:
         self.chosen = chosen
         self.adjusted = adjusted
         self.kept: list[Node] = []
-        self.foreign = bool(adjusted)  # True if there may be unknown nodes
-        self.nodes: dict[Node, Node] = {}  # the new node for one that changed or that is inside a call
-        self.values: dict[Node, dict[int, NodeEntry]] = {}  # the new values of those, by output
-        self.value_names: set[str] | None = None  # names in the graph and of its calls' inputs, on demand
+        self.foreign = bool(adjusted)  # True if hooks may have added nodes that the index lacks
+        self.nodes: dict[Node, Node] = {}  # old node -> new node, if it changed or is inside a call
+        self.values: dict[Node, dict[int, NodeEntry]] = {}  # their new values, by index of the output
+        self.value_names: set[str] | None = None  # all value names, computed on demand
 
     def value(self, entry: NodeEntry) -> NodeEntry:
         """The new graph's value for a value of the old graph."""
@@ -138,7 +138,7 @@ class _Splicer:
         return final
 
     def _free(self, name: str) -> str:
-        """The name of an output that is no value of the subgraph, changed if it is taken."""
+        """The name of a call's output that stands for no value of the subgraph, made unique."""
         if not name:
             return name
         if self.value_names is None:
@@ -159,7 +159,7 @@ class _Splicer:
         return node
 
     def _check_count(self, chosen: Chosen, node: Node, inputs: Sequence[NodeEntry | None], first: Node) -> None:
-        """Checks the number of inputs: a call binds each input of its body, which may be a new one; an op follows its schema."""
+        """Checks the number of inputs: of a call against its body, which a hook may have replaced, else against its schema."""
         connects = chosen.hooks.overrides("connect_subgraph_inputs")
         hook = "connect_subgraph_inputs" if connects else "create_subgraph_node"
         if node.subgraph is not None:
@@ -176,7 +176,7 @@ class _Splicer:
                 raise chosen.hooks.error(hook, first, cause, remedy)
 
     def _outputs(self, chosen: Chosen, built: BuiltCall, node: Node, first: Node) -> list[int]:
-        """The index among the node's outputs of each value that leaves."""
+        """For each value that leaves the subgraph, the index of the node's output that replaces it."""
         hooks, hook, wanted = chosen.hooks, "connect_subgraph_outputs", len(built.draft.exits)
         kind = f"{wanted} values of the node"
         entries = hooks.call_for_list(hook, first, kind, hooks.property.connect_subgraph_outputs, node, built.body.outputs)
@@ -185,9 +185,9 @@ class _Splicer:
         slots = [entry.index for entry in entries]
         beyond = [slot for slot in slots if not 0 <= slot < len(node.output_names)]
         if beyond:
-            raise hooks.error(hook, first, f"it gave output {beyond[0]} of a node that has {len(node.output_names)}")
+            raise hooks.error(hook, first, f"it returned output {beyond[0]} of a node that has {len(node.output_names)}")
         if len(set(slots)) < len(slots):
-            raise hooks.error(hook, first, "it gave one of the node's values for two of the subgraph's")
+            raise hooks.error(hook, first, "it returned the same output of the node for two values of the subgraph")
         return slots
 
     def finish(self) -> Graph:

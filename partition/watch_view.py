@@ -25,7 +25,7 @@ MOST_LINES = 300
 """Maximum number of steps that are printed."""
 
 MOST_STEPS = 200
-"""Maximum number of steps in a picture. Of a longer watch, and one of more than MOST_OPS, one growth is shown."""
+"""Maximum number of steps in a picture. If there are more, or more than MOST_OPS ops, a single growth is shown."""
 
 PLAIN = "white"
 """The colour of an op without an event."""
@@ -66,7 +66,7 @@ def _drawn(watch: Watch, classes: dict[str, str], style: str = "") -> str:
 
 
 def mimebundle(watch: Watch) -> dict[str, str]:
-    """Text, and HTML: of a graph or a watch that is too large for one picture, its first growth."""
+    """The text of all steps, and HTML: with the first growth only if the whole is too large for one picture."""
     ops = sum(node.is_op for node in watch.graph.nodes)
     if watch.ops is not None or (len(watch.frames) <= MOST_STEPS and ops <= MOST_OPS):
         return {"text/plain": text(watch), "text/html": html(watch)}
@@ -76,7 +76,7 @@ def mimebundle(watch: Watch) -> dict[str, str]:
     says = (
         f"{counted(ops, 'op')}, {counted(len(watch.frames), 'step')} and {counted(len(begun), 'growth')} are too many for one "
         f"picture. This is the growth that began at {cut(begun[0])!r}, and what lies around it; around({cut(begun[-1])!r}) of "
-        "this object shows another, and print tells all steps."
+        "this object shows another, and print lists all steps."
     )
     return {"text/plain": text(watch), "text/html": f"<p>{escape(says)}</p>{html(watch.around())}"}
 
@@ -99,7 +99,7 @@ def html(watch: Watch) -> str:
         rules.append(f"{on}div .{name}{{display:block}}{on}div label[for={name}]{{background:#333;color:white}}")
         rules.append(_rules(frame, classes, f"{on}div .layered"))
     if len(watch.frames) > len(frames):
-        steps.append(f"<div>The growth has {counted(len(watch.frames) - len(frames), 'more step')}; print tells them.</div>")
+        steps.append(f"<div>The growth has {counted(len(watch.frames) - len(frames), 'more step')}; print lists them.</div>")
     play = f'<input type="checkbox" id="{mark}-play" aria-label="play all steps">'
     buttons = f'<label class="{mark}-play" for="{mark}-play"></label>{"".join(labels)}'
     parts = [f"<style>{''.join(rules)}</style>", play, *inputs, f'<div class="{mark}-steps">{buttons}</div>']
@@ -152,7 +152,7 @@ def _changes(frames: Sequence[Frame], classes: dict[str, str]) -> dict[str, list
     changes: dict[str, list[tuple[int, str]]] = {}
     for i, frame in enumerate(frames):
         coloured = _colours(frame, classes)
-        for name in changes.keys() | coloured.keys():
+        for name in dict.fromkeys((*changes, *coloured)):
             known = changes.setdefault(name, [(0, PLAIN)])
             if known[-1][1] != coloured.get(name, PLAIN):
                 known.append((i, coloured.get(name, PLAIN)))
@@ -196,7 +196,7 @@ MOST_OPS = 80
 """Maximum number of ops in a picture of a growth: first those that the growth met, then those nearest to its seed."""
 
 REACH = 2
-"""Distance in edges from the ops that the growth met up to which others are shown."""
+"""Ops up to this many edges away from those that the growth reached are shown too."""
 
 
 def around(watch: Watch, name: str | None = None) -> Watch:
@@ -227,9 +227,9 @@ def _run(watch: Watch, name: str | None) -> list[Frame]:
 
 def _not_met(watch: Watch, name: str | None, begun: Sequence[str]) -> PartitionError:
     if not begun:
-        return PartitionError("no growth began: the selector starts at no op", where="around", remedy="print(steps) tells each")
+        return PartitionError("no growth began: the selector starts at no op", where="around", remedy="print(steps) lists each")
     if name is not None and name in watch.graph and watch.graph[name].is_op:
-        cause = f"no growth came to {name!r}"
+        cause = f"no growth reached {name!r}"
     else:
         cause = f"graph {watch.graph.name!r} has no op {name!r}"
     near = ", ".join(map(repr, get_close_matches(str(name), begun, 3, 0.5) or begun[:3]))

@@ -62,8 +62,8 @@ class Watch:
         return self.frames[step]
 
     def around(self, name: str | None = None) -> Watch:
-        """One growth, with the part of the graph around it: the growth that began at this op, or else the first that
-        met it; without a name, the first. Notebooks display large graphs this way."""
+        """The steps of one growth, and the part of the graph around it: the growth from this op, else the first one that
+        reached it; without a name, the first of all. Notebooks display large graphs this way."""
         return around(self, name)
 
     def svg(self, step: int = -1) -> str:
@@ -91,7 +91,7 @@ def watch(graph: Graph, selector: Watched, growth: str | None = None) -> Watch:
     """Grows subgraphs and records every step; the graph is not changed.
 
     `growth` is "walk" (edge by edge, by calls of the selector) or "seed" (candidates with a rejected list and rollback); by
-    default "seed" for a stateless selector, else "walk". The faster growths have no such steps."""
+    default "seed" for a stateless selector, else "walk". Other growths have no steps to watch."""
     subject = _property(selector)
     typed = with_types(require_graph(graph))
     index = build_op_index(typed.graph)
@@ -99,7 +99,7 @@ def watch(graph: Graph, selector: Watched, growth: str | None = None) -> Watch:
     first = hooks.new_selector()
     if isinstance(first, Pattern):
         raise PartitionError(
-            "a Pattern is matched, it does not grow", where="watch", remedy="Look at plan(g, ...).borders, or watch a selector"
+            "a Pattern is matched as a whole", where="watch", remedy="Look at plan(g, ...).borders, or watch a selector"
         )
     how = growth or ("seed" if first.stateless else "walk")
     if how not in ("walk", "seed"):
@@ -206,12 +206,12 @@ class _WalkSteps(WalkObserver):
 
     def left_unexpanded(self, node: int, closed: int) -> None:
         name = self._steps.name
-        self._steps.add(f"the neighbours of {name(node)} are not asked about, since {name(closed)} reaches it")
+        self._steps.add(f"the neighbours of {name(node)} are not offered, since {name(closed)} reaches it")
 
     def dropped(self, seed: int, nodes: Sequence[int]) -> None:
         self._steps.begin(seed)
         self._steps.reject(nodes)
-        self._steps.add(f"a path comes back to {_braces(self._steps.names(nodes))}: growth begins again without")
+        self._steps.add(f"a path comes back to {_braces(self._steps.names(nodes))}: growth starts again without them")
 
     def filtered(self, seed: int, nodes: Sequence[int]) -> None:
         self._steps.reject(nodes)

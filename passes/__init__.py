@@ -1,4 +1,4 @@
-"""The pass manager, and all passes other than partitioning: one file each, named by a verb."""
+"""The pass manager, and all passes other than partitioning."""
 
 from partita.passes import (  # noqa: F401  importing a pass registers it
     convert_opset,
@@ -8,10 +8,9 @@ from partita.passes import (  # noqa: F401  importing a pass registers it
     infer_shape,
     infer_type,
     inline_functions,
-    load_json,
     merge_common,
+    nnvm_json,
     plan_memory,
-    save_json,
     simplify_identities,
 )
 from partita.passes.manager import apply_pass, watch_passes

@@ -15,10 +15,9 @@ from partita.graph.errors import PartitaError, PassError, did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.verify import verify
-from partita.passes.dump import DumpTarget, dumper
 from partita.passes.registry import PassInfo, pass_info, pass_names, providers
 from partita.passes.settings import settings
-from partita.passes.trace import PassRecord, PassTrace
+from partita.passes.trace import DumpTarget, PassRecord, PassTrace, dumper
 from partita.passes.views import TypeView
 
 OnPass = Callable[[PassRecord, Graph, Graph], None]

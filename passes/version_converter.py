@@ -18,7 +18,7 @@ LONGEST = 120.0
 REFUSED = 3
 """The child's exit status if ONNX refuses the model; its output is then the reason."""
 
-REMEDY = "The model is damaged, or shows a mistake of the onnx package; choose the opset that it has"
+REMEDY = "The model is damaged, or the onnx package has a bug; keep the opset of the model"
 
 COMMAND = module_command("partita.passes.version_converter")
 """The command that starts the child; the version follows."""
@@ -40,7 +40,7 @@ def convert_version(model: Any, opset: int) -> Any:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise TypeMismatch(f"ONNX's version converter took more than {LONGEST:g} s, and was ended", remedy=REMEDY) from None
+        raise TypeMismatch(f"ONNX's version converter took more than {LONGEST:g} s and was stopped", remedy=REMEDY) from None
     if done.returncode == REFUSED:
         raise Refused(done.stdout.decode(errors="replace"))
     if done.returncode:

@@ -156,7 +156,7 @@ def test_a_backend_is_no_device(graph: pt.Graph) -> None:
 
     pt.register_property("both", lambda: pt.PatternProperty(pt.Pattern("Relu"), "both"))
     try:
-        with pytest.raises(pt.UnknownDevice, match="Properties have this name, and cut graphs: .*backend='both'"):
+        with pytest.raises(pt.UnknownDevice, match="It is a backend of properties: .*backend='both'"):
             pt.compile(graph, "HETERO:both,reference")
         with pytest.warns(UserWarning, match="'both' is a device, and has registered properties too"):
             pt.register_accelerator(Both)
@@ -166,7 +166,10 @@ def test_a_backend_is_no_device(graph: pt.Graph) -> None:
 
 
 def test_options_of_other_programs(graph: pt.Graph) -> None:
-    options = [("providers", "It is device"), ("dynamic", "dynamic_shapes"), ("enabled_precisions", "PRECISION")]
+    options = [
+        ("providers", "It is device"), ("dynamic", "dynamic_shapes"), ("enabled_precisions", "PRECISION"),
+        ("intra_op_num_threads", "NUM_THREADS"),
+    ]
     for option, hint in options:
         with pytest.raises(TypeError, match=rf"compile\(\) got an unexpected keyword argument '{option}'\. .*{hint}"):
             pt.compile(graph, "reference", **{option: 1})  # type: ignore[arg-type]

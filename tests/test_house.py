@@ -200,12 +200,12 @@ ROOMS = {
     "accelerators": """
         onnx_backend
         api
-        precision tuning
+        precision
         compiling
         package decoder
         runtime
         building
-        hetero reference tvm
+        tvm
         engines
         placement
         store
@@ -233,7 +233,7 @@ ROOMS = {
     """,
     "accelerators/tvm/kernels": """
         catalogue
-        attention elementwise moves rows window
+        attention chain moves rows window
         contraction
         shared
         language

@@ -64,7 +64,7 @@ class InputChecker:
         """The sizes that pass the fast check: the static ones or, with symbols, those of the last call that was fully checked."""
         self._contract = None if all(spec.static for spec in self.specs) else Contract(graph)
 
-    def made_up(self, seed: int = 0, size: int = 1) -> list[Any]:
+    def made_up(self, seed: int, size: int = 1) -> list[Any]:
         """Arrays that fit: random values, ones for integers; `size` replaces dynamic sizes."""
         check_count(f"{self._where}, option seed", seed, InputError)
         random = np.random.default_rng(seed)

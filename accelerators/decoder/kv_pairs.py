@@ -43,7 +43,7 @@ class Cache:
     grows: bool
     """True if the output has more positions than the input. Else it has the same length, and is written to."""
     is_ring: bool = False
-    """True if it is a ring buffer: once full, it is written from the front again and holds the last positions of any number."""
+    """True if it is a ring buffer: once full, it is overwritten from the front, and holds the last positions."""
     keeps: int | None = None
     """The maximum number of last positions that the output holds; None: all of them."""
 
@@ -138,7 +138,7 @@ ALIGNMENT = 64
 """Alignment of buffers in bytes."""
 
 LENGTH, BATCH, MASK = "partita.length", "partita.batch", "partita.mask"
-"""The entries of a file besides the arrays; a mask only if one hides tokens."""
+"""The entries of a file besides the arrays. The mask is absent if all tokens are visible."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -178,8 +178,8 @@ def positions(array: Array, axis: int, start: int, end: int) -> Array:
 
 
 def with_room(array: Array, axis: int, length: int, room: int) -> Array:
-    """A copy with capacity `room`, whose last position in use is before `length`. The rest is zeros: a device without a kernel
-    for such a cache multiplies it by zero, and zero times NaN is NaN. Pages that nothing was written to take no memory."""
+    """A copy with capacity for `room` positions, which end at `length`. The rest is zeros, since a device without a kernel for
+    such a cache multiplies it by zero, and zero times NaN is NaN. Memory pages of the rest are allocated when written."""
     shape = list(array.shape)
     shape[axis] = room
     larger = aligned_zeros(shape, array.dtype, ALIGNMENT)
@@ -197,7 +197,7 @@ def write_state(path: str | os.PathLike[str], state: State, caches: Sequence[Cac
 
 
 def read_state(path: str | os.PathLike[str], wanted: Mapping[str, tuple[np.dtype[Any], int]]) -> State:
-    """The state in a file, which holds arrays of these element types and ranks, or none if it has no tokens.
+    """The state in a file: arrays of these element types and ranks, or no arrays if there are no tokens.
 
     The file may come from anybody: nothing is unpickled, and no more is allocated than the file holds."""
     where = os.fspath(path)
@@ -213,7 +213,7 @@ def read_state(path: str | os.PathLike[str], wanted: Mapping[str, tuple[np.dtype
     is_whole = fits and (mask is None or (mask.dtype, mask.shape) == (np.bool_, (batch, length)))
     is_empty = not arrays and mask is None and length == 0 and batch is not None and batch < 0
     if length is None or length < 0 or batch is None or not (is_whole or is_empty):
-        remedy = f"It has to hold {', '.join(wanted)}, and how many positions of them count"
+        remedy = f"It has to hold {', '.join(wanted)}, and the number of positions in use"
         raise AcceleratorError("the file is no session of this model", where=str(where), remedy=remedy)
     return State(arrays, length, None if batch < 0 else batch, mask)
 

@@ -1,1 +1,1 @@
-"""Code shared by engines that take ONNX models."""
+"""Engines as devices: the reference, onnxruntime and OpenVINO, and code shared by those that take ONNX models."""

@@ -1,4 +1,4 @@
-"""Opsets newer than an engine: an op whose newer version only adds types is valid under an older number."""
+"""Models of opsets newer than an engine: an op that has only gained element types is passed on under an older opset."""
 
 from __future__ import annotations
 

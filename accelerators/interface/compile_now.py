@@ -23,7 +23,7 @@ def compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any
 
 
 def _transformed(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> Graph:
-    """The subgraph after the device's `transform`. Only the device holds it, and may drop its weights."""
+    """The subgraph after the device's `transform`. Nothing else holds this graph, so the device may drop its weights."""
     shown = accelerator.configured(config).transform(with_own_nodes(graph))
     if _border(shown) != _border(graph):
         raise DeviceMistake("its transform changed the number of inputs or outputs of the subgraph")

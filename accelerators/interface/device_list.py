@@ -142,6 +142,10 @@ def _device_or_absent(label: str) -> Device:
 
 def _device(label: str) -> Device:
     name, dot, device_id = label.partition(".")
+    head, colon, _ = name.partition(":")
+    if colon and head.upper() in (HETERO, MULTI, AUTO):
+        remedy = "HETERO:, MULTI: and AUTO: stand once, before the whole list"
+        raise UnknownDevice(f"{label!r} is no device of a list", remedy=remedy)
     if name in (HETERO, MULTI):
         raise UnknownDevice(f"{name} is no device: it stands for several", remedy=f"Write {name}:first,second")
     if not is_known(name) and is_known(name.lower()):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from partita.accelerators.interface.query import Support
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.partition.plans import Outside
 from partita.partition.property import AffinityProperty, SubgraphProperty
+from partita.partition.reasons import Outside
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 if TYPE_CHECKING:

@@ -86,6 +86,8 @@ NAMES: dict[str, str] = {
 _SIZES = "Sizes that vary are symbols of the graph: pt.from_torch(module, inputs, dynamic_shapes={'x': {0: 'batch'}})"
 
 OPTIONS: dict[str, str] = {
+    **{name: f"It is a key of the devices: config={{{key!r}: value}}" for name, key in KEYS.items()},
+    "num_threads": "It is a key of the devices: config={'NUM_THREADS': value}",
     **dict.fromkeys(("dynamic", "dynamic_shapes", "dynamic_axes"), _SIZES),
     **dict.fromkeys(("inputs", "example_input", "args"), "It is example_inputs, for a torch module"),
     **dict.fromkeys(("providers", "device_name", "devices", "target"), "It is device: 'HETERO:first,second'"),
@@ -116,7 +118,7 @@ ELSEWHERE: dict[str, str] = {
 
 FLAGS: dict[str, str] = {
     "d": "devices", "device": "devices", "providers": "devices", "e": "devices", "nireq": "streams", "niter": "iterations",
-    "t": "seconds", "b": "batch", "i": "input", "nthreads": "threads", "m": "MODEL", "model": "MODEL",
+    "t": "seconds", "b": "batch", "i": "input", "nthreads": "threads", "m": "MODEL", "model": "MODEL", "vs": "other-devices",
 }
 """Options of the command line by the names that benchmark_app and onnxruntime's tools have for them, without dashes."""
 

@@ -38,7 +38,7 @@ def lost_calls(old: Graph, new: Graph) -> list[Node]:
     return [node for node in calls if node.name not in known]
 
 
-def carried_back(old: Graph, new: Graph, answers: Answers, trusted: bool = False) -> Answers:
+def carried_back(old: Graph, new: Graph, answers: Answers, trusted: bool) -> Answers:
     """Carries the answers about the new graph's ops back to the ops of the old graph. Linear.
 
     An old node has become each new one that has its name, that lists it under `partita.fused`, or that computes its value; it

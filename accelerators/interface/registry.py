@@ -53,7 +53,7 @@ class _Registration:
     factory: Factory
     source: str
     is_engine: bool = False
-    """True for a device that is a package of its name, which compiles a model within a fraction of a second."""
+    """True for a device that runs models by the package of its name, which compiles them in a fraction of a second."""
 
 
 FAMILIES["tvm"] = "partita.accelerators.tvm.passes"
@@ -108,7 +108,7 @@ def accelerator(name: str) -> Accelerator:
             return _instances[name]
         entry = _WHOLE if name == HETERO else _entry(name)
         if entry is None:
-            cut = f"Properties have this name, and cut graphs: pt.apply_pass(g, 'PartitionGraph', backend={name!r}). {REGISTER}"
+            cut = f"It is a backend of properties: pt.apply_pass(g, 'PartitionGraph', backend={name!r}). {REGISTER}"
             remedy = cut if has_properties(name) else meant_device(name, sorted(_entries()))
             raise UnknownDevice(f"there is no device {name!r}", remedy=remedy)
         instance = _instances[name] = _instance_of(name, entry)
@@ -132,7 +132,7 @@ def devices() -> list[DeviceInfo]:
 
 
 def _property_factory(name: str) -> PropertyFactory:
-    """A function that makes the property of a device, which is its backend."""
+    """The factory of a device's property, for the backend of the same name."""
 
     def device_property() -> SubgraphProperty:
         return accelerator(name).subgraph_property()
@@ -182,17 +182,17 @@ _SHIPPED = {
     "onnxruntime": _Registration(_shipped("partita.accelerators.engines.onnxruntime", "OnnxRuntimeAccelerator"), "partita", True),
     "opencl": _Registration(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
     "openvino": _Registration(_shipped("partita.accelerators.engines.openvino", "OpenVinoAccelerator"), "partita", True),
-    "reference": _Registration(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
+    "reference": _Registration(_shipped("partita.accelerators.engines.reference", "ReferenceAccelerator"), "partita"),
 }
 """The devices that come with Partita, the last resort last; of the engines, the one that compiles faster first."""
 
 
 def engines() -> list[str]:
-    """The shipped devices that are packages of their names, those first that compile faster."""
+    """The shipped engines, those that compile faster first."""
     return [name for name, entry in _SHIPPED.items() if entry.is_engine]
 
 
-_WHOLE = _Registration(_shipped("partita.accelerators.hetero", "HeteroAccelerator"), "partita")
+_WHOLE = _Registration(_shipped("partita.accelerators.placement.hetero", "HeteroAccelerator"), "partita")
 """HETERO, which has metrics and a configuration like a device, and runs nothing itself."""
 
 

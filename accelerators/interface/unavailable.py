@@ -35,7 +35,7 @@ class Absent(Accelerator):
 
 
 def present(devices: Sequence[Device], by_device: Mapping[str, Mapping[str, Any]], strict: bool) -> tuple[Device, ...]:
-    """Replaces devices that cannot run here with their configuration by stand-ins that refuse every op; a single device stays.
+    """The devices, with a stand-in that refuses every op for each that cannot run here as configured. A single device stays.
 
     Raises AcceleratorUnavailable if no device is left, or if any is missing and `strict` is set."""
     if len(devices) == 1:

@@ -140,7 +140,7 @@ class Stages(Sequence[Stage]):
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise WriteError(f"there can be no folder: {error.strerror}", where=str(target)) from None
+            raise WriteError(f"the folder cannot be created: {error.strerror}", where=str(target)) from None
         files = FORMS[form](self, target, key)
         content = {"partita_stages": VERSION, "form": form, **self.to_dict()}
         content["stages"] = [{**row, "file": file} for row, file in zip(content["stages"], files, strict=True)]

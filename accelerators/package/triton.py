@@ -80,7 +80,7 @@ def write_repository(stages: Stages, folder: Path, key: bytes | None) -> list[st
         try:
             (folder / name / "1").mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise WriteError(f"there can be no folder: {error.strerror}", where=str(folder / name)) from None
+            raise WriteError(f"the folder cannot be created: {error.strerror}", where=str(folder / name)) from None
         write_text(folder / name / "config.pbtxt", config)
     files = [f"{stage.name}/1/{FILE}" for stage in stages]
     for stage, file in zip(stages, files):

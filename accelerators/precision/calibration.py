@@ -33,7 +33,7 @@ ROOM = 1.25
 """The factor by which the range of the calibration inputs is widened, since other inputs would be clipped to it."""
 
 
-def calibrated(seen: Seen, method: str = "minmax") -> dict[str, Range]:
+def calibrated(seen: Seen, method: str) -> dict[str, Range]:
     """The range of each value. The values are read once, or twice if their distribution is needed."""
     widest: dict[str, Range] = {}
     for values in seen():

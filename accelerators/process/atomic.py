@@ -16,7 +16,7 @@ from partita.graph.atomic_write import no_file, open_aside
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a temporary file, then renames it. Unpaired surrogates, which UTF-8 has none of, are escaped as in JSON."""
+    """Writes a temporary file, then renames it. Unpaired surrogates, which UTF-8 cannot encode, are escaped as in JSON."""
     with replacing(path) as file:
         file.write(text.encode(errors="backslashreplace"))
 
@@ -26,9 +26,9 @@ def replacing(
     path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = True, follows: bool = True
 ) -> Iterator[BinaryIO]:
     """A file to write to, and to read again. If the block succeeds, it replaces the path; otherwise nothing changes.
-    A link is kept, and its target is replaced; unless it `follows` links, the link is replaced and its target stays.
+    With `follows` the target of a link is replaced, otherwise the link itself.
 
-    A file that need not be `lasting` may be lost on a power failure, and is written faster."""
+    Unless it is `lasting`, the file may be lost in a power failure, and is written faster."""
     target = _target(path, follows)
     try:
         number, aside = open_aside(target.parent, mode)
@@ -63,7 +63,7 @@ def write_pieces(file: BinaryIO, data: bytes | bytearray | memoryview) -> None:
 def _target(path: str | os.PathLike[str], follows: bool) -> Path:
     """The path to replace. A device or a pipe is refused, because a file would replace it."""
     name = os.fsdecode(path)
-    why = "it has no name" if not name else "there is a zero in its name" if "\0" in name else None
+    why = "it has no name" if not name else "its name contains a null character" if "\0" in name else None
     target = Path(name if why else os.path.realpath(name) if follows else os.path.abspath(name))
     why = why or no_file(target)
     if why is not None:
@@ -83,8 +83,8 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def open_private(path: str | os.PathLike[str]) -> BufferedReader:
-    """The same for a file that is no link, belongs to this user or to root, and that others may not write to. The check is on the
-    opened file: with write access to the folder, somebody could replace it at any time."""
+    """The file, open for reading. Raises NoFile also for a link, and for a file that others own or may write to. The check is on
+    the opened file, since whoever may write to the folder could replace the file at any time."""
     try:
         number = os.open(path, _FLAGS | os.O_NOFOLLOW)
     except OSError as error:

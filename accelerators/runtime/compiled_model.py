@@ -259,7 +259,7 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
             measuring.close()
 
     def _run_once(
-        self, arrays: list[Any], out: Any, turn: Observer | None = None, traced: Tracing | None = None, due: int | None = None
+        self, arrays: list[Any], out: Any, turn: Observer | None, traced: Tracing | None, due: int | None = None
     ) -> Outputs:
         if self._closed:
             raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")

@@ -187,7 +187,7 @@ class Executor:
             for slot in step.frees:
                 values[slot] = None
 
-    def _by_levels(self, arrays: list[Any], observer: Observer | None = None) -> list[Any]:
+    def _by_levels(self, arrays: list[Any], observer: Observer | None) -> list[Any]:
         """Runs independent steps concurrently on threads, without shared buffers."""
         values: Values = [*arrays, *self.plan.rest]
         threads = self._thread_pool()

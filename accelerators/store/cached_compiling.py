@@ -35,7 +35,7 @@ def compile_cached(
     graph: Graph,
     config: Mapping[str, Any],
     compile: Callable[[], CompiledSubgraph],
-    model: str = "",
+    model: str,
 ) -> CompiledSubgraph:
     """The result of `compile`, or of an earlier compilation of the same subgraph. `model` is the name of its model, for the list
     of entries.

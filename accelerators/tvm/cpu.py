@@ -92,7 +92,7 @@ class CpuAccelerator(TvmAccelerator):
         """Element type of products on this machine according to the configuration."""
         asked = self._config["PRECISION"]
         if asked == FAST:
-            from partita.accelerators.tvm.kernels.contraction.instructions import is_faster  # start-up
+            from partita.accelerators.tvm.kernels.contraction.instruction_meanings import is_faster  # start-up
 
             return "bfloat16" if is_faster("bfloat16", machine) else "float32"
         return DTYPES[asked]

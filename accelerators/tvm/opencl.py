@@ -65,13 +65,13 @@ class OpenClAccelerator(GpuAccelerator):
         return {"library": f"apache-tvm {version()}".rstrip(), "opencl": self.machine(config).arch}
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
-        """The reason if the device's work-groups or local memory are smaller than compiled for, or it lacks an extension."""
+        """The reason why the code does not fit: smaller work-groups, less local memory, or a missing extension."""
         here = self.identity(config)["opencl"]
         threads, memory, extensions = _limits(here)
         needed = _limits(identity.get("opencl", ""))
         if needed[0] > threads or needed[1] > memory:
             wanted = f"{needed[0]} items and {needed[1]} bytes"
-            return f"it was compiled for work-groups of {wanted}, and here are {threads} and {memory}"
+            return f"it was compiled for work-groups of {wanted}; here they have {threads} and {memory}"
         missing = sorted(needed[2] - extensions)
         return f"it was compiled for a device with {', '.join(missing)}" if missing else None
 

@@ -69,6 +69,8 @@ def _run(
     layout: int,
 ) -> tuple[np.ndarray, ...]:
     """Y and the last states; there is one step per direction, and time is the first axis unless ``layout`` is 1."""
+    if len(steps) != 1 + (direction == "bidirectional"):
+        raise ValueError(f"the direction is {direction}, and there are weights of {len(steps)}")
     if layout:
         x = x.swapaxes(0, 1)
         initial = [None if s is None else s.swapaxes(0, 1) for s in initial]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from partita.graph.errors import TypeMismatch
+from partita.graph.formatting import counted
 from partita.graph.node import Node
 
 _FRAGILE = frozenset(
@@ -53,10 +54,23 @@ def _is_no_axis(value: object) -> bool:
 def _equation(node: Node) -> str | None:
     given = node.attrs.get("equation", "")
     text = given.decode("latin-1") if isinstance(given, bytes) else str(given)
-    return None if _EQUATION.fullmatch(text) else f"the equation {text!r:.80} is not made of letters, commas, dots and an arrow"
+    left, _, result = "".join(text.split()).partition("->")
+    terms, shown = left.split(","), f"the equation {text!r:.80}"
+    if not all(map(_TERM.fullmatch, (*terms, result))):
+        return f"{shown} is not made of letters, commas, at most one '...' for each input, and an arrow"
+    if len(terms) != len(node.inputs):
+        return f"{shown} is of {counted(len(terms), 'input')}, and the op has {len(node.inputs)}"
+    letters = result.replace(".", "")
+    wrong = [letter for letter in letters if letter not in left]
+    if wrong:
+        return f"{shown} has {wrong[0]!r} in its result, which no input has"
+    if "." in result and "." not in left:
+        return f"{shown} has '...' in its result, which no input has"
+    twice = [letter for letter in letters if letters.count(letter) > 1]
+    return f"{shown} has {twice[0]!r} in its result twice" if twice else None
 
 
-_EQUATION = re.compile(r"[A-Za-z.,>\-\s]*", re.ASCII)
+_TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*", re.ASCII)
 
 
 def _batch(node: Node) -> str | None:
@@ -74,4 +88,14 @@ def _parts(node: Node) -> str | None:
     return f"num_outputs is {count}, and it has {outputs} output{'s' * (outputs > 1)}"
 
 
-_RULES: Mapping[str, Callable[[Node], str | None]] = {"Einsum": _equation, "GatherND": _batch, "Split": _parts}
+def _reduction(node: Node) -> str | None:
+    given = node.attrs.get("reduction", "none")
+    text = given.decode("latin-1") if isinstance(given, bytes) else str(given)
+    return None if text in _UPDATES else f"its reduction is {text!r:.40}: {', '.join(_UPDATES)} are known"
+
+
+_UPDATES = ("none", "add", "mul", "max", "min")
+
+_RULES: Mapping[str, Callable[[Node], str | None]] = {
+    "Einsum": _equation, "GatherND": _batch, "Split": _parts, "ScatterElements": _reduction, "ScatterND": _reduction,
+}

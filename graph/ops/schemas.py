@@ -165,7 +165,7 @@ def spec_of(op: str, domain: str, version: int) -> OpSpec | None:
     return mine.spec if mine is not None else _onnx_spec(op, domain, version)
 
 
-def require_spec(op: str, domain: str, version: int, where: str | None = None) -> OpSpec:
+def require_spec(op: str, domain: str, version: int, where: str | None) -> OpSpec:
     """Like `spec_of`, but raises for an unknown op and suggests similar names."""
     spec = spec_of(op, domain, version)
     if spec is not None:

@@ -5,13 +5,16 @@ Constants have no boxes: they are listed in the box of the op that reads them.""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
 from partita.graph.formatting import counted, truncated
-from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Type
+
+if TYPE_CHECKING:
+    from partita.graph.graph import Graph
 
 PALETTE = ("#a6cee3", "#b2df8a", "#fdbf6f", "#fb9a99", "#cab2d6", "#ffff99", "#8dd3c7", "#d9d9d9", "#fccde5", "#bc80bd")
 """Fill colours, assigned in order of first appearance."""

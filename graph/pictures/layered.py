@@ -6,13 +6,16 @@ that lists its ops. Plainer than Graphviz's drawing, but available everywhere.""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 
 from partita.graph.formatting import in_xml, truncated
-from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.pictures.dot import PALETTE
+
+if TYPE_CHECKING:
+    from partita.graph.graph import Graph
 
 LINE, MARGIN, GAP, RISE, LETTER = 14, 10, 26, 44, 6.2
 """Pixels: height of a line of text, padding of a box, gap between boxes, gap between layers, width of a letter."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.pictures.dot import EXPANDED_DEPTH, SMALL_BODY, to_dot
 from partita.graph.pictures.html import LARGEST_PICTURE
 from partita.graph.pictures.layered import layered_svg
 from partita.graph.programs import find_program
 from partita.graph.summary import summarize, summary_text
+
+if TYPE_CHECKING:
+    from partita.graph.graph import Graph
 
 SECONDS = 20.0
 """Time limit of `dot` in seconds."""

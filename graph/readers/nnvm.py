@@ -16,9 +16,9 @@ from partita.graph.errors import PartitaError, ReadError
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.node import CONSTANT, Node, NodeEntry, frozen_attrs
+from partita.graph.readers.text.parser import parse_array, parse_type, parse_value
 from partita.graph.text.arrays import array_type
 from partita.graph.text.literals import MAX_NESTING
-from partita.graph.text.parser import parse_array, parse_type, parse_value
 from partita.graph.types import TensorType, Type
 
 MOST_OUTPUTS = 1024

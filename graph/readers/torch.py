@@ -250,8 +250,12 @@ def quiet_exporter() -> Iterator[None]:
             logging.disable(disabled)
 
 
-def first_lines(error: Exception, limit: int = 300) -> str:
+SHOWN = 300
+"""The most characters of a message of torch that are shown."""
+
+
+def first_lines(error: Exception) -> str:
     """torch's message, truncated; the exporter adds pages of advice to its errors."""
     cause = error.__cause__ or error
     text = " ".join(str(cause).split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

@@ -1,6 +1,5 @@
-"""The text form of a graph: `print_graph` writes it, `parse` reads it back exactly."""
+"""The text form of a graph: its printer, its literals, and the content hashes that it names arrays by."""
 
-from partita.graph.text.parser import parse
 from partita.graph.text.printer import print_graph
 
-__all__ = ["parse", "print_graph"]
+__all__ = ["print_graph"]

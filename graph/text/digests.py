@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.sparse import SparseTensor
 from partita.graph.types import Array, dtype_name
+
+if TYPE_CHECKING:
+    from partita.graph.graph import Graph
 
 DIGITS = 20
 """Number of hexadecimal digits of the SHA-256 sum in a reference."""

@@ -15,15 +15,17 @@ The document is the opset line, the bodies of calls (callee before caller), and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partita.graph.errors import WriteError
-from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of
 from partita.graph.node import Node, NodeEntry
 from partita.graph.text.arrays import array_type, print_payload
 from partita.graph.text.literals import MAX_NESTING, print_type, print_value
 from partita.graph.text.words import quoted, word
+
+if TYPE_CHECKING:
+    from partita.graph.graph import Graph
 
 BIG = 16
 """Arrays with more elements than this are printed as a reference, `#hash`."""

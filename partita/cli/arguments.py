@@ -26,45 +26,39 @@ class Usage(PartitaError):
 
 def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
     """MODEL, and options for reading it."""
-    kinds = 'ONNX file, MXNet "-symbol.json", or zoo:NAME' + (", or a file that `compile` wrote" if package else "")
+    other = ", zoo:NAME, or a file that `compile` wrote" if package else ", or zoo:NAME"
+    kinds = f'an ONNX file, an MXNet "-symbol.json"{other}'
     parser.add_argument("model", metavar="MODEL", help=kinds)
     group = parser.add_argument_group("reading the model")
-    add_repeated(group, "--shape", shape, "NAME=SIZES", "an input's sizes, like x=1,3,224,224; again for each input")
-    group.add_argument("--params", metavar="FILE", help="the parameters of an MXNet symbol")
+    add_repeated(group, "--shape", shape, "NAME=SIZES", "the shape of an input, like x=1,3,224,224; again for each input")
+    group.add_argument("--params", metavar="FILE", help="the parameter file of an MXNet symbol")
     group.add_argument("--inline", action="store_true", help="inline calls and drop affinities first")
     group.add_argument(
         "--optimize", action="store_true", help="run the default passes first (folding, batch norms, ...)"
     )
     group.add_argument(
-        "--strict", action="store_true", help="deviations from ONNX are errors, and so are devices that fail to compile"
+        "--strict", action="store_true", help="fail on deviations from ONNX, and if a device cannot compile what it took"
     )
     if package:
         group.add_argument("--key", metavar="FILE", help="verify the compiled model's signature with the bytes of this file")
 
 
-def add_devices(
-    parser: argparse.ArgumentParser, required: bool = False, precision: bool = False, default: str = DEFAULT
-) -> None:
+def add_devices(parser: argparse.ArgumentParser, precision: bool = False, default: str = DEFAULT) -> None:
     """The devices and their configuration; for verbs that run models also the precision."""
     group = parser.add_argument_group("devices")
-    group.add_argument(
-        "--devices",
-        metavar="D",
-        required=required,
-        help=f"a device, or HETERO:first,second (default: {default})",
-    )
+    group.add_argument("--devices", metavar="D", help=f"a device, or HETERO:first,second (default: {default})")
     add_placing(group)
-    text = "like NUM_THREADS=2 (each device that has it), or cpu.NUM_THREADS=2"
+    text = "set a key of one device (cpu.NUM_THREADS=2), or of all that have it (NUM_THREADS=2)"
     add_repeated(group, "--config", setting, "KEY=VALUE", text)
     if precision:
-        text = "PRECISION of every device that offers one (default: the model's own types)"
+        text = "the PRECISION of every device that has this key (default: the model's own types)"
         group.add_argument("--precision", choices=tuple(PRECISIONS), help=text)
 
 
 def add_provider(group: argparse._ArgumentGroup) -> None:
     """The library of an execution provider of onnxruntime, and its options."""
     group.add_argument("--ep-library", metavar="FILE", help="the provider's library, if onnxruntime was not built with it")
-    group.add_argument("--ep-package", metavar="NAME", help="the installed package that has it, like onnxruntime_ep_openvino")
+    group.add_argument("--ep-package", metavar="NAME", help="the provider's installed package, like onnxruntime_ep_openvino")
     add_repeated(group, "--ep-option", setting, "KEY=VALUE", "an option of the provider; again for each")
 
 
@@ -91,9 +85,9 @@ def add_fail_on(group: argparse._ArgumentGroup, conditions: Mapping[str, str], d
         type=listed,
         default=listed(default),
         metavar="WHAT",
-        help=f"exit status 1 for any of these, with commas between them ({about}), or {NEVER} (default: {default})",
+        help=f"exit with status 1 if one of these, separated by commas, holds ({about}), or {NEVER} (default: {default})",
     )
-    action.words = [*conditions, NEVER]  # type: ignore[attr-defined]  # for the shell's completion
+    action.words = [*(name.partition("=")[0] for name in conditions), NEVER]  # type: ignore[attr-defined]  # for the shell's completion
 
 
 def _condition(text: str, conditions: Mapping[str, str]) -> tuple[str, float]:
@@ -113,8 +107,8 @@ def _condition(text: str, conditions: Mapping[str, str]) -> tuple[str, float]:
 
 def add_placing(group: argparse._ArgumentGroup) -> None:
     """Rules that come before the priority of the devices."""
-    add_repeated(group, "--pin", pair, "NAMES=D", "nodes whose whole name matches go to D")
-    add_repeated(group, "--forbid", pair, "OP=D", "D gets no such ops (or nodes so named)")
+    add_repeated(group, "--pin", pair, "NAMES=D", "place on D the nodes whose whole name matches this regular expression")
+    add_repeated(group, "--forbid", pair, "OP=D", "never place this op, or nodes whose whole name matches, on D")
 
 
 def add_plan(group: argparse._ArgumentGroup, name: str = "--plan", whose: str = "") -> None:
@@ -132,14 +126,14 @@ def limit(text: str) -> tuple[str, str]:
 
 def add_inputs(group: argparse._ArgumentGroup) -> None:
     """Options for the model's inputs."""
-    add_repeated(group, "--input", str, "[NAME=]FILE", ".npy, .npz (by name) or an image; again for each input")
+    add_repeated(group, "--input", str, "[NAME=]FILE", "a .npy, .npz (arrays by name) or image file; again for each input")
     group.add_argument(
         "--normalize",
         choices=NORMALIZE,
         default=NORMALIZE[0],
         help="how an image is normalized (default: %(default)s)",
     )
-    add_count(group, "--seed", 0, "of inputs that are made up", 0)
+    add_count(group, "--seed", 0, "the seed of generated inputs", 0)
 
 
 def add_count(group: argparse._ActionsContainer, name: str, least: int, text: str, default: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """Measure several placements of a model end to end, and recommend one.
 
-There are the one by priority, those with each device first, and those by measured costs. The second time the result comes
-from the cache. --lock writes the recommended placement."""
+These are HETERO's placement by priority, one with each device first, and several by measured costs. The result is cached, and
+--again measures anew. --lock writes the recommended placement."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_devices(parser, default="all that can be used here")
     group = parser.add_argument_group("measuring")
-    text = "nothing new is begun after so long (default: %(default)s)"
+    text = "start no new measurement after this many seconds (default: %(default)s)"
     group.add_argument("--seconds", type=positive, default=SECONDS, metavar="S", help=text)
-    group.add_argument("--again", action="store_true", help="measure again, without the cache")
+    group.add_argument("--again", action="store_true", help="ignore the cached result")
     group.add_argument("--lock", metavar="PLAN.json", help="write the recommended placement, as `partita place --lock` does")
 
 

@@ -1,10 +1,10 @@
 """Measure how fast a model runs, side by side with other devices.
 
-The contenders take turns, in changing order. In each round each one runs once unmeasured and then several times measured, so
-that other load of the machine affects all alike. "times the first" is the median over the rounds of the ratio within a round,
-with half the distance between its 10th and 90th percentile. Throughput is measured with --streams concurrent calls. Outputs
-are compared with the first one's. --vs takes devices as --devices does, or a file that `partita compile` wrote, such as the
-last release; an engine gets the whole model. MODEL may be such a file too: the devices of --vs then get the graph in it."""
+The contenders alternate in changing order. In each round each of them runs once unmeasured and then several times measured, so
+that other load on the machine affects all of them alike. "times the first" is the median over the rounds of the ratio within a
+round, with half the distance between its 10th and 90th percentile. Throughput is measured with --streams concurrent calls.
+Outputs are compared with those of the first contender. --vs takes devices as --devices does, or a file that `partita compile`
+wrote, such as the last release; an engine gets the whole model. If MODEL is such a file, the devices of --vs get its graph."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ EXAMPLE = """\
 """
 
 CONDITIONS = {
-    "refused": "one of --vs does not run the model",
-    "difference": "outputs are not near enough to the first one's",
-    "slower=X": "the first one takes more than X times as long as another (1 without =X)",
+    "refused": "a contender of --vs does not run the model",
+    "difference": "outputs differ too much from those of the first",
+    "slower=X": "the first takes more than X times as long as another (1 without =X)",
 }
 """Conditions of --fail-on."""
 
@@ -56,10 +56,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser, package=True)
     add_devices(parser, precision=True)
     group = parser.add_argument_group("measuring")
-    add_repeated(group, "--vs", _rivals, "D,D", "other devices, or a compiled model; again for a HETERO:a,b")
-    add_count(group, "--threads", 1, "NUM_THREADS of every device that has it: equal means for all")
-    add_count(group, "--batch", 1, "the first size of the inputs")
-    add_count(group, "--streams", 1, "calls at once, for throughput", 1)
+    add_repeated(group, "--vs", _rivals, "D,D", "devices to compare with, or a compiled model; again for each HETERO:a,b")
+    add_count(group, "--threads", 1, "NUM_THREADS of every device that has this key")
+    add_count(group, "--batch", 1, "the first dimension of the inputs")
+    add_count(group, "--streams", 1, "concurrent calls, for throughput", 1)
     group.add_argument(
         "--seconds",
         type=positive,
@@ -67,9 +67,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="measure for about this long (default: %(default)s)",
     )
-    add_count(group, "--iterations", 1, "measure so many runs of each instead")
-    add_count(group, "--warmup", 0, "runs of each before the first round", 1)
-    add_count(group, "--profile", 0, "show the N slowest rows of the first one", 0)
+    add_count(group, "--iterations", 1, "measure N runs of each contender, instead of --seconds")
+    add_count(group, "--warmup", 0, "runs of each contender before the first round", 1)
+    add_count(group, "--profile", 0, "show the N slowest rows of the first contender's profile", 0)
     add_fail_on(group, CONDITIONS, "refused")
     add_inputs(parser.add_argument_group("inputs"))
 

@@ -31,11 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "action",
         metavar="ls|explain|clear|path",
         choices=("ls", "explain", "clear", "path"),
-        help="list, explain, empty or locate the cache",
+        help="list the entries, explain why each was compiled, remove all, or print the folder",
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a model, a subgraph, or the beginning of an entry's key")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="show only this model, this subgraph, or keys that begin so")
     parser.add_argument("--all", action="store_true", help=f"list all entries, not only the {SHOWN} used last")
-    parser.add_argument("--folder", metavar="DIR", help="another cache folder than the user's own")
+    parser.add_argument("--folder", metavar="DIR", help="the cache folder (default: the user's own)")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

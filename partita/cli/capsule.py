@@ -1,6 +1,6 @@
-"""Write one subgraph into a folder, with what it takes to run it again elsewhere, and nothing else of the model.
+"""Write one subgraph into a folder, with all that is needed to run it elsewhere, and nothing else of the model.
 
-The folder holds the subgraph as ONNX, its inputs, the outputs expected, its plan, versions, and run.py, which runs it again."""
+The folder contains the subgraph as ONNX, its inputs and expected outputs, its plan, versions, and run.py, which runs it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_devices(parser, precision=True)
     add_inputs(parser.add_argument_group("inputs"))
     group = parser.add_argument_group("capsule")
-    group.add_argument("--subgraph", default="0", metavar="N", help="its number, or its name (default: %(default)s)")
-    group.add_argument("--against", default="reference", metavar="D", help="its outputs are expected (default: %(default)s)")
-    group.add_argument("--tolerance", type=positive, metavar="E", help="the largest error (default: by element types)")
-    text = "other values of the same statistics or range, no names; what stays of the model is listed first"
+    group.add_argument("--subgraph", default="0", metavar="N", help="the number or name of the subgraph (default: %(default)s)")
+    text = "the device that computes the expected outputs (default: %(default)s)"
+    group.add_argument("--against", default="reference", metavar="D", help=text)
+    group.add_argument("--tolerance", type=positive, metavar="E", help="the largest error allowed (default: by element types)")
+    text = "replace values by others with the same statistics or range, and names; list first what stays"
     group.add_argument("--anonymous", action="store_true", help=text)
-    text = "with --anonymous, an attribute of custom ops whose text stays"
+    text = "with --anonymous: keep the text of this attribute of custom ops"
     group.add_argument("--keep", action="append", default=[], metavar="ATTRIBUTE", help=text)
     group.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder")
 

@@ -1,8 +1,8 @@
-"""Compare two models, exports or devices on the same inputs, layer by layer: how far each value is from the other side's.
+"""Compare two models, exports or devices on the same inputs, layer by layer.
 
-A is compared with B, or with itself on other devices (--other-devices). Values match by their names. The outputs come last, and
-decide the exit status: 1 where one is too far off, or only one side has it; those of other names match by position. Of compiled
-models and of locked plans outputs are compared. --seconds measures both sides too, in turns."""
+MODEL (side A) is compared with B, or with itself on other devices (--other-devices). Values are matched by name, and outputs
+without a match by position. The outputs are listed last. The exit status is 1 if an output differs too much, or if only one side
+has it. For compiled models and locked plans only the outputs are compared. --seconds also measures both sides, alternating."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ EXAMPLE = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add_model(parser, package=True)
-    parser.add_argument("other", metavar="B", nargs="?", help="the model to compare it with (default: the same)")
+    parser.add_argument("other", metavar="B", nargs="?", help="the model to compare with (default: MODEL)")
     add_devices(parser)
     add_plan(parser.add_argument_group("placement"))
     others = parser.add_argument_group("the other side")
     others.add_argument("--other-devices", metavar="D", help="the devices of B (default: those of A)")
     add_plan(others, "--other-plan", " of B")
-    add_repeated(others, "--other-config", setting, "KEY=VALUE", "as --config, for the devices of B (default: as for A)")
+    add_repeated(others, "--other-config", setting, "KEY=VALUE", "like --config, for the devices of B (default: that of A)")
     add_inputs(parser.add_argument_group("inputs"))
     group = parser.add_argument_group("comparing")
     group.add_argument(
@@ -51,10 +51,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=1e-2,
         metavar="E",
-        help="the largest relative error of an output (default: %(default)s)",
+        help="the largest relative error allowed in an output (default: %(default)s)",
     )
-    group.add_argument("--outputs-only", action="store_true", help="run both models unchanged, and compare their outputs")
-    group.add_argument("--seconds", type=positive, metavar="S", help="measure both for about so long, taking turns")
+    group.add_argument("--outputs-only", action="store_true", help="compare only the outputs, of both models unchanged")
+    group.add_argument("--seconds", type=positive, metavar="S", help="also measure both for about this long, alternating")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
@@ -144,7 +144,7 @@ def _require_same_inputs(model: pt.CompiledModel, other: pt.CompiledModel, argum
     missing = [name for name, _ in other.properties.inputs if name not in own]
     if missing:
         raise pt.InputError(
-            f"it reads {missing[0]!r}, which {arguments.model} has not",
+            f"it reads {missing[0]!r}, which {arguments.model} lacks",
             where=arguments.other,
             remedy="Compare models whose inputs have the same names",
         )

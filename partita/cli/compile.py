@@ -1,6 +1,6 @@
-"""Compile a model into one file that `run` and `bench` take, here or on another machine.
+"""Compile a model into one file, for `run` and `bench` on this machine or another.
 
-The file holds machine code: whoever runs it trusts whoever made it. --key signs it."""
+The file contains machine code, so run only files from people you trust. --key signs it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_devices(parser)
     parser.add_argument("-o", "--output", metavar="OUT.partita", required=True, help="the file to write")
-    parser.add_argument("--arch", metavar="NAME", help="compile for another machine, as neoverse-v1 or sm_90 (ARCH)")
-    parser.add_argument("--key", metavar="FILE", help="sign with the bytes of this file")
-    parser.add_argument("--why", action="store_true", help="say why subgraphs were compiled, how long kernels took, what fused")
+    text = "compile for another processor or GPU, like neoverse-v1 or sm_90 (the key ARCH)"
+    parser.add_argument("--arch", metavar="NAME", help=text)
+    parser.add_argument("--key", metavar="FILE", help="sign the compiled model with the bytes of this file")
+    parser.add_argument("--why", action="store_true", help="show why subgraphs were compiled, how long it took, what was fused")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

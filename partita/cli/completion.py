@@ -15,6 +15,24 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 COLONS = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//:}"  # or bash would take zoo:resnet50 for three words'
 
+BASH_LIST = """\
+  local head="${{1%"${{1##*[,:]}}"}}" word
+  for word in {parts}; do
+    [[ ",${{head//:/,}}" == *",$word,"* ]] || compgen -P "$head" -W "$word" -- "${{1#"$head"}}"
+  done
+  [[ $head ]] || compgen -W {whole} -- "$1\""""
+"""The body of a function that completes each part of a list; `whole` are words with a colon."""
+
+ZSH_LIST = """\
+  local -a before
+  if compset -P '*[,:]'; then
+    before=(${{(s:,:)${{IPREFIX//:/,}}}})
+  else
+    compadd -- {whole}
+  fi
+  compadd -S '' -F before -- {parts}"""
+"""The same for zsh, which adds no space: another part may follow."""
+
 
 class Complete(argparse.Action):
     """Prints the completion for a shell, and exits."""
@@ -30,7 +48,8 @@ class Complete(argparse.Action):
         for action in _actions(parser):
             words, kind = _words(action), _kind(action)
             if words:
-                name = functions.setdefault(_function(values, words, kind == "file"), f"_partita_values_{len(functions)}")
+                body = _function(values, words, kind == "file", _takes_list(action))
+                name = functions.setdefault(body, f"_partita_values_{len(functions)}" + f"_{kind}" * bool(kind))
                 complete = {"bash": name, "zsh": name, "tcsh": "f:*" if kind else f"({' '.join(words)})"}
                 action.complete = complete  # type: ignore[attr-defined]
             elif kind:
@@ -52,15 +71,20 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 def _words(action: argparse.Action) -> Sequence[str]:
     """Values that the option or argument takes, beside files."""
     from partita.accelerators.precision.lowered_ops import PRECISIONS  # start-up
+    from partita.accelerators.tvm.machine.gpu import CORES  # start-up
+    from partita.accelerators.tvm.machine.processor import PROCESSORS  # start-up
     from partita.graph.readers.zoo import zoo_names  # start-up
 
     metavar = str(action.metavar)
     if metavar in ("MODEL", "B"):
         return [f"zoo:{name}" for name in zoo_names()]
     if metavar in ("D", "D,D") or action.dest == "backend":
-        return [device.name for device in pt.devices() if device.usable] + ["HETERO:cpu,reference"]
+        several = ["HETERO:cpu,reference"] if _takes_list(action) else []
+        return [device.name for device in pt.devices() if device.usable] + several
     if metavar == "P,...":
         return PRECISIONS
+    if action.dest == "arch":
+        return [*PROCESSORS, *CORES]
     return getattr(action, "words", ())
 
 
@@ -72,8 +96,18 @@ def _kind(action: argparse.Action) -> str:
     return "directory" if metavar in ("DIR", "FOLDER") else ""
 
 
-def _function(shell: str, words: Sequence[str], files: bool) -> str:
-    """The body of the shell's function that completes one of the words, or also a file."""
+def _takes_list(action: argparse.Action) -> bool:
+    """True if the option takes several words with commas between them."""
+    return action.dest == "fail_on" or (str(action.metavar) in ("D", "D,D", "P,...") and action.dest != "device")
+
+
+def _function(shell: str, words: Sequence[str], files: bool, is_list: bool) -> str:
+    """The body of the shell's function that completes one of the words, or also a file, or each word of a list."""
+    if is_list:
+        whole, parts = (shlex.join(word for word in words if (":" in word) is colon) for colon in (True, False))
+        if shell == "bash":
+            return BASH_LIST.format(parts=parts, whole=shlex.quote(whole))
+        return ZSH_LIST.format(parts=parts, whole=whole)
     if shell == "bash":
         return f'compgen -W {shlex.quote(" ".join(words))} -- "$1"' + ('\ncompgen -f -- "$1"' if files else "")
     return f"compadd -- {shlex.join(words)}" + ("\n_files" if files else "")

@@ -20,7 +20,7 @@ EXAMPLE = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="one device")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="show this device: its metrics and configuration keys")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

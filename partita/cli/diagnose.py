@@ -1,7 +1,7 @@
 """Find the node that makes the output wrong.
 
-Each subgraph is compared with a trusted device, then parts of the first wrong one. Every subgraph, and every part of one,
-runs on the trusted device's values, so that errors do not spread. The exit status is 1 if something is wrong."""
+Each subgraph is compared with a trusted device, then parts of the first wrong one. Each of them gets its inputs from the trusted
+device, so that errors do not propagate. The exit status is 1 if something is wrong."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_provider(provider)
     add_inputs(parser.add_argument_group("inputs"))
     group = parser.add_argument_group("diagnosing")
-    group.add_argument("--against", default="reference", metavar="D", help="the devices that are trusted (default: %(default)s)")
+    group.add_argument("--against", default="reference", metavar="D", help="the trusted devices (default: %(default)s)")
     group.add_argument(
-        "--tolerance", type=positive, metavar="E", help="the largest error, max|a - b| over max|b| (default: by element types)"
+        "--tolerance", type=positive, metavar="E", help="the largest error, max|a - b| / max|b| (default: by element types)"
     )
-    add_count(group, "--runs", 1, "each part runs so often", 2)
-    group.add_argument("--isolate", action="store_true", help="run the devices in child processes, which may crash")
-    group.add_argument("--capsule", metavar="DIR", help="write the op at fault as a capsule: see `partita capsule`")
-    group.add_argument("--anonymous", action="store_true", help="replace values and names; what stays is listed")
+    add_count(group, "--runs", 1, "the number of runs of each part", 2)
+    group.add_argument("--isolate", action="store_true", help="run the devices in child processes, so that a crash is a finding")
+    group.add_argument("--capsule", metavar="DIR", help="write the faulty op as a capsule, like `partita capsule`")
+    group.add_argument("--anonymous", action="store_true", help="with --capsule: replace values and names, and list what stays")
     group.add_argument("--svg", metavar="OUT.svg", help="draw the errors by layer")
 
 

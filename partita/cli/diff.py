@@ -1,6 +1,6 @@
 """List the changes between two report pages: moved ops, regrouped subgraphs, times.
 
-BEFORE and AFTER are files that `--report` or `report_page` wrote, of one model placed, partitioned or compiled in two ways."""
+BEFORE and AFTER were written by `--report` or `report_page` for one model, placed, partitioned or compiled in two ways."""
 
 from __future__ import annotations
 

@@ -27,6 +27,6 @@ TERMINATED = 143
 """SIGTERM."""
 
 TEXT = """exit status: 0 done; 1 refused, with the reason, or a check failed; 2 the command line is wrong;
-             3 shown, but no device runs some op; 70 a fault in Partita; 130 interrupted;
+             3 shown, but no device runs one of the ops; 70 a fault in Partita; 130 interrupted;
              141 the reader of the output went away; 143 terminated"""
 """The exit statuses for `--help`."""

@@ -1,6 +1,6 @@
 """Explain why a node is where it is: its subgraph, its device, what refused it, and each border at it.
 
-NODE is a node's name, or that of a value that it makes. Of a compiled model: where the node runs, and why not elsewhere."""
+NODE is the name of a node, or of one of its outputs. For a compiled model: where the node runs, and why not elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLE = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add_model(parser, package=True)
-    parser.add_argument("node", metavar="NODE", help="a node's name, or a value's")
+    parser.add_argument("node", metavar="NODE", help="the name of a node, or of one of its outputs")
     add_choice(parser)
 
 

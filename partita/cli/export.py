@@ -1,7 +1,7 @@
-"""Write a placed model as a chain of stages, each for consecutive subgraphs on one device, and their borders.
+"""Write a model as a chain of stages: consecutive subgraphs on one device become one stage.
 
-Engines that move tensors between processes or machines run them: Ray, Triton (--form triton), or a server of the KServe V2
-protocol. Predicted times are measured here, or follow from --costs."""
+Ray, Triton (--form triton), or a client of servers with the KServe V2 protocol run the stages and move tensors between them. The
+predicted times are measured on this machine, or follow from --costs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--stages", metavar="DIR", required=True, help=f"the folder for the stages and {INDEX}")
     group.add_argument("--form", choices=tuple(FORMS), default="partita", help="the form of each stage (default: %(default)s)")
     add_plan(group)
-    group.add_argument("--costs", metavar="COSTS.json", help="predict times by the costs that costs.save wrote")
-    add_inputs(parser.add_argument_group("inputs, to measure times with"))
+    group.add_argument("--costs", metavar="COSTS.json", help="predict times from costs that costs.save wrote")
+    add_inputs(parser.add_argument_group("inputs for measuring"))
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

@@ -1,8 +1,7 @@
 """Show statistics of a model: ops, types, parameters, FLOPs, memory, dynamic sizes.
 
-A multiplication with its addition is one MAC and two FLOPs. "Activations" is the memory of a good plan for all values between
-the ops; --memory lists the nodes that need most of it. Of a compiled model: its devices, inputs, outputs and subgraphs;
-nothing of it is run."""
+A multiply-add is one MAC and two FLOPs. "Activations" is the memory that all intermediate values take under a good plan; --memory
+lists the nodes that need most of it. For a compiled model: its devices, inputs, outputs and subgraphs. Nothing is run."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ Neither changes what the graph computes, so no verification is needed.
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add_model(parser, package=True)
-    parser.add_argument("--nodes", action="store_true", help="a row for each node too")
-    add_count(parser.add_argument_group("memory"), "--memory", 1, "the N nodes during which most bytes of activations are alive")
+    parser.add_argument("--nodes", action="store_true", help="list each node too")
+    add_count(parser.add_argument_group("memory"), "--memory", 1, "list the N nodes during which activations take most bytes")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

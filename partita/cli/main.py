@@ -194,11 +194,11 @@ def _add_common(parser: argparse.ArgumentParser, run: Callable[..., int]) -> Non
     common = parser.add_argument_group("common options")
     common.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     common.add_argument("--quiet", action="store_true", help="no progress on stderr")
-    common.add_argument("-v", "--verbose", action="count", default=0, help="what is compiled, cached and moved; -vv: in detail")
+    common.add_argument("-v", "--verbose", action="count", default=0, help="log what is compiled, cached, moved; -vv: in detail")
     if "--plugin" not in parser.format_usage():
-        text = "your Python file, which is run first: the devices, properties, passes and ops that it registers"
+        text = "run this Python file first, which registers devices, properties, passes or ops"
         common.add_argument("--plugin", dest="registers", metavar="FILE.py", help=text)
-    common.add_argument("--debug", action="store_true", help=f"errors with a traceback (also: {DEBUG}=1)")
+    common.add_argument("--debug", action="store_true", help=f"show the traceback of an error (also: {DEBUG}=1)")
     parser.set_defaults(run=run, help=parser.format_help)
 
 

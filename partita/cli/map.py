@@ -1,9 +1,9 @@
 """Run a model over all files of a folder, by several processes, each result in a file of its own.
 
-Each .npy, .npz or image file of the folder is one call, in the order of their names; NAME.npz in the output folder holds what
-comes of it, the same bytes with any number of workers. The rows of a .parquet file may stand for the files of a folder:
-NUMBER.npz belongs to the row of that number. A worker that ends before its time is started again. With --ray the workers are
-actors of the cluster that Ray is connected to."""
+Each .npy, .npz or image file of the folder is one call, in the order of the names. Its outputs are written to NAME.npz in the
+output folder, with the same bytes for any number of workers. Instead of a folder, --input may name a .parquet file: each row is
+a call, and its outputs are written to NUMBER.npz. A worker that crashes is restarted. With --ray the workers are actors of the
+cluster that Ray is connected to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXAMPLE = """\
 KINDS = frozenset((".npy", ".npz")) | IMAGES
 """File extensions of inputs."""
 
-FOLDER = ".npy, .npz and image files, a call each; or a .parquet file, a call for each row"
+FOLDER = "a folder of .npy, .npz and image files, or a .parquet file"
 
 EVERY = 2.0
 """Seconds between two lines of progress."""
@@ -49,11 +49,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_devices(parser, precision=True)
     group = parser.add_argument_group("inputs and outputs")
     group.add_argument("--input", dest="folder", metavar="FOLDER", required=True, help=FOLDER)
-    group.add_argument("--output", metavar="FOLDER", required=True, help="where NAME.npz is written for each of them")
+    group.add_argument("--output", metavar="FOLDER", required=True, help="the folder for the results")
     text = "how an image is normalized (default: %(default)s)"
     group.add_argument("--normalize", choices=NORMALIZE, default=NORMALIZE[0], help=text)
     workers = parser.add_argument_group("workers")
-    workers.add_argument("--workers", type=at_least(1), metavar="N", help="how many (default: as many as processors)")
+    workers.add_argument("--workers", type=at_least(1), metavar="N", help="number of workers (default: one for each processor)")
     workers.add_argument("--ray", action="store_true", help="use Ray actors instead of processes on this machine")
     parser.set_defaults(input=[])
 

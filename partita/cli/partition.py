@@ -40,11 +40,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_choice(parser)
     group = parser.add_argument_group("what to write")
-    group.add_argument("-o", "--output", metavar="OUT.onnx", help="the partitioned model")
+    group.add_argument("-o", "--output", metavar="OUT.onnx", help="write the partitioned model")
     group.add_argument("--report", metavar="PAGE.html", help="write a page for the browser")
-    group.add_argument("--dot", metavar="FILE", help="a drawing for Graphviz, small calls open")
-    group.add_argument("--svg", metavar="FILE", help="a drawing, a box for each call; the same on every machine")
-    group.add_argument("--plan", metavar="FILE", help="the plan as JSON: pt.Plan.from_json reads it back")
+    group.add_argument("--dot", metavar="FILE", help="write a drawing for Graphviz, small calls open")
+    group.add_argument("--svg", metavar="FILE", help="write a drawing with a box for each call, the same on every machine")
+    group.add_argument("--plan", metavar="FILE", help="write the plan as JSON, which pt.Plan.from_json reads")
     group.add_argument("--all", action="store_true", help=f"list all subgraphs, not only {SHOWN}")
 
 
@@ -108,24 +108,24 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose how a graph is partitioned."""
     group = parser.add_argument_group("what goes together (default: --devices HETERO:cpu,reference)")
     one = group.add_mutually_exclusive_group()
-    one.add_argument("--devices", metavar="D", help="what each device runs: HETERO:first,second")
-    one.add_argument("--backend", metavar="NAME", help="a registered backend; each device is one")
-    one.add_argument("--select", type=names, metavar="OPS", help="ops by name: Conv,Relu")
+    one.add_argument("--devices", metavar="D", help="the ops that each device runs: HETERO:first,second")
+    one.add_argument("--backend", metavar="NAME", help="a registered backend; each device is one too")
+    one.add_argument("--select", type=names, metavar="OPS", help="group connected ops of these types: Conv,Relu")
     one.add_argument(
         "--pattern",
         type=names,
         metavar="PARTS",
-        help="a pattern's parts: 'Conv,BatchNormalization?,Relu|Clip?'",
+        help="match a pattern: 'Conv,BatchNormalization?,Relu|Clip?'",
     )
     group.add_argument(
         "--plugin",
         metavar="FILE.py[:NAME]",
-        help="your Python file: its properties, selectors, patterns; it is run",
+        help="run this Python file, and use the properties, selectors and patterns that it defines",
     )
     add_placing(group)
-    group.add_argument("--growth", choices=tuple(GROWTHS), help="how subgraphs grow")
-    add_count(group, "--min-size", 1, "no subgraph has fewer ops")
-    add_count(group, "--max-subgraphs", 0, "no more subgraphs than this")
+    group.add_argument("--growth", choices=tuple(GROWTHS), help="the algorithm that grows subgraphs")
+    add_count(group, "--min-size", 1, "the fewest ops of a subgraph")
+    add_count(group, "--max-subgraphs", 0, "the most subgraphs")
 
 
 def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> Partitioned:

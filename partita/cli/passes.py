@@ -1,8 +1,8 @@
 """List the passes that a device applies to a model, what each changed and how long it took.
 
-Without --device: the passes of --optimize. --dump writes the graph as text before the first pass and after each; --without leaves
-one out, to find the one at fault. A device applies them to each of its subgraphs; here the whole model is one, and no kernel is
-compiled."""
+Without --device: the passes of --optimize. --dump writes the graph as text before the first pass and after each pass; --without
+leaves one out, to find the one at fault. A device applies the passes to each of its subgraphs; this verb applies them to the
+whole model, and compiles no kernels."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add_model(parser)
     group = parser.add_argument_group("passes")
-    group.add_argument("--device", metavar="D", help="whose passes: cpu, cuda or opencl (default: those of --optimize)")
-    add_repeated(group, "--config", setting, "KEY=VALUE", "of the device, like PRECISION=bf16")
-    add_repeated(group, "--without", str, "PASS", "a pass to leave out; again for each")
-    group.add_argument("--dump", metavar="DIR", help="a folder for the graph as text, before the first pass and after each")
+    group.add_argument("--device", metavar="D", help="the device: cpu, cuda or opencl (default: the passes of --optimize)")
+    add_repeated(group, "--config", setting, "KEY=VALUE", "set a key of the device, like PRECISION=bf16")
+    add_repeated(group, "--without", str, "PASS", "leave this pass out; again for each")
+    group.add_argument("--dump", metavar="DIR", help="write the graph as text here, before the first pass and after each")
     group.add_argument("--verify", action="store_true", help="check the graph after each pass")
 
 

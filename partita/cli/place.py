@@ -1,6 +1,6 @@
 """Find the cheapest placement of a model on several devices, within limits on memory, and how far it may be from the best.
 
-Without --costs the times are estimates, which take each device for slower than the one named before it."""
+Without --costs the times are estimates that assume each device to be slower than the one before it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_devices(parser)
     group = parser.add_argument_group("placing")
-    add_repeated(group, "--limit", limit, "D=SIZE", "D takes at most so many bytes, like cuda=22GiB; again for each device")
+    add_repeated(group, "--limit", limit, "D=SIZE", "the memory limit of a device, like cuda=22GiB; again for each device")
     group.add_argument("--limit-free", action="store_true", help="limit each device to nine tenths of its free memory")
     group.add_argument("--even", action="store_true", help="spread the bytes as evenly as possible")
-    add_count(group, "--max-nodes", 1, "no compiled subgraph has more ops")
-    add_count(group, "--longest", 1, "the tokens that caches of a decoder have room for")
-    text = "measure in a process of its own what each device takes; it keeps within the limits too"
+    add_count(group, "--max-nodes", 1, "the most ops of a compiled subgraph")
+    add_count(group, "--longest", 1, "the tokens for which a decoder's caches have room")
+    text = "also measure the bytes of each device, in a separate process, and keep them within the limits"
     group.add_argument("--measure-bytes", action="store_true", help=text)
-    text = "throughput: the busiest device has the least load, for devices that work at the same time (default: %(default)s)"
+    text = "latency: the least total time; throughput: the least load of the busiest device (default: %(default)s)"
     group.add_argument("--objective", choices=("latency", "throughput"), default="latency", help=text)
-    group.add_argument("--costs", metavar="COSTS.json", help="the costs that costs.save wrote (default: estimates)")
-    group.add_argument("--wishes", action="store_true", help="list the ops that would help most if a device ran them")
-    text = "write the placement, for `partita plan --check` and pt.compile(plan=...)"
+    group.add_argument("--costs", metavar="COSTS.json", help="costs that costs.save wrote (default: estimates)")
+    group.add_argument("--wishes", action="store_true", help="list the unsupported ops whose support would save most")
+    text = "write a locked plan, for `partita plan --check` and pt.compile(plan=...)"
     group.add_argument("--report", metavar="PAGE.html", help="write a page for the browser, with the certificate")
     group.add_argument("--lock", metavar="PLAN.json", help=text)
 

@@ -1,4 +1,4 @@
-"""Check a locked plan: the status is 1 if the model or the answers of its devices are no longer those that it was made for."""
+"""Check a locked plan: the exit status is 1 if the model, or what its devices support, has changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add_model(parser)
     parser.add_argument("--check", metavar="PLAN.json", required=True, help="the plan that `partita place --lock` wrote")
-    add_repeated(parser.add_argument_group("devices"), "--config", setting, "KEY=VALUE", "like cpu.NUM_THREADS=2")
+    text = "set a key of a device, like cpu.NUM_THREADS=2"
+    add_repeated(parser.add_argument_group("devices"), "--config", setting, "KEY=VALUE", text)
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

@@ -1,7 +1,7 @@
-"""Choose the precision of each op by measuring: as many in a lower one as a tolerance allows.
+"""Choose the precision of each op by measuring: as many ops in a lower one as a tolerance allows.
 
-The inputs are those given, or made up: several calls with random numbers (--calls). Ones that are typical for the model choose
-better. -o writes the model in the chosen precisions, as standard ONNX; --plan writes the plan, which --lock-plan takes again."""
+Without --input, several calls (--calls) with random inputs are measured; typical inputs give a better choice. -o writes the model
+in the chosen precisions, as standard ONNX; --plan writes the plan, for --apply and --lock-plan."""
 
 from __future__ import annotations
 
@@ -46,18 +46,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_devices(parser)
     inputs = parser.add_argument_group("inputs")
     add_inputs(inputs)
-    add_count(inputs, "--calls", 1, "so many are made up", 4)
+    add_count(inputs, "--calls", 1, "the number of calls with generated inputs", 4)
     group = parser.add_argument_group("choosing")
     group.add_argument("--tolerance", type=positive, default=1e-2, metavar="E", help="the largest error (default: %(default)s)")
     group.add_argument(
-        "--precisions", type=names, default=["int8"], metavar="P,...", help=f"of {', '.join(PRECISIONS)} (default: int8)"
+        "--precisions", type=names, default=["int8"], metavar="P,...", help=f"to try: {', '.join(PRECISIONS)} (default: int8)"
     )
     group.add_argument("--win", choices=("time", "memory"), default="time", help="what to save (default: %(default)s)")
-    group.add_argument("--calibration", choices=METHODS, default=METHODS[0], help="how ranges are chosen (default: %(default)s)")
-    add_repeated(group, "--lock", pair, "NAMES=P", "ops whose whole name matches run in P")
-    group.add_argument("--lock-plan", metavar="FILE", help="keep what this plan locks or places by hand")
+    text = "the method that chooses ranges (default: %(default)s)"
+    group.add_argument("--calibration", choices=METHODS, default=METHODS[0], help=text)
+    add_repeated(group, "--lock", pair, "NAMES=P", "run in P the ops whose whole name matches this regular expression")
+    group.add_argument("--lock-plan", metavar="FILE", help="keep the precisions and devices that were set by hand in this plan")
     group.add_argument("--apply", metavar="FILE", help="apply this plan without measuring")
-    add_repeated(group, "--why", str, "NAME", "say why this op runs as it does")
+    add_repeated(group, "--why", str, "NAME", "explain the choice for this op; again for each")
     group.add_argument("--plan", dest="written", metavar="PLAN.json", help="write the plan")
     group.add_argument("-o", "--output", metavar="OUT.onnx", help="write the model in the chosen precisions")
 

@@ -1,7 +1,8 @@
 """Find the smallest part of a model that still fails, with the values that its inputs have in a run of the whole.
 
-COMMAND gets two more words: the ONNX file of a candidate, and an .npz file of its inputs ({model} and {inputs} say where). A
-candidate fails if the command ends as for the whole model, not with 0. FILE.py:NAME is a function of a graph and its arrays."""
+COMMAND gets two arguments, in place of {model} and {inputs} or at its end: the ONNX file of a candidate, and an .npz file of its
+inputs. A candidate fails if the command has the same exit status as for the whole model, which must not be 0. FILE.py:NAME is a
+function that takes a graph and its arrays."""
 
 from __future__ import annotations
 
@@ -38,13 +39,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_inputs(parser.add_argument_group("inputs"))
     group = parser.add_argument_group("reducing")
-    about = "says whether a candidate fails: a command, or FILE.py:NAME"
+    about = "the test that fails: a command, or FILE.py:NAME"
     group.add_argument("--fails", required=True, metavar="COMMAND", help=about)
-    group.add_argument("--against", default="reference", metavar="D", help="runs the whole model (default: %(default)s)")
-    group.add_argument("--keep-shapes", action="store_true", help="leave the sizes as they are")
-    add_count(group, "--most", 1, "so many candidates", MOST)
-    add_count(group, "--repeats", 1, "each is asked about so often: one that fails once fails", 1)
-    text = f"a candidate hangs after so many seconds, and all that it started is ended (a command: {SECONDS:g})"
+    group.add_argument("--against", default="reference", metavar="D", help="devices of the whole model (default: %(default)s)")
+    group.add_argument("--keep-shapes", action="store_true", help="do not reduce sizes")
+    add_count(group, "--most", 1, "the most candidates", MOST)
+    add_count(group, "--repeats", 1, "test each candidate N times; one failure counts", 1)
+    text = f"time limit for a candidate, whose processes are then killed (default for a command: {SECONDS:g})"
     group.add_argument("--seconds", type=positive, metavar="S", help=text)
     group.add_argument("-o", "--output", metavar="DIR", help="write model.onnx and inputs.npz there")
 
@@ -84,7 +85,7 @@ SECONDS = 600.0
 """Default time limit of a command in seconds."""
 
 HUNG = -1000
-"""Status of a command that exceeds its time limit; no process ends with it."""
+"""Status of a command that exceeds its time limit, unlike any exit status."""
 
 
 class Command:

@@ -1,12 +1,12 @@
 """Compile a model, run it once, check it if asked, and profile it.
 
-Without --input the inputs are made up (random numbers from --seed; ones for integers). An image is scaled to the input's
-size as a whole and normalised: --normalize imagenet is (v/255 - mean) / deviation by channel, unit is v/255, none is v.
---check compares with the reference on the same model: error = max|a - b| / max|b| for each output; of what a softmax
-made, the logarithms are compared; quantized outputs may be one step apart, and other integers are equal or not. How
-large an error may be follows from the element types that an output was computed in, unless --tolerance says it.
-MODEL may be a file that `partita compile` wrote: its machine code is then run, and checked against what the file says
-that it computes; --against names the model that it was made from."""
+Without --input the inputs are generated: random numbers from --seed, and ones for integers. An image is scaled to the input's
+size as a whole and normalized: --normalize imagenet is (v/255 - mean) / deviation by channel, unit is v/255, none is v.
+--check compares each output with the reference device's: error = max|a - b| / max|b|. Outputs of a softmax are compared as
+logarithms; quantized outputs may differ by one step, and other integers must be equal. The largest error allowed follows from
+the element types in which an output is computed, unless --tolerance sets it.
+If MODEL is a file that `partita compile` wrote, its machine code is run and checked against the graph in the file; --against
+names the model that it was compiled from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from partita.compare import Difference, compare
 from partita.graph.errors import WriteError
 
 CONDITIONS = {
-    "difference": "an output of --check is not near enough",
+    "difference": "an output fails --check",
     "moved": "a device could not compile what it took",
     "fallback": "an op is not on the first device",
 }
@@ -50,20 +50,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_devices(parser, precision=True)
     inputs = parser.add_argument_group("inputs and outputs")
     add_inputs(inputs)
-    inputs.add_argument("-o", "--output", metavar="OUT.npz", help="write the outputs, by name")
+    inputs.add_argument("-o", "--output", metavar="OUT.npz", help="write the outputs by name")
     group = parser.add_argument_group("checking and measuring")
-    group.add_argument("--check", action="store_true", help="compare with the reference")
+    group.add_argument("--check", action="store_true", help="compare the outputs with the reference device's")
     group.add_argument("--against", metavar="MODEL", help="check against this model instead of MODEL itself")
     group.add_argument(
         "--tolerance",
         type=positive,
         metavar="E",
-        help="the largest error of every output (default: by element type, 0.001 for float32)",
+        help="the largest error allowed (default: by element type, 0.001 for float32)",
     )
     add_fail_on(group, CONDITIONS, "difference")
-    add_count(group, "--profile", 0, "show the N slowest rows", 10)
+    add_count(group, "--profile", 0, "show the N slowest rows of the profile", 10)
     add_count(group, "--roofline", 1, "show what limits the N slowest kernels, bytes or operations, and by how much")
-    add_count(group, "--calls", 0, "start N calls more, and say when each device ran which; --report draws them", 0)
+    add_count(group, "--calls", 0, "start N more calls at once, and show when each device ran which; --report draws them", 0)
     group.add_argument("--trace", metavar="FILE", help="write the profile for chrome://tracing or Perfetto")
     group.add_argument("--report", metavar="PAGE.html", help="write a page for the browser")
 

@@ -1,6 +1,6 @@
 """Measure a model's kernels in several ways; every later compilation on this machine uses the fastest.
 
-What is found is kept beside the cache. Let nothing else run meanwhile. Ctrl-C ends it, and what was found until then is kept."""
+The results are stored beside the cache. Run nothing else meanwhile. Ctrl-C stops the measurement and keeps the results so far."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Show the execution provider on which onnxruntime runs each node, and why it is not a preferred one.
 
-The model is opened with the providers in this order. Providers do not say why they leave a node to others: the reasons are
-what is known."""
+The model is opened with the providers in this order. Providers give no reasons for the nodes that they leave to others; the
+reasons shown are those known to Partita."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ EXAMPLE = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add_model(parser)
-    parser.add_argument("node", metavar="NODE", nargs="?", help="a node's name, or a value's: only this one")
+    parser.add_argument("node", metavar="NODE", nargs="?", help="show only this node, or the one with this output")
     group = parser.add_argument_group("providers")
-    text = "onnxruntime's names, the preferred one first; what the options below say of no other is of that one"
+    text = "onnxruntime's names, the preferred one first; an option below that names no provider belongs to it"
     group.add_argument("--providers", type=names, required=True, metavar="NAME,...", help=text)
-    for option, text in (("library", "a provider's library"), ("package", "the installed package that has it")):
+    for option, text in (("library", "a provider's library"), ("package", "the installed package that contains a provider")):
         group.add_argument(f"--ep-{option}", action="append", default=[], metavar="[NAME=]WHAT", help=f"{text}; again for each")
     add_repeated(group, "--ep-option", setting, "[NAME.]KEY=VALUE", "an option of a provider; again for each")
     group.add_argument("--report", metavar="PAGE.html", help="write a page for the browser")

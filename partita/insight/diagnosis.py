@@ -22,7 +22,7 @@ MANY = 8
 """A group of more nodes is a sum of small errors rather than one fault."""
 
 ADDED = 100.0
-"""Factor of the allowed error up to which small errors may add up."""
+"""Small errors may add up to the allowed error times this factor."""
 
 LAYERS = 60
 """Number of table rows that `print` shows."""
@@ -87,7 +87,7 @@ class Fault:
         listed = ", ".join(f"{name} ({op})" for name, op in zip(self.nodes[:MANY], self.ops, strict=False))
         if len(self.nodes) > MANY:
             listed += f" and {len(self.nodes) - MANY} more"
-        only = "" if len(self.nodes) == 1 else ", which are right when they are parted"
+        only = "" if len(self.nodes) == 1 else ", which are right in separate parts"
         lines = [f"{listed} on {self.device}: {self.kind}{only}"]
         lines += [f"  {self.message}"] if self.message else []
         lines += [f"  {_numbers(layer)}" for layer in self.layers]
@@ -112,7 +112,7 @@ class Diagnosis:
     fault: Fault | None
     """The smallest part that is wrong by itself; None if every subgraph is right."""
     inside: tuple[Layer, ...] = ()
-    """Values inside the subgraph at fault, in order, as its device computes them at the cuts."""
+    """Values at the cuts of the subgraph at fault, in order, as its device computes them."""
     notes: tuple[str, ...] = ()
     """Further notes."""
 
@@ -189,7 +189,7 @@ class Diagnosis:
         far = [one for one in self.outputs if not one.ok and not one.worst <= ADDED * one.tolerance]
         if not far:
             return "small errors add up"
-        why = "what differs grows from one to the next, or is handed on wrongly"
+        why = "errors grow from one subgraph to the next, or a value is passed on wrongly"
         return f"{far[0].output} is too far off for small errors that add up; {why}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -224,7 +224,7 @@ _LEAST, _LARGEST = -9.0, 1.0
 """Decimal logarithms of the errors at the left and right end."""
 
 
-def _error_plot(layers: Sequence[Layer], blamed: Collection[str] = ()) -> str:
+def _error_plot(layers: Sequence[Layer], blamed: Collection[str]) -> str:
     """The picture as SVG. Bars of blamed values are red, those of infinite errors reach the end."""
     height = _ROW * (len(layers) + 2)
     parts = [

@@ -89,7 +89,7 @@ def reduce(
     for name, number in (("most", most), ("repeats", repeats)):
         check_count(f"reduce, option {name}", number, BadConfig)
         if not number:
-            raise BadConfig(f"{name} is {number}", where="reduce", remedy="Let it try one candidate at least, once or more")
+            raise BadConfig(f"{name} is {number}", where="reduce", remedy="Give 1 or more")
     if not callable(fails):
         raise BadConfig(f"{fails!r:.80} is no function", where="reduce", remedy="Write fails(graph, inputs) -> bool")
     if seconds is not None:
@@ -164,14 +164,14 @@ class _Reducing:
         return self.answers[key]
 
     def asked(self, graph: Graph, arrays: Mapping[str, Any]) -> bool:
-        """True if the graph fails. An error on the whole model is raised; one on a part alone is another failure."""
+        """True if the graph fails. An error raised by `fails` is passed on for the whole model; a part counts as right."""
         self.tries += 1
         try:
             return any(self.ask(graph, arrays) for _ in range(self.repeats))
         except PartitaError as error:
             if self.tries > 1:
                 return False
-            remedy = "Return True where it is the failure that is looked for"
+            remedy = "Catch it, and return True if it is the failure to look for"
             cause = f"on the whole model it raises {error.cause}"
             raise AcceleratorError(cause, where="reduce, option fails", remedy=remedy) from error
 
@@ -182,7 +182,7 @@ class _Reducing:
             raise AcceleratorError(
                 "the whole model does not fail",
                 where="reduce, option fails",
-                remedy="Say what fails: a function of a graph and its inputs, or a command, which this model fails",
+                remedy="Give a function or a command that fails on this model",
             )
         members = self._shortest(members, lambda size: members[:size])
         prefix = members

@@ -94,7 +94,7 @@ class TrustedWalk:
         return [self._values[entry] for entry in self.graph.outputs]
 
 
-def call_arrays(graph: Graph, call: Any, seed: int = 0) -> list[Any]:
+def call_arrays(graph: Graph, call: Any, seed: int) -> list[Any]:
     """Input values in the graph's order, from a tuple in order, a dictionary by name, or a single array; random for None."""
     checker = InputChecker(graph)
     if call is None:

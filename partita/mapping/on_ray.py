@@ -143,7 +143,7 @@ class _RayCrew:
 
 
 def ray_results(
-    package: bytes, count: int, ahead: int | None, inputs: Iterator[Mapping[str, Array]], key: bytes | None = None
+    package: bytes, count: int, ahead: int | None, inputs: Iterator[Mapping[str, Array]], key: bytes | None
 ) -> Iterator[dict[str, Array]]:
     """The outputs for each of the inputs, in order, by `count` actors; Ray is started here if it is not connected."""
     ray = connected("executor='ray'")

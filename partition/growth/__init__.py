@@ -1,7 +1,7 @@
 """Growth of groups, on integers: nodes 0..n-1 in topological order, preds[v] the producers of v in input order.
 
-`largest`, `seed` and `waves` take a device per node and a yes or no per edge; `walk` asks a selector edge by
-edge. All keep the whole partition acyclic, including groups that are already fixed.
+`largest`, `seed` and `waves` take a color (the device) per node and a boolean per edge; `walk` calls a selector for each edge.
+All keep the whole partition acyclic, including groups that are already fixed.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Growing:
 
 
 GROWTHS = {"walk": Growing(walk), "largest": Growing(largest), "seed": Growing(seed), "waves": Growing(waves, connected=False)}
-"""The ways by the names that the option `growth` takes: a new one is a file beside these and a row here."""
+"""The growths by name, as in the option `growth`. A new one is a file in this folder and a row here."""
 
 __all__ = [
     "GROWTHS",

@@ -151,7 +151,7 @@ def depth_order(pred: list[list[int]], count: int) -> list[int]:
 
 
 def join_bonded(
-    preds: Preds, color: Color, groups: Groups, bonds: Iterable[tuple[int, int]], fixed: Sequence[Sequence[int]] = ()
+    preds: Preds, color: Color, groups: Groups, bonds: Iterable[tuple[int, int]], fixed: Sequence[Sequence[int]]
 ) -> Groups:
     """Merges groups that a bond joins. The bonds are tried in order, until all remaining ones would close a cycle.
 

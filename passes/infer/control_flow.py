@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
 
 Body = Callable[[str, Sequence[Type | None]], Sequence[Type | None]]
-"""(attribute of the body, types of its first inputs) -> types of its results. The captures follow by themselves."""
+"""(attribute of the body, types of its first inputs) -> types of its results. The types of captures are added."""
 
 ROUNDS, DEEPEST = 4, 2
-"""Limits of the search for sizes that loops keep: number of rounds, depth of loops that are inside of one another."""
+"""Limits of the search for sizes that do not change in a loop: number of rounds, and depth of nested loops."""
 
 _COUNT, _GOES_ON = TensorType("int64", ()), TensorType("bool", ())
 
 
 def branching(c: Context, body: Body) -> Sequence[Type | None]:
-    """An If: its results have what the types of both branches agree on."""
+    """An If: each result has the dtype and the sizes that both branches agree on."""
     branches = [body(name, ()) for name in ("then_branch", "else_branch")]
     for pair in zip(*branches, strict=False):
         dtypes = {kind.dtype for kind in pair if isinstance(kind, TensorType)}
@@ -47,7 +47,7 @@ def looping(c: Context, body: Body) -> Sequence[Type | None]:
 
 
 def scanning(c: Context, body: Body) -> Sequence[Type | None]:
-    """A Scan: slices along an axis of the last inputs go through the body; below opset 9 there is a batch before all others."""
+    """A Scan: the body gets slices of the last inputs along an axis; before opset 9 the first dimension is a batch."""
     scanned = int(c.attribute("num_scan_inputs"))
     has_batch = c.version < 9
     types = [c.type(slot) for slot in range(has_batch, len(c.node.inputs))]
@@ -105,7 +105,7 @@ def _as_one(c: Context, slot: int, scalar: TensorType) -> Type:
 
 
 def _as_declared(c: Context, slot: int) -> Type | None:
-    """The type of a carried value; the elements of a sequence, which may be empty at first, are those that the body declares."""
+    """The type of a carried value. A sequence, which may be empty at first, takes the type of its elements from the body."""
     given, declared = c.type(slot), c.node.attrs["body"].inputs[slot][0].type
     return merged(declared, given) if isinstance(given, SequenceType) and declared is not None else given
 
@@ -113,8 +113,8 @@ def _as_declared(c: Context, slot: int) -> Type | None:
 def _settled(
     c: Context, carried: Sequence[Type | None], step: Callable[[Sequence[Type | None]], Sequence[Type | None]]
 ) -> tuple[Sequence[Type | None], Sequence[Type | None]]:
-    """The types of carried values that a step keeps, and those of the results of the step with them. Sizes that a step changes
-    become unknown; all do if that takes many rounds, and in loops inside of loops, where rounds multiply."""
+    """The types of carried values that no step changes, and the types of the step's results for them. Sizes that a step changes
+    become unknown; after several rounds, and in deeply nested loops, where rounds multiply, all sizes do."""
     for left in range(ROUNDS, -1, -1):
         if not left or c.depth > DEEPEST:
             carried = [_unshaped(kind) for kind in carried]
@@ -153,7 +153,7 @@ def _without_batch(kind: Type | None) -> Type | None:
 
 
 def _stretched(kind: Type | None) -> Type | None:
-    """The type of elements, which may differ in the sizes that the body decides."""
+    """The type of elements of a sequence: sizes that the body computes may differ from element to element, and are unknown."""
     if not isinstance(kind, TensorType) or kind.shape is None:
         return kind
     return TensorType(kind.dtype, [None if isinstance(size, str) and is_generated(size) else size for size in kind.shape])

@@ -79,9 +79,9 @@ def known_sizes(c: Context, slot: int) -> Sizes:
     return tuple([c.unknown(f"value {i}") if value is None else value for i, value in enumerate(values)])
 
 
-def axis_of(c: Context, rank: int, default: int, name: str = "axis") -> int:
+def axis_of(c: Context, rank: int, default: int) -> int:
     """The dimension in an attribute."""
-    axis = int(c.attribute(name, default))
+    axis = int(c.attribute("axis", default))
     inside(c, axis, rank)
     return axis % rank if rank else 0
 
@@ -187,6 +187,7 @@ def cumulated(c: Context) -> Sequence[Sizes]:
 
 @rule("Trilu")
 def triangle(c: Context) -> Sequence[Sizes]:
+    c.at_least(len(c.shape(0)), 2, "the rank of the data and that of a matrix")
     single(c, 1)
     return [c.shape(0)]
 

@@ -12,9 +12,9 @@ from partita.graph.node import Node
 from partita.graph.ops.onnx_crashes import require_sound
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.types import Dim, Type, require_shapes
-from partita.passes.infer.common_types import with_bodies
 from partita.passes.infer.dim_symbols import bound, map_types, merged
 from partita.passes.infer.inference import Inference
+from partita.passes.infer.sequences import common
 
 
 def infer(
@@ -45,7 +45,7 @@ def infer(
             if not inference.variants:
                 return typed
             variants = {body: [typed for typed, _ in known.values()] for body, known in inference.variants.items()}
-            return with_bodies(typed, variants)
+            return _with_bodies(typed, variants)
     except RecursionError:
         remedy = "InlineFunctions takes calls out"
         raise TypeMismatch("bodies nest too deep", where=f"graph {g.name!r}", remedy=remedy) from None
@@ -131,3 +131,36 @@ def without_declared(g: Graph, names: frozenset[str]) -> Graph:
         rewriter.keep(node, rebuilt)
 
     return rewrite(g, visit)
+
+
+def _with_bodies(g: Graph, variants: Mapping[Graph, Sequence[Graph]]) -> Graph:
+    """The graph with typed bodies of calls: one per body, merged from its variants, which differ in types only: types that hold
+    for all calls."""
+    done: dict[Graph, Graph] = {}
+
+    def settled(body: Graph) -> Graph:
+        if body not in done:
+            typed = variants.get(body) or [body]
+            done[body] = through(typed[0], typed[1:])
+        return done[body]
+
+    def through(base: Graph, others: Sequence[Graph]) -> Graph:
+        peers = {node: [other.nodes[i] for other in others] for i, node in enumerate(base.nodes)}
+
+        def visit(node: Node, rewriter: Rewriter) -> None:
+            rebuilt = rewriter.rebuilt(node)
+            pairs = enumerate(node.output_types)
+            types = tuple([common((known, *[peer.output_types[i] for peer in peers[node]])) for i, known in pairs])
+            if types != node.output_types:
+                rebuilt = rebuilt.evolve(output_types=types)
+            if node.subgraph is not None:
+                body = settled(node.subgraph)
+                rebuilt = rebuilt if body is node.subgraph else rebuilt.evolve(subgraph=body)
+            elif node.bodies:
+                inner = {id(body): [peer.attrs[key] for peer in peers[node]] for key, body in node.bodies}
+                rebuilt = map_bodies(rebuilt, lambda body: through(body, inner[id(body)]))
+            rewriter.keep(node, rebuilt)
+
+        return rewrite(base, visit)
+
+    return through(g, ())

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -70,6 +75,75 @@ def test_bash_completes_verbs_options_files_and_values(partita: Command, tmp_pat
     assert completed("partita", "run", "squeezenet.onnx", "--devices", "ref") == ["reference"]
     assert completed("partita", "run", "squeezenet.onnx", "--devices", "HET") == ["HETERO:cpu,reference"]
     assert completed("partita", "partition", "squeezenet.onnx", "--growth", "wa") == ["walk", "waves"]
+    assert completed("partita", "run", "squeezenet.onnx", "--devices", "HETERO:cpu,re") == ["HETERO:cpu,reference"]
+    assert "HETERO:cpu,cpu" not in completed("partita", "run", "squeezenet.onnx", "--devices", "HETERO:cpu,")
+    assert completed("partita", "bench", "squeezenet.onnx", "--vs", "reference,cp") == ["reference,cpu"]
+    assert completed("partita", "passes", "squeezenet.onnx", "--device", "HET") == []
     assert completed("partita", "bench", "squeezenet.onnx", "--fail-on", "ne") == ["never"]
+    assert completed("partita", "bench", "squeezenet.onnx", "--fail-on", "refused,dif") == ["refused,difference"]
+    assert completed("partita", "bench", "squeezenet.onnx", "--fail-on", "sl") == ["slower"]
+    assert completed("partita", "compile", "squeezenet.onnx", "--arch", "neoverse-v") == ["neoverse-v1", "neoverse-v2"]
     assert completed("partita", "precision", "squeezenet.onnx", "--precisions", "int4") == ["int4-weights"]
     assert completed("partita", "map", "squeezenet.onnx", "--output", "p") == ["parts"]
+
+
+SET_UP = {
+    "bash": r""". ./_partita; bind 'set bell-style none'; bind -x '"\C-g": echo "<<$READLINE_LINE>>"'; PS1='re'ady""",
+    "zsh": "fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; unsetopt beep; "
+    "show() { print -r -- \"<<$BUFFER>>\" }; zle -N show; bindkey '^G' show; PS1='re'ady",
+}
+"""What an interactive shell is told first: Ctrl-G prints the line typed so far, and the prompt becomes "ready"."""
+
+
+@pytest.mark.parametrize("shell", SET_UP)
+def test_the_tabulator_in_a_terminal(partita: Command, shell: str, tmp_path: Path) -> None:
+    pytest.importorskip("shtab")
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    (tmp_path / "_partita").write_text(partita(f"--completion {shell}").out)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "deep.onnx").touch()
+    lines = {
+        "ben": "bench",
+        "run zoo:sq": "run zoo:squeezenet",
+        "run mod": "run models/",
+        "run models/d": "run models/deep.onnx",
+        "run net.onnx --devices HET": "run net.onnx --devices HETERO:cpu,reference",
+        "run net.onnx --devices HETERO:cpu,re": "run net.onnx --devices HETERO:cpu,reference",
+        "bench net.onnx --fail-on refused,dif": "bench net.onnx --fail-on refused,difference",
+        "partition net.onnx --growth wal": "partition net.onnx --growth walk",
+        "compile net.onnx --arch sm_12": "compile net.onnx --arch sm_120",
+    }
+    assert _typed(shell, lines, tmp_path) == list(lines.values())
+
+
+def _typed(shell: str, lines: Iterable[str], folder: Path) -> list[str]:
+    """Each line after the tabulator key, in a terminal; in bash, a space follows a word that is whole."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(folder)
+        quiet = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"]}[shell]
+        os.execvpe(shell, [shell, *quiet, "-i"], {"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(folder)})
+    typed = []
+    try:
+        os.write(terminal, f"{SET_UP[shell]}\n".encode())
+        _printed(terminal, "ready")
+        for line in lines:
+            os.write(terminal, f"partita {line}\t\x07".encode())
+            typed.append(_printed(terminal, ">>").rpartition("<<partita ")[2].partition(">>")[0].strip())
+            os.write(terminal, b"\x15")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(terminal)
+    return typed
+
+
+def _printed(terminal: int, end: str) -> str:
+    """What the terminal prints, until `end` is printed."""
+    text = ""
+    while end not in text:
+        readable, _, _ = select.select([terminal], [], [], 60)
+        assert readable, text
+        text += os.read(terminal, 1 << 16).decode()
+    return text

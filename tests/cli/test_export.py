@@ -43,7 +43,7 @@ def test_times_are_measured_with_the_given_inputs(partita: Command, model: str) 
 @pytest.mark.parametrize("options, status, error", [
     ("small.onnx", 2, "the following arguments are required: --stages"),
     ("small.onnx --stages out --form onxx", 2, "invalid choice: 'onxx'"),
-    ("small.onnx --stages small.onnx --devices reference", 1, "there can be no folder: File exists"),
+    ("small.onnx --stages small.onnx --devices reference", 1, "the folder cannot be created: File exists"),
     ("small.onnx --stages out --costs none.json", 1, "no costs can be read from it"),
     ("small.onnx --stages out --plan plan.json", 1, "no plan can be read from it"),
     ("small.partita --stages out --plan plan.json", 2, "the model is compiled: --plan comes too late"),

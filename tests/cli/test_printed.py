@@ -10,9 +10,9 @@ import pytest
 
 import partita as pt
 from partita.accelerators.interface.accelerator import TunedKernel
+from partita.accelerators.precision.tuning import TuningReport
 from partita.accelerators.store import CacheEntry
 from partita.accelerators.store.key import EntryKey
-from partita.accelerators.tuning import TuningReport
 from partita.cli import cache
 from partita.cli.main import VERBS, make_parser
 from tests.cli.conftest import Command

@@ -10,6 +10,8 @@ from partita.graph import TypeMismatch, constant, op, variable
 from partita.graph.node import Node
 from partita.graph.ops.onnx_crashes import is_fragile, require_sound, unsound
 
+FORM = "is not made of letters, commas, at most one '...' for each input, and an arrow"
+
 CASES: list[tuple[str, dict[str, Any], int, str | None]] = [
     ("Softmax", {"axis": 32767}, 1, None),
     ("Softmax", {"axis": 32768}, 1, "axis is 32768"),
@@ -19,11 +21,26 @@ CASES: list[tuple[str, dict[str, Any], int, str | None]] = [
     ("GatherND", {"batch_dims": 1}, 1, None),
     ("GatherND", {"batch_dims": -1}, 1, "batch_dims is -1, and cannot be negative"),
     ("GatherND", {"batch_dims": 32768}, 1, "batch_dims is 32768"),
-    ("Einsum", {"equation": "ij, jk -> ik"}, 1, None),
-    ("Einsum", {"equation": "...A>z."}, 1, None),
+    ("Einsum", {"equation": "i j -> j\ti"}, 1, None),
+    ("Einsum", {"equation": "a...B->B..."}, 1, None),
+    ("Einsum", {"equation": "ii"}, 1, None),
+    ("Einsum", {"equation": ""}, 1, None),
     ("Einsum", {"equation": b"ij->ji"}, 1, None),
-    ("Einsum", {"equation": "i1"}, 1, "the equation 'i1' is not made of letters, commas, dots and an arrow"),
-    ("Einsum", {"equation": "é"}, 1, "the equation 'é' is not made of letters, commas, dots and an arrow"),
+    ("Einsum", {"equation": "i1"}, 1, f"the equation 'i1' {FORM}"),
+    ("Einsum", {"equation": "é"}, 1, f"the equation 'é' {FORM}"),
+    ("Einsum", {"equation": "...A>z."}, 1, f"the equation '...A>z.' {FORM}"),
+    ("Einsum", {"equation": "i.j->ij"}, 1, f"the equation 'i.j->ij' {FORM}"),
+    ("Einsum", {"equation": "...i...->i"}, 1, f"the equation '...i...->i' {FORM}"),
+    ("Einsum", {"equation": "ij->ji->i"}, 1, f"the equation 'ij->ji->i' {FORM}"),
+    ("Einsum", {"equation": "ij,jk->ik"}, 1, "the equation 'ij,jk->ik' is of 2 inputs, and the op has 1"),
+    ("Einsum", {"equation": "ii->ijk"}, 1, "the equation 'ii->ijk' has 'j' in its result, which no input has"),
+    ("Einsum", {"equation": "ij->...ij"}, 1, "the equation 'ij->...ij' has '...' in its result, which no input has"),
+    ("Einsum", {"equation": "ij->iji"}, 1, "the equation 'ij->iji' has 'i' in its result twice"),
+    ("ScatterElements", {}, 1, None),
+    ("ScatterElements", {"reduction": "mean"}, 1, "its reduction is 'mean': none, add, mul, max, min are known"),
+    ("ScatterND", {"reduction": "none"}, 1, None),
+    ("ScatterND", {"reduction": b"min"}, 1, None),
+    ("ScatterND", {"reduction": b"Min"}, 1, "its reduction is 'Min': none, add, mul, max, min are known"),
     ("Split", {"axis": 0}, 2, None),
     ("Split", {"num_outputs": 2}, 1, None),
     ("Split", {"num_outputs": 2}, 2, None),

@@ -9,7 +9,7 @@ import partita.graph as pt
 from partita.accelerators import compile as compiled
 from partita.graph.errors import GraphError, PartitaError, ReadError
 from partita.graph.nested import graphs_in
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from partita.graph.verify import verify
 from partita.passes import apply_pass
 

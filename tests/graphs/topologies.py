@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from partita.graph import Graph, Node, op, variable
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 
 SHAPE = (2, 3)
 """The shape of all values in these graphs, where nothing else is said."""

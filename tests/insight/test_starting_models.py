@@ -9,7 +9,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators import CompiledSubgraph
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from partita.insight.capsules import _of_model
 from partita.insight.trusted import Trusted
 from partita.measuring.rounds import contender

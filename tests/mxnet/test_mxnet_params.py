@@ -128,7 +128,7 @@ GOOD = file_bytes({"arg:w": W, "aux:m": M})
         (file_bytes({"w": W}, count=2**62), f"the file declares {2**62} arrays, more than its size can hold"),
         (file_bytes({"w": W}, names=2**40), f"the file declares {2**40} names, more than its size can hold"),
         (file_bytes({"w": W}, names=0, tail=b""), "the file has no names for its 1 arrays"),
-        (file_bytes({"arg:w": W, "aux:w": W}), "the parameter 'w' is there twice"),
+        (file_bytes({"arg:w": W, "aux:w": W}), "there are two parameters 'w'"),
         (
             file_bytes({"w": W}).replace(struct.pack("<Ii", V2, 0), struct.pack("<Ii", V2, 1)),
             "array 0 is stored as row_sparse",

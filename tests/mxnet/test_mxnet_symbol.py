@@ -12,7 +12,7 @@ from partita.graph import PartitaError, ReadError, TensorType, UnknownOp, regist
 from partita.graph.interpret import interpret
 from partita.graph.readers.mxnet import converter, load_mxnet
 from partita.graph.readers.mxnet.ops.table import _table, number, one_op
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from partita.graph.verify import verify
 from partita.passes import apply_pass
 from tests.mxnet.data import FOLDER, cases

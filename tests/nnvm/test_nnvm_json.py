@@ -12,7 +12,7 @@ import pytest
 
 from partita.graph import Graph, PartitaError, ReadError, constant, op, variable
 from partita.graph.readers.nnvm import from_nnvm_json
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from partita.graph.writers.nnvm import to_nnvm_json
 
 NET = """

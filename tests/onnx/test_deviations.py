@@ -148,7 +148,7 @@ def test_a_constant_whose_declared_type_is_another_s(field: str, kind: int, size
     if fits:
         assert not notes and pt.load(proto, strict=True)
     else:
-        assert "and holds float32[4], which is taken" in notes[0]
+        assert "but holds float32[4]; the latter is used" in notes[0]
         with pytest.raises(ReadError, match="it is declared as "):
             pt.load(proto, strict=True)
 
@@ -156,7 +156,7 @@ def test_a_constant_whose_declared_type_is_another_s(field: str, kind: int, size
 def test_of_an_opset_that_is_imported_in_two_versions_the_last_is_taken() -> None:
     text = "g (float[1, 2] x) => (float[2] y) { y = Squeeze <axes = [0]> (x) }"
     graph = pt.load(model(text, '"" : 13, "ai.onnx" : 11'))
-    assert graph.attrs["notes"] == ("g: the opset of domain 'ai.onnx' is imported in versions 13 and 11; the last is taken",)
+    assert graph.attrs["notes"] == ("g: the opset of domain 'ai.onnx' is imported in versions 13 and 11; the last is used",)
     assert pt.compile(graph, "reference")(np.ones((1, 2), np.float32))[0].shape == (2,)
     with pytest.raises(ReadError, match="in versions 13 and 11"):
         pt.load(model(text, '"" : 13, "" : 11'), strict=True)
@@ -176,7 +176,7 @@ def test_a_loop_whose_body_declares_vectors(device: str) -> None:
     graph = pt.load(proto)
     result = pt.compile(graph, device)(feeds)[0]
     np.testing.assert_array_equal(result, session.run(None, feeds)[0])
-    assert "the body declares 'i' as a vector, and a Loop gives a scalar" in graph.attrs["notes"][0]
+    assert "the body declares 'i' as a vector, but a Loop passes a scalar" in graph.attrs["notes"][0]
     with pytest.raises(ReadError, match="the body declares 'i' as a vector"):
         pt.load(proto, strict=True)
 

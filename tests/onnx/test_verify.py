@@ -8,7 +8,7 @@ import pytest
 import partita.graph as pt
 from partita.graph.errors import GraphError, PartitaError, TypeMismatch
 from partita.graph.node import NodeEntry
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from partita.graph.verify import verify
 
 

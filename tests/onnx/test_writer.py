@@ -15,7 +15,7 @@ from partita.graph.inline import inline_calls
 from partita.graph.interpret import interpret
 from partita.graph.protos import first_ir
 from partita.graph.readers import load
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from partita.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, numpy_dtype
 from partita.graph.verify import verify
 from partita.graph.writers.onnx import save, to_model

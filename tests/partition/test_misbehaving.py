@@ -248,7 +248,7 @@ def test_inputs_whose_names_are_taken() -> None:
 
 def test_an_output_that_the_node_does_not_have() -> None:
     message = error_of(with_hooks(connect_subgraph_outputs=lambda self, node, entries: [NodeEntry(node, 7)]))
-    assert "hook connect_subgraph_outputs, node 'relu0' (Relu): it gave output 7 of a node that has 1" in message
+    assert "hook connect_subgraph_outputs, node 'relu0' (Relu): it returned output 7 of a node that has 1" in message
 
 
 def test_a_call_that_is_not_connected() -> None:

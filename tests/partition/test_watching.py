@@ -128,7 +128,7 @@ def test_what_cannot_be_watched_says_so() -> None:
     graph = seed_example()
     with pytest.raises(pt.PartitionError, match=re.escape("growth 'largest' has no steps to watch")):
         pt.watch(graph, pt.ContainOpSelector(), growth="largest")
-    with pytest.raises(pt.PartitionError, match="a Pattern is matched, it does not grow"):
+    with pytest.raises(pt.PartitionError, match="a Pattern is matched as a whole"):
         pt.watch(graph, pt.PatternProperty(pt.Pattern("Relu"), "p"))
     with pytest.raises(pt.PartitionError, match="Chain may keep state, so every seed needs a new one"):
         pt.watch(graph, Chain())
@@ -220,7 +220,7 @@ def test_a_large_growth_is_cut_to_what_a_picture_shows() -> None:
     steps = pt.watch(chain_of(1000), pt.ContainOpSelector({"Relu", "Sin"}), growth="walk")
     html = steps._repr_mimebundle_()["text/html"]
     assert len(steps.around().ops or ()) == 80
-    assert html.count('type="radio"') == 200 and "more steps; print tells them" in html
+    assert html.count('type="radio"') == 200 and "more steps; print lists them" in html
     assert len(html) < 1_500_000
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from partita.graph import Graph
 from partita.graph.interpret import interpret
-from partita.graph.text import parse, print_graph
+from partita.graph.readers.text import parse
+from partita.graph.text import print_graph
 from partita.passes import apply_pass
 from tests.close import assert_close
 

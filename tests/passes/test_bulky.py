@@ -47,7 +47,7 @@ NETS = {
 
 LIMITED = """
 import resource, sys
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from partita.passes import apply_pass
 now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 29),) * 2)

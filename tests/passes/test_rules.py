@@ -86,6 +86,7 @@ CASES: Cases = {
         (of(ROWS, 1), "[N, 5]"),
         (of(ROWS, (2,)), "the size of input 1 and that of a single number do not go together: 2 and 1"),
         (of(ROWS), "[N, 5]"),
+        (of(("N",)), "the rank of the data and that of a matrix do not go together: 1 is less than 2"),
     ],
     "BatchNormalization": [
         (of(ROWS, (5,), (5,), (5,), (5,)), "[N, 5]"),

@@ -49,7 +49,7 @@ SOFTMAX = "graph net(x: float32[2, 3]) -> (y) { y = Softmax(x) {axis=1} }"
     [
         ("import os; os.abort()", r"ONNX's version converter ended its process \(signal 6\)"),
         ("raise SystemExit(9)", r"ONNX's version converter ended its process \(exit status 9\)"),
-        ("import time; time.sleep(60)", r"ONNX's version converter took more than 0.5 s, and was ended"),
+        ("import time; time.sleep(60)", r"ONNX's version converter took more than 0.5 s and was stopped"),
     ],
 )
 def test_a_crash_of_the_converter_is_an_error(monkeypatch: pytest.MonkeyPatch, code: str, said: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from partita.graph import Graph, call, op, variable
 from partita.graph.pictures import svg, to_dot, to_svg
 from partita.graph.pictures.dot import SMALL_BODY, label
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 
 NET = """
 func f(a: float32[2], k) -> (b, c, a) {

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 
 from partita.graph import Graph
 from partita.graph.build import constant, op
-from partita.graph.text import parse, print_graph
+from partita.graph.readers.text import parse
+from partita.graph.text import print_graph
 from tests.graphs.printed import graphs
 from tests.text.same import difference
 

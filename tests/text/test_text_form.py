@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from partita.graph import Graph, ReadError, TensorType, WriteError, call, constant, op, variable
-from partita.graph.text import digests, parse, print_graph
+from partita.graph.readers.text import parse
+from partita.graph.text import digests, print_graph
 from partita.graph.text.digests import digest, remembered
 from tests.text.same import difference
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from partita.graph import PartitaError
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from tests.text.test_text_form import NET
 
 PIECES = [*"()[]{},:=@%?#\"\\\n-_9\0", 'b"', "sparse("]

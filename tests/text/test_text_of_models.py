@@ -12,8 +12,8 @@ import pytest
 from partita.graph.pictures import to_dot
 from partita.graph.readers.nnvm import from_nnvm_json
 from partita.graph.readers.onnx import load_onnx
+from partita.graph.readers.text import parse
 from partita.graph.summary import summarize
-from partita.graph.text import parse
 from partita.graph.writers.nnvm import to_nnvm_json
 from tests.text.same import difference
 

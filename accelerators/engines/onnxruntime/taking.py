@@ -1,4 +1,4 @@
-"""The nodes that providers take, as onnxruntime records it, and what is known about those that they leave to others."""
+"""The nodes that providers take, as recorded by onnxruntime, and facts about those that they do not take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from partita.graph.ops.schemas import op_names
 from partita.graph.types import TensorType
 
 SILENT = "it does not say why"
-"""The end of each reason: what follows is not known."""
+"""The end of a text about a provider, whose own reason is unknown."""
 
 ALONE = f"alone it does not take it either; {SILENT}"
 """The answer of a provider that does not take a model of one node."""
@@ -37,7 +37,7 @@ asking = Asking()
 
 @contextmanager
 def asked() -> Iterator[Mapping[str, Mapping[str, str]]]:
-    """Inside, Partita's providers in new sessions of this thread give their reasons, and compile nothing: these cannot run."""
+    """Inside, Partita's providers record their reasons in new sessions of this thread, which compile nothing and cannot run."""
     asking.reasons = reasons = dict[str, dict[str, str]]()
     try:
         yield reasons
@@ -52,7 +52,7 @@ class TakenNodes:
     names: frozenset[str]
     """The nodes that it takes."""
     error: str | None
-    """The reason why onnxruntime has no session for the graph."""
+    """The reason why onnxruntime cannot make a session of the graph."""
 
     def only(self) -> bool | str:
         """The answer about the only node of a graph."""

@@ -180,7 +180,7 @@ def _renamed(node: Node, name: str) -> Node:
 
 def _key(graph: Graph) -> str:
     """Text of the body's structure, used as its key. Inputs appear in their order, independent of the order of creation."""
-    lines = [f"opset {graph.opsets.get('', 1)}"]
+    lines = [f"opset {graph.opset}"]
     for node in [*graph.inputs, *(node for node in graph.nodes if not node.is_variable)]:
         values = ", ".join("-" if e is None else value_name(e) for e in (*node.inputs, *node.captures))
         types = ", ".join(map(str, node.output_types))

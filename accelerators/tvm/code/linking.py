@@ -138,7 +138,7 @@ def can_link(triple: str = "") -> bool:
     return os.name == "posix" and tools(triple) is not None
 
 
-def check_linker(triple: str = "") -> None:
+def check_linker(triple: str) -> None:
     """NotSupported if there is no linker for this triple's machine."""
     if not can_link(triple):
         raise no_linker(triple)

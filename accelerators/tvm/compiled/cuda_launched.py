@@ -110,7 +110,7 @@ RECORDED = 8
 
 
 HOST, AT_HAND = 0, -1
-"""Used in place of an address: a value on the host, and a value that is already in the session's own memory or stays there."""
+"""Used in place of an address: a value on the host, and an input or result in the session's own memory, with no copy to queue."""
 
 
 @attrs.frozen(slots=True)
@@ -128,7 +128,7 @@ class _Run:
 class CudaSession:
     """Memory blocks that include the weights, a stream, and pinned memory for inputs and results.
 
-    All calls of a run go into the stream; only the end of the run is waited for."""
+    All calls of a run are queued in the stream, and the caller waits once, for the end of the run."""
 
     def __init__(
         self, steps: StepList, kernels: Mapping[str, LoadedKernel], driver: CudaDriver, weights: Sequence[Array], measuring: bool,
@@ -199,7 +199,7 @@ class CudaSession:
         ]
 
     def finish(self) -> list[Target]:
-        """Results of the run that was begun, in the arrays and places given for them, if any."""
+        """Waits for the run, and returns its results, in the arrays that `begin` got for them, else in new ones."""
         results = self._results
         self.wait()
         for passage, result in zip(self._made, results, strict=True):
@@ -208,7 +208,7 @@ class CudaSession:
         return results
 
     def wait(self) -> None:
-        """Wait for the stream; the next run begins anew."""
+        """Wait for the stream, and forget the inputs and results of the run."""
         self._sent, self._results = set(), []
         with self._driver.current():
             self._wait()

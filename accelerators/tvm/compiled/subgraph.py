@@ -58,7 +58,7 @@ class Kernel:
     types: str
     """Element types that it reads and stores, as "bfloat16 -> float32"; a single type if all are the same."""
     why_wide: str
-    """Why it computes in float32 although a narrower type was requested; else empty."""
+    """The reason why it computes in float32 although a narrower type was requested; else empty."""
     machine: Machine
     """The machine that it was compiled for."""
     _origin: Callable[[], Origin]
@@ -123,7 +123,7 @@ class Launch:
     types: str = ""
     """Element types that it reads and stores; empty in a package of an earlier version."""
     why_wide: str = ""
-    """Why it computes in float32 although a narrower type was requested."""
+    """The reason why it computes in float32 although a narrower type was requested."""
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Launch:
@@ -183,7 +183,7 @@ class CompiledTvm(CompiledSubgraph):
         return self._checked([self._output(origin, results, inputs) for origin in self._assembled.outputs])
 
     def let_go(self) -> None:
-        """Free the memory that calls of this size left in the pool, and that of other models with it."""
+        """Free the memory that earlier calls left in TVM's pool, which all models share."""
         kept_memory.free()
 
     def _checked(self, outputs: list[Any]) -> list[Any]:
@@ -242,7 +242,7 @@ class CompiledTvm(CompiledSubgraph):
         if callable(self._origins):
             again = self._origins()
             if [launch.symbol for launch in again.launches] != [launch.symbol for launch in self.launches]:
-                cause = "the code of its kernels cannot be shown: compiled here, it becomes other kernels"
+                cause = "the code of its kernels cannot be shown: compiling it here gives other kernels"
                 raise NotSupported(cause, remedy="Compile the model again")
             self._origins = [again._origin(i) for i in range(len(again.launches))]
         return self._origins[number]

@@ -23,12 +23,13 @@ from partita.accelerators.tvm.kernels.attention.attention import attention
 from partita.accelerators.tvm.kernels.attention.gpu import gpu_attention
 from partita.accelerators.tvm.kernels.attention.in_place import cached_attention
 from partita.accelerators.tvm.kernels.attention.pattern import AttentionProperty
+from partita.accelerators.tvm.kernels.chain import ChainProperty, chain
 from partita.accelerators.tvm.kernels.contraction.convolution.blocked_conv import blocked_convolution
 from partita.accelerators.tvm.kernels.contraction.convolution.gpu_conv import gpu_convolution, gpu_depthwise
 from partita.accelerators.tvm.kernels.contraction.convolution.gpu_transposed import gpu_transposed_convolution
 from partita.accelerators.tvm.kernels.contraction.convolution.plain import convolution
 from partita.accelerators.tvm.kernels.contraction.convolution.selector import BlockedProperty, ConvolutionProperty, NormedProperty
-from partita.accelerators.tvm.kernels.contraction.instructions import narrowing_of
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import narrowing_of
 from partita.accelerators.tvm.kernels.contraction.matmul.gemm import gemm, thin
 from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import gpu_gemm, gpu_value_product
 from partita.accelerators.tvm.kernels.contraction.matmul.packed_product import packed_product
@@ -53,7 +54,6 @@ from partita.accelerators.tvm.kernels.contraction.quantized.moves import resize 
 from partita.accelerators.tvm.kernels.contraction.quantized.pools import largest, mean
 from partita.accelerators.tvm.kernels.contraction.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.contraction.recurrent.recurrence import recurrence
-from partita.accelerators.tvm.kernels.elementwise import ChainProperty, chain
 from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
 from partita.accelerators.tvm.kernels.moves.copies import COPIES, concat, copies, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, gpu_enlarge, interleave, resize
@@ -95,9 +95,8 @@ class Entry:
     is_alone: bool = False
     """True if the body has this op only."""
     machines: Machines = "cpu"
-    """The machines that it is tried for: processors, GPUs, or "any". Kernels for GPUs are launches, or scheduled by a generic
-    rule (`schedules`). Those of "loops" serve both: on a GPU a work item runs each iteration of their parallel loops; those of
-    "open loops" do so for bodies of dynamic size only."""
+    """The machines that it is tried for. "loops" are kernels for processors that GPUs run too, with a work item for each
+    iteration of the parallel loops; GPUs run "open loops" only for bodies of dynamic size."""
 
     def suits(self, body: Body, machine: Machine) -> bool:
         """True if the kernel is tried for this body and machine."""
@@ -225,11 +224,11 @@ class SingleProperty(PatternProperty):
 
 @register_pass("FuseKernels", provides=(REPORT,), keeps=REQUESTS, family="tvm", essential=True)
 def fuse_kernels(graph: Graph, machine: Machine | None = None) -> Graph:
-    """The graph with a call for each kernel; ops that move nothing stay as they are.
+    """The graph with a call for each kernel; views, which move no elements, stay as they are.
 
-    Each kind takes what the kinds before it left; a new one gets its place in this order. On a GPU the largest
-    and smallest numbers of rows are kernels by themselves: those that TVM makes of several ops know no infinities and no NaN.
-    Threads of a GPU that read the image of a convolution compute what is before it."""
+    Each kind takes ops that the kinds before it left, so the order matters. On a GPU, maxima and minima of rows are
+    kernels of their own, since fused kernels by TVM mishandle infinities and NaN. A convolution on a GPU computes a normalization
+    before it while it reads the image."""
     is_gpu = machine is not None and machine.is_gpu
     normed = (NormedProperty,) if is_gpu else ()
     quantized = partial(QuantizedProperty, computes_operands=is_gpu), PairProperty

@@ -26,10 +26,10 @@ from partita.accelerators.tvm.bodies.blocked import (
     origin_metadata,
     origins_of,
 )
-from partita.accelerators.tvm.kernels.elementwise import ELEMENTWISE
 from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
-from partita.accelerators.tvm.kernels.shared.window import Kind, Window, make_window, window_attributes
+from partita.accelerators.tvm.kernels.shared.elementwise import ELEMENTWISE
+from partita.accelerators.tvm.kernels.shared.window import Kind, Window, make_window, placement, window_attributes
 from partita.accelerators.tvm.layouts.transposing import Phases, find_phases
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, has_extents, is_less, is_multiple
@@ -306,7 +306,7 @@ class _Blocking:
 
     def _within_padding(self, node: Node, window: Window, last: list[int]) -> bool:
         """True if no window reaches beyond the padding, where positions do not count in a mean."""
-        after = (node.attrs.get("pads") or (0,) * 4)[2:]
+        *_, after = placement(node, window.sizes, window.taps)
         explicit = node.attrs.get("auto_pad", "NOTSET") == "NOTSET"
         return explicit and all(is_less(a + s, n + p + 1) for a, s, n, p in zip(last, window.span, window.sizes, after))
 

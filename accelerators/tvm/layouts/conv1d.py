@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partita.accelerators.tvm.bodies.quantized import is_weight
-from partita.accelerators.tvm.kernels.elementwise import ELEMENTWISE
+from partita.accelerators.tvm.kernels.shared.elementwise import ELEMENTWISE
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
 from partita.graph.build import constant

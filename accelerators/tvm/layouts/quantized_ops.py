@@ -131,7 +131,7 @@ def _around(node: Node, scaling: Scaling) -> Array | None:
 
 
 def largest(walk: QuantizingWalk, node: Node) -> bool | None:
-    """MaxPool, of the integers if the value has them."""
+    """MaxPool, of the integers if the value was dequantized from some, else of floats in NHWC."""
     window, source = make_window(node, any_shape), node.inputs[0]
     if source not in walk.sides.beside or window is None or not _reaches_inside(window):
         return None
@@ -145,8 +145,8 @@ def largest(walk: QuantizingWalk, node: Node) -> bool | None:
 
 
 def mean(walk: QuantizingWalk, node: Node) -> bool | None:
-    """AveragePool and GlobalAveragePool: the mean of integers, in float32. AveragePool adds dequantized values tap by tap: a mean
-    often lies midway between two integers, and then the rounding of the additions decides and has to agree with ONNX's reference.
+    """AveragePool and GlobalAveragePool: the mean of integers, in float32. AveragePool adds dequantized values tap by tap, as
+    ONNX's reference does: a mean is often midway between two integers, so that the rounding of each addition matters.
     GlobalAveragePool stays as it is if its image is not NHWC yet, since nothing would be gained."""
     given, shape = walk.dequantized(node.inputs[0]), any_shape(node.inputs[0]) or ()
     window: Window | None
@@ -172,7 +172,7 @@ def mean(walk: QuantizingWalk, node: Node) -> bool | None:
 
 
 def join_channels(walk: QuantizingWalk, node: Node) -> bool | None:
-    """Concat of integers, if all have one scaling or the result is quantized with one scale."""
+    """Concat of channels in NHWC: of integers as in `join`, else of floats. Other Concats are left to `join`."""
     shape = any_shape(node[0]) or ()
     if len(shape) != 4 or node.attrs.get("axis") not in (1, -3) or not any(e in walk.sides.beside for e in node.reads):
         return join(walk, node)
@@ -213,11 +213,11 @@ def _reaches_inside(window: Window) -> bool:
 
 
 WIDEST = 4
-"""Largest growth of a dilated filter that is filled with zeros between its taps."""
+"""A dilated filter is filled with zeros between its taps if it grows by at most this factor."""
 
 
 def transposed(walk: QuantizingWalk, node: Node) -> bool | None:
-    """ConvTranspose: a convolution that makes all phases, which are interleaved, after quantizing if the result is quantized."""
+    """ConvTranspose: a convolution that computes all phases, quantized if the result is, and then interleaved."""
     image, shape = any_shape(node.inputs[0]) or (), any_shape(node[0]) or ()
     if len(shape) != 4 or not is_cropped_as_told(node):
         return None
@@ -369,7 +369,7 @@ def _own(walk: QuantizingWalk, node: Node, inputs: tuple[NodeEntry, ...], is_bes
 
 
 def elementwise(walk: QuantizingWalk, node: Node) -> bool | None:
-    """An element-wise op of which an operand is NHWC, or a Clip of values that are divided already."""
+    """An element-wise op of which an operand is NHWC, or a Clip whose input is already divided by its scale."""
     shape = any_shape(node[0])
     if node in walk.divided and node.op == "Clip" and node.inputs[0] not in walk.sides.beside:
         bounds = [_bound(walk, node, i) for i in range(1, len(node.inputs))]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.elementwise import ELEMENTWISE
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
+from partita.accelerators.tvm.kernels.shared.elementwise import ELEMENTWISE
 from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.quantized_ops import (
     elementwise,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
-from partita.accelerators.tvm.kernels.elementwise import ELEMENTWISE
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape, float32_shape
+from partita.accelerators.tvm.kernels.shared.elementwise import ELEMENTWISE
 from partita.accelerators.tvm.layouts.quantized_notes import FOUND
 from partita.accelerators.tvm.layouts.scales import scaling_of
 from partita.graph.build import constant

@@ -1,8 +1,8 @@
 """A transposed convolution as a convolution with output channels for each phase of its stride; the phases are interleaved.
 
 Position q of the result is row u = (q + pad) // stride of phase (q + pad) % stride; phase r sums the taps r, r + stride, ... over
-the rows u, u - 1, ... of the image. Phases with equally many taps share one convolution. A missing tap cannot be zero, since an
-infinite pixel times zero is NaN. Integers are finite, and one convolution makes all of their phases."""
+the rows u, u - 1, ... of the image. Phases with the same number of taps share one convolution. The others cannot be padded with
+taps of zero, since an infinite pixel times zero is NaN. Integers are finite, so one convolution computes all of their phases."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from partita.accelerators.tvm.kernels.shared.window import (
     have_taps,
     is_cropped_as_told,
     kinds_of,
+    placement,
 )
 from partita.graph.node import Node
 from partita.graph.types import Array
@@ -86,16 +87,14 @@ def find_phases(node: Node, lanes: int) -> Phases | None:
     """The geometry of a ConvTranspose by constant weights on images [N, C, H, W], its channels in blocks of `lanes`; None for
     groups, dilations, automatic padding, `output_shape`, phases without a tap, and too many phases."""
     image, result = real_shape(node.inputs[0]), real_shape(node[0])
-    is_plain = tuple(node.attrs.get("dilations") or (1, 1)) == (1, 1) and int(node.attrs.get("group", 1)) == 1
-    if image is None or result is None or len(image) != 4 or not is_plain or not is_cropped_as_told(node):
+    if image is None or result is None or len(image) != 4 or node.attrs.get("group", 1) != 1 or not is_cropped_as_told(node):
         return None
     weight, *biases = [None if entry is None else entry.node.value for entry in node.inputs[1:]]
-    strides = tuple(node.attrs.get("strides") or (1, 1))
-    if weight is None or any(bias is None for bias in biases) or not has_few_phases(strides):
+    if weight is None or any(bias is None for bias in biases):
         return None
-    if not have_taps(weight.shape[2:], strides):
+    strides, dilations, before, _ = placement(node, image[2:], weight.shape[2:])
+    if dilations != (1, 1) or not has_few_phases(strides) or not have_taps(weight.shape[2:], strides):
         return None
-    before = tuple(node.attrs.get("pads") or (0,) * 4)[:2]
     channels = math.ceil(result[1] / lanes) * lanes
     return Phases(image[2:], result[2:], weight.shape[2:], strides, before, channels)  # type: ignore[arg-type]
 

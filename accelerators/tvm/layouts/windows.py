@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
-from partita.accelerators.tvm.kernels.shared.window import is_convolution
+from partita.accelerators.tvm.kernels.shared.window import is_convolution, placement
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.build import constant
 from partita.graph.graph import Graph
@@ -47,8 +47,8 @@ def _smaller(node: Node) -> tuple[np.ndarray, dict[str, object]] | None:
     if any(isinstance(size, Extent) for size in (*image[2:], *result[2:])):
         return None
     count = len(image) - 2
-    strides, dilations = (list(node.attrs.get(name) or [1] * count) for name in ("strides", "dilations"))
-    pads, kept = list(node.attrs.get("pads") or [0] * (2 * count)), []
+    strides, dilations, before, after = placement(node, image[2:], weights.shape[2:])
+    pads, kept = [*before, *after], []
     for d, (size, out, taps) in enumerate(zip(image[2:], result[2:], weights.shape[2:], strict=True)):
         meets = [k for k in range(taps) if _meets(k * dilations[d] - pads[d], strides[d], size, out)]
         if not meets:

@@ -1,6 +1,6 @@
 """The table of the instructions that add up products: operand layout, cost, and the processors that have each.
 
-A row is data. Its meaning is a function in `kernels/contraction/instructions.py`, of the instruction itself and of portable code
+A row is data. Its meaning is in `kernels/contraction/instruction_meanings.py`: the instruction itself, and portable code
 that computes the same bits, so that its users can be compiled, run and checked on every processor. Kernels take an instruction by
 element type, never by name. LLVM selects all instructions that are not in this table."""
 

@@ -32,10 +32,10 @@ _SAME = frozenset(
     "sse sse2 ssse3 sse4a avx avx2 fma fma4 xop f16c bmi2 popcnt movbe adx aes vaes vpclmulqdq gfni avx512f avx512bw avx512cd "
     "avx512dq avx512vl avx512vbmi avx512ifma avx512er avx512pf tbm i8mm bf16 fp16".split()
 )
-"""Extensions with the same name in both. Kernels use no instructions that are in none of these lists."""
+"""Extensions with the same name in LLVM and Linux. Kernels use no extension outside of these two tables."""
 
 UNUSED = frozenset("sve sve2".split())
-"""Vectors of unknown length: the kernels' vectors have fixed lengths."""
+"""Extensions with vectors of unknown length. Kernels do not use them, since their vectors have fixed lengths."""
 
 UNSTATED = frozenset(
     "avx10.1 avx10.2 avxneconvert avxvnniint8 avxvnniint16 cmpccxadd egpr ndd nf ccmp ppx push2pop2 zu".split()
@@ -176,7 +176,7 @@ def host_features() -> frozenset[str]:
 
 
 def _from_llvm() -> frozenset[str]:
-    """The extensions according to LLVM; the values are TVM's own numbers, which only the package can read."""
+    """The extensions according to LLVM, in TVM's own container, for which TVM has to be imported."""
     tvm()
     asked = function("tvm.codegen.llvm.GetHostCPUFeatures")
     return frozenset() if asked is None else frozenset(str(name) for name, there in asked().items() if there)

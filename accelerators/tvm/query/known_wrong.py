@@ -73,6 +73,13 @@ def _is_written_out(node: Node) -> bool:
     return isinstance(size, int) and size > LONGEST and all(entry.node.value is not None for entry in node.reads)
 
 
+def _is_cropped_by_nothing(node: Node) -> bool:
+    """True for a Resize of a region that is not given, which stands for all of the data."""
+    region = node.inputs[1] if len(node.inputs) > 1 else None
+    is_absent = region is None or (region.node.value is not None and not region.node.value.size)
+    return is_absent and node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+
+
 def samples_nan(node: Node) -> bool:
     """True for a GridSample of nearest pixels whose positions may be NaN. As a part of a decomposed op it gets no NaN."""
     entry = node.inputs[1] if len(node.inputs) > 1 else None
@@ -106,6 +113,7 @@ RULES = (
     Rule("Range", _is_written_out, "TVM's importer writes a Range of constants out, and this one is long"),
     Rule("Resize", _set("antialias", 1), "TVM's importer ignores antialias"),
     Rule("Resize", _set("coordinate_transformation_mode", "half_pixel_symmetric"), "TVM knows no half_pixel_symmetric"),
+    Rule("Resize", _is_cropped_by_nothing, "TVM's importer takes a region that is not given for an empty one"),
     Rule("RoiAlign", lambda n: n.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel",
          "TVM makes regions that are smaller than a pixel as large as one, ONNX does not with half_pixel"),
     Rule("RoiAlign", _set("mode", "max"), "TVM takes the maximum after interpolation, ONNX before"),

@@ -22,7 +22,7 @@ from partita.accelerators.tvm.code.building import build
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.language import TooMuchCode
 from partita.accelerators.tvm.kernels.shared.element_access import REALS
-from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
+from partita.accelerators.tvm.kernels.shared.elementwise import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.kernels.window.pool import has_constant_blocks
 from partita.accelerators.tvm.layouts.blocking import has_blocked_kernel
@@ -251,7 +251,7 @@ def _signature(node: Node, graph: Graph) -> str:
     ranks = [entry.type.rank if isinstance(entry.type, TensorType) and entry.name else "-" for entry in node.outputs]
     outputs = ", ".join(map(str, ranks))
     part = "part " if FUSED in node.metadata else ""
-    return f"{graph.opsets.get('', 1)} {part}{node.op}({inputs}) -> {outputs}{attributes_text(node.attrs)}"
+    return f"{graph.opset} {part}{node.op}({inputs}) -> {outputs}{attributes_text(node.attrs)}"
 
 
 def _shown(entry: NodeEntry) -> str:

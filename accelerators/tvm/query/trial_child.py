@@ -1,4 +1,4 @@
-"""Child process that tries bodies and single ops, which `isolated_trials` starts. It ends when idle."""
+"""A child process, started by `isolated_trials`, that tries to compile bodies and single ops. It ends when idle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDLE = 60.0
 
 
 def trials(requests: SharedMemory, replies: SharedMemory) -> Answer:
-    """Tries what comes in this memory; an empty request only imports TVM."""
+    """A function that tries the body or op of a request; an empty request only imports TVM."""
 
     def answer(request: Mapping[str, Any]) -> str | None:
         tvm()
@@ -31,7 +31,7 @@ def trials(requests: SharedMemory, replies: SharedMemory) -> Answer:
 
 
 def _tried(request: Mapping[str, Any], requests: SharedMemory) -> str | None:
-    """Why the body cannot be compiled, or why TVM does not take the op; None if it can."""
+    """The reason why the body cannot be compiled, or why TVM does not take the op; None if it can."""
     graph, machine = described_graph(request["graph"], requests), dict(request["machine"])
     instructions = tuple(Used(**used) for used in machine.pop("instructions"))
     hidden, features = (tuple(machine.pop(key)) for key in ("hidden", "features"))

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
-from itertools import combinations
 
 import attrs
 
 from partita.accelerators.errors import CompileError
+from partita.graph.polynomials import Polynomial, Terms, above_least, long_division, written
 from partita.graph.types import TensorType, Type
 
 
@@ -67,13 +67,6 @@ def least_with_quotients(terms: Mapping[tuple[str, ...], int]) -> int | None:
     return None if min(slopes.values(), default=Fraction(0)) < 0 else math.ceil(least + sum(slopes.values()))
 
 
-Monomial = tuple[str, ...]
-"""The multiplied symbols, sorted, each repeated by its power; () is the number 1."""
-
-Terms = Mapping[Monomial, int]
-"""The coefficient of each monomial; none is zero."""
-
-
 class Indivisible(CompileError):
     """A size has to be divided that is a multiple of the divisor only for some values of its symbols."""
 
@@ -85,14 +78,11 @@ class Indivisible(CompileError):
         """The divisor."""
 
 
-class Extent(str):
-    """A dynamic size. Sums, differences and products are extents, or ints if all symbols cancel. Comparisons have a result if it
-    is the same for all values of the symbols."""
-
-    terms: Terms
+class Extent(Polynomial, str):
+    """A dynamic size. Comparisons have a result if it is the same for all values of the symbols."""
 
     def __new__(cls, terms: Terms) -> Extent:
-        extent = super().__new__(cls, _text(terms))
+        extent = str.__new__(cls, written(terms, "+"))
         extent.terms = terms
         return extent
 
@@ -104,49 +94,13 @@ class Extent(str):
     @property
     def least(self) -> int | None:
         """Its smallest value for symbols of at least 1; None if it may decrease as a symbol grows."""
-        above = self.terms if all(count > 0 for monomial, count in self.terms.items() if monomial) else _above_one(self.terms)
-        grows = all(count > 0 for monomial, count in above.items() if monomial)
-        return sum(self.terms.values()) if grows else None
-
-    def at(self, sizes: Mapping[str, int]) -> int:
-        """Its value, given each symbol's."""
-        total = 0
-        for monomial, count in self.terms.items():
-            for symbol in monomial:
-                count *= sizes[symbol]
-            total += count
-        return total
-
-    def __add__(self, other: object) -> Extent | int:  # type: ignore[override]
-        terms = _terms(other)
-        return NotImplemented if terms is None else size_of([*self.terms.items(), *terms.items()])
-
-    __radd__ = __add__
-
-    def __neg__(self) -> Extent | int:
-        return size_of((monomial, -count) for monomial, count in self.terms.items())
-
-    def __sub__(self, other: object) -> Extent | int:
-        terms = _terms(other)
-        return NotImplemented if terms is None else size_of([*self.terms.items(), *((m, -count) for m, count in terms.items())])
-
-    def __rsub__(self, other: object) -> Extent | int:
-        terms = _terms(other)
-        return NotImplemented if terms is None else size_of([*terms.items(), *((m, -count) for m, count in self.terms.items())])
-
-    def __mul__(self, other: object) -> Extent | int:  # type: ignore[override]
-        terms = _terms(other)
-        if terms is None:
-            return NotImplemented
-        return size_of((tuple(sorted((*a, *b))), i * j) for a, i in self.terms.items() for b, j in terms.items())
-
-    __rmul__ = __mul__  # type: ignore[assignment]
+        above = above_least(self.terms, lambda symbol: 1)
+        return sum(self.terms.values()) if all(count > 0 for monomial, count in above.items() if monomial) else None
 
     def __floordiv__(self, other: object) -> Extent | int:
-        terms = _terms(other)
-        if terms is None:
+        if not isinstance(other, (int, Extent)):
             return NotImplemented
-        quotient = self.divided(terms)
+        quotient = self.divided(other)
         if quotient is None and isinstance(other, int) and other > 0:
             quotient = (self - self % other) // other
         if quotient is None:
@@ -164,7 +118,7 @@ class Extent(str):
     def __mod__(self, other: object) -> int:  # type: ignore[override]
         if isinstance(other, int) and all(count % other == 0 for monomial, count in self.terms.items() if monomial):
             return self.terms.get((), 0) % other
-        if isinstance(other, Extent) and self.divided(other.terms) is not None:
+        if isinstance(other, Extent) and self.divided(other) is not None:
             return 0
         if not isinstance(other, (int, Extent)):
             return NotImplemented
@@ -174,19 +128,10 @@ class Extent(str):
     def __rmod__(self, other: object) -> int:
         raise self._asked(f"{other} % {self}")
 
-    def divided(self, by: Terms) -> Extent | int | None:
-        """The quotient of the polynomials if it has integer coefficients and no remainder, else None. Long division: the first
-        term of the remainder is divided by the divisor's first term."""
-        left, quotient = self.terms, list[tuple[Monomial, int]]()
-        while left:
-            term = _quotient(left, by)
-            if term is None:
-                return None
-            quotient.append(term)
-            monomial, count = term
-            taken = [(tuple(sorted((*monomial, *other))), -count * factor) for other, factor in by.items()]
-            left = _summed([*left.items(), *taken])
-        return size_of(quotient)
+    def divided(self, by: Size) -> Size | None:
+        """The quotient of the polynomials if it has integer coefficients and no remainder, else None."""
+        terms = long_division(self.terms, self.terms_of(by) or {})
+        return None if terms is None else self.of(terms.items())  # type: ignore[no-any-return]
 
     def __lt__(self, other: object) -> bool:
         return self._is_below(other, f"{self} < {other}")
@@ -279,59 +224,3 @@ def is_less(a: Size, b: Size) -> bool:
 def value_of(size: Size, sizes: Mapping[str, int]) -> int:
     """The size's value, given each symbol's."""
     return size.at(sizes) if isinstance(size, Extent) else size
-
-
-def _terms(value: object) -> Terms | None:
-    if isinstance(value, Extent):
-        return value.terms
-    return ({(): value} if value else {}) if isinstance(value, int) else None
-
-
-def size_of(terms: Iterable[tuple[Monomial, int]]) -> Extent | int:
-    """The sum of the terms: an int if no symbol is left."""
-    left = _summed(terms)
-    return Extent(left) if any(left) else left.get((), 0)
-
-
-def _summed(terms: Iterable[tuple[Monomial, int]]) -> Terms:
-    """The terms with those of the same monomial added up."""
-    summed: dict[Monomial, int] = {}
-    for monomial, count in terms:
-        summed[monomial] = summed.get(monomial, 0) + count
-    return {monomial: count for monomial, count in summed.items() if count}
-
-
-def _above_one(terms: Terms) -> Terms:
-    """The polynomial in (symbol - 1)."""
-    parts = list[tuple[Monomial, int]]()
-    for monomial, count in terms.items():
-        for length in range(len(monomial) + 1):
-            parts += [(chosen, count) for chosen in combinations(monomial, length)]
-    return _summed(parts)
-
-
-def _place(monomial: Monomial) -> tuple[int, Monomial]:
-    """The sort key of a monomial: descending degree, then name. Multiplication by a monomial keeps this order."""
-    return -len(monomial), monomial
-
-
-def _quotient(terms: Terms, by: Terms) -> tuple[Monomial, int] | None:
-    """The first term divided by the divisor's first one; None if it is not divisible."""
-    if not by:
-        return None
-    first, divisor = min(terms, key=_place), min(by, key=_place)
-    symbols = list(first)
-    for symbol in divisor:
-        if symbol not in symbols:
-            return None
-        symbols.remove(symbol)
-    return None if terms[first] % by[divisor] else (tuple(symbols), terms[first] // by[divisor])
-
-
-def _text(terms: Terms) -> str:
-    """The canonical text of the polynomial: by descending degree, then by name."""
-    parts = []
-    for monomial, count in sorted(terms.items(), key=lambda term: _place(term[0])):
-        factors = [*([str(count)] if count != 1 or not monomial else []), *monomial]
-        parts.append("*".join(factors))
-    return "+".join(parts).replace("+-", "-")

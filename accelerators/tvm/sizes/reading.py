@@ -13,17 +13,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.extent import (
-    Extent,
-    Floor,
-    Indivisible,
-    Size,
-    Terms,
-    floor_named,
-    known_least,
-    size_of,
-    symbol,
-)
+from partita.accelerators.tvm.sizes.extent import Extent, Floor, Indivisible, Size, floor_named, known_least, symbol
 from partita.accelerators.tvm.sizes.floors import floored
 from partita.accelerators.tvm.sizes.needs import hold_needs
 from partita.accelerators.tvm.sizes.symbols import Symbols
@@ -188,31 +178,28 @@ class Reading:
             return size
         extent = self._extents.get(size)
         if extent is None:
-            terms: dict[tuple[str, ...], int] = {}
+            extent = 0
             for monomial, count in size.terms.items():
-                product: Terms = {(): count}
+                product: Size = count
                 for factor in monomial:
-                    product = _product(product, self._factor(factor))
-                for names, number in product.items():
-                    terms[names] = terms.get(names, 0) + number
-            extent = self._extents[size] = size_of(terms.items())
+                    product = product * self._factor(factor)
+                extent = extent + product
+            self._extents[size] = extent
         return extent
 
-    def _factor(self, factor: Symbol | Term) -> Terms:
+    def _factor(self, factor: Symbol | Term) -> Size:
         if isinstance(factor, Symbol):
             if factor.is_computed:
                 raise CompileError(f"sizes depend on values: {factor.name}")
-            return {(factor.name,): 1} if factor.least else {(factor.name,): 1, (): -1}
+            return symbol(factor.name) if factor.least else symbol(factor.name) - 1
         size, by = factor.operands
         if factor.kind == "scaled":
-            result: Size = self._rounded_down(self.extent(size), by)
-        elif factor.kind == "//" and isinstance(by, int):
-            result = self.divide(self.extent(size), by)
-        elif factor.kind == "//":
-            result = self.extent(size) // self.extent(by)
-        else:
-            raise CompileError(f"no kernel for any size: {factor} is known only when the model is called")
-        return result.terms if isinstance(result, Extent) else {(): result}
+            return self._rounded_down(self.extent(size), by)
+        if factor.kind == "//" and isinstance(by, int):
+            return self.divide(self.extent(size), by)
+        if factor.kind == "//":
+            return self.extent(size) // self.extent(by)
+        raise CompileError(f"no kernel for any size: {factor} is known only when the model is called")
 
     def _rounded_down(self, size: Size, factor: float | Fraction) -> Extent:
         """A symbol for the size times a fraction, rounded down; the same for the same two."""
@@ -224,15 +211,6 @@ class Reading:
         name = f"r{len(self.rounded)}"
         self.rounded[name] = wanted
         return symbol(name)
-
-
-def _product(a: Terms, b: Terms) -> Terms:
-    result: dict[tuple[str, ...], int] = {}
-    for names, count in a.items():
-        for others, number in b.items():
-            monomial = tuple(sorted((*names, *others)))
-            result[monomial] = result.get(monomial, 0) + count * number
-    return result
 
 
 def _read(graph: Graph, symbols: Symbols) -> infer.Reading:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import attrs
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.extent import Extent, Size, Terms
+from partita.accelerators.tvm.sizes.extent import Extent, Size
 
 
 @attrs.frozen(slots=True)
@@ -106,7 +106,4 @@ def _is_less(a: Size, b: Size) -> bool:
     """True if `a` has to grow for both products to become equal: it is less or, for extents, divides `b`."""
     if isinstance(a, int) and isinstance(b, int):
         return a < b
-    if isinstance(b, Extent):
-        divisor: Terms = a.terms if isinstance(a, Extent) else {(): a}
-        return b.divided(divisor) is not None
-    return False
+    return isinstance(b, Extent) and b.divided(a) is not None

@@ -1,6 +1,6 @@
 """MXNet's parameter files: a list of named arrays in MXNet's own binary form, or a NumPy .npz archive.
 
-No declared size causes an allocation: arrays are made from bytes that are there.
+A declared size is checked against the bytes that are there before anything is allocated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIST_MAGIC = 0x112
 """The first eight bytes of a parameter file."""
 
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
-"""First word of an array; anything else is its rank, as the first releases wrote it."""
+"""First words of an array, by version of the format. The first releases wrote the rank instead."""
 
 MAX_RANK = 32
 """Maximum plausible rank: MXNet's own ops support far less."""
@@ -71,7 +71,7 @@ def _mapped(path: Path) -> memoryview:
     """The file's bytes, mapped into memory."""
     try:
         if not path.stat().st_size:
-            raise ReadError("the file is empty", where=str(path), remedy="It is to be a file written by MXNet")
+            raise ReadError("the file is empty", where=str(path), remedy="Give a file written by MXNet")
         return np.memmap(path, dtype=np.uint8, mode="r").data
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
@@ -103,7 +103,7 @@ def _bare_names(named: Iterator[tuple[str, Array]] | Any, where: str) -> dict[st
     for name, array in named:
         bare = name[4:] if name.startswith(("arg:", "aux:")) else name
         if bare in arrays:
-            raise ReadError(f"the parameter {bare!r} is there twice", where=where)
+            raise ReadError(f"there are two parameters {bare!r}", where=where)
         arrays[bare] = array
     return arrays
 
@@ -120,7 +120,7 @@ class _Reader:
         """The named arrays; the file must end with the last name."""
         if len(self.data) < 16 or self.number("<Q") != LIST_MAGIC:
             self.fail(
-                "this is no MXNet parameter file", "It is to begin with MXNet's number 0x112, as nd.save writes it"
+                "this is no MXNet parameter file", "A file written by nd.save begins with 0x112"
             )
         self.number("<Q")  # reserved
         arrays = [self.array(i) for i in range(self.count("arrays"))]

@@ -35,7 +35,7 @@ class Level:
         self.values: dict[str, NodeEntry] = {}
         """The values so far, by name in the file."""
         self.arrays: dict[str, Array] = {}
-        """Constants that are outside a call in the file because its body cannot hold them."""
+        """Constants that the file holds outside of a call whose body cannot hold them."""
         self.types: dict[str, Type] = {}
         """The types in the file."""
         self.nodes: list[Node] = []
@@ -266,11 +266,11 @@ class Level:
         self.define(names[0], NodeEntry(node, 0), proto)
 
     def no_body(self, proto: Any, name: str) -> Any:
-        """The reader of bodies for nodes that cannot have one; it raises."""
+        """Raises an error: the reader of bodies for nodes that cannot have one."""
         raise ReadError(f"the attribute {name!r} is a graph", where=self.reading.title)
 
     def _names_in_file(self) -> set[str]:
-        """All names of values in the file, here and in enclosing graphs, and added ones."""
+        """All names of values in the file, those of enclosing graphs and those added by `free_name` included."""
         if self.outer is not None:
             return self.outer._names_in_file()
         if self._file_names is None:
@@ -278,7 +278,7 @@ class Level:
         return self._file_names
 
     def free_name(self, name: str) -> str:
-        """A value's name like this one that the file does not have; it is then marked as taken."""
+        """This name, with a number if the file has it already. It is reserved from then on."""
         taken = self._names_in_file()
         count, free = 0, name
         while free in taken:
@@ -363,7 +363,7 @@ class Level:
         node.affinity = noted.get(roundtrip.AFFINITY)
         stated, held = self.types.get(item.name), node.output_types[0]
         if isinstance(stated, TensorType) and isinstance(held, TensorType) and not _may_be(stated, held):
-            cause = f"it is declared as {stated}, and holds {held}, which is taken"
+            cause = f"it is declared as {stated} but holds {held}; the latter is used"
             self.reading.note(cause, where, "Correct the declared type, or leave it out")
 
     def outputs(self, names: list[str], where: str) -> list[NodeEntry]:
@@ -377,7 +377,7 @@ class Level:
         self, outputs: list[NodeEntry], inputs: list[Node], name: str, output_names: list[str], metadata: Mapping[str, str],
         order: Sequence[int] | None,
     ) -> Graph:
-        """The graph from all parts; `order` has the positions of its first nodes, inputs and constants, among all."""
+        """The graph of all parts; `order` has the positions of its inputs and constants among the nodes."""
         for node in self.nodes:
             for value in node.output_names:
                 if not isinstance(value, str):
@@ -411,7 +411,7 @@ def _with_scalar_iteration(level: Level, node: Any, body: Any) -> Any:
     changed = type(body)()
     changed.CopyFrom(body)
     turn = changed.input[0]
-    cause = f"the body declares {turn.name!r} as a vector, and a Loop gives a scalar; the scalar is reshaped"
+    cause = f"the body declares {turn.name!r} as a vector, but a Loop passes a scalar; it is reshaped"
     level.reading.note(cause, level.reading.where(node), "Declare a scalar, with no dimension")
     name, shape = level.free_name(turn.name), level.free_name(f"{turn.name}_shape")
     nodes = [

@@ -111,7 +111,7 @@ def _check_model(model: Any, title: str) -> None:
     if not model.HasField("graph"):
         raise ReadError("this is no ONNX model: there is no graph in it", where=title)
     if not model.ir_version >= 1:
-        raise ReadError("the model does not say its IR version", where=title, remedy="Set ir_version")
+        raise ReadError("the model declares no IR version", where=title, remedy="Set ir_version")
     if model.ir_version > onnx.IR_VERSION:
         raise ReadError(
             f"IR version {model.ir_version} is newer than the package onnx knows ({int(onnx.IR_VERSION)})",
@@ -123,7 +123,7 @@ def _check_model(model: Any, title: str) -> None:
 
 
 def read_opsets(imports: Any, title: str, note: Callable[[str, str, str], None]) -> dict[str, int]:
-    """The version of each imported domain, checked against those that the package onnx knows; of several the last."""
+    """The version of each imported domain (the last of several), checked against those that the package onnx knows."""
     newest = newest_versions()
     versions: dict[str, int] = {}
     known = {plain_domain(item.domain) for item in imports if item.version}
@@ -133,7 +133,7 @@ def read_opsets(imports: Any, title: str, note: Callable[[str, str, str], None])
             continue  # ignored: no op has that version
         if versions.get(domain, item.version) != item.version:
             cause = f"the opset of domain {domain or 'ai.onnx'!r} is imported in versions {versions[domain]} and {item.version}"
-            note(f"{cause}; the last is taken", title, "Import one version of each domain")
+            note(f"{cause}; the last is used", title, "Import one version of each domain")
         versions[domain] = item.version
         last = newest.get(domain, NEWEST_VERSION)
         if not 1 <= item.version <= last:

@@ -1,5 +1,6 @@
 """Plans of calls of drawn graphs whose subgraphs run on devices with and without a memory of their own, in turn or overlapping;
-spans of memory; the choice between two ways of running; and the ops that are at fault if a subgraph does not compile.
+spans of memory; the choice between two ways of running; the ops that are at fault if a subgraph does not compile; which sizes are
+compiled; shape arithmetic in subgraphs; and the checks of a device's outputs.
 
 `python -m tests.accelerators.hetero.kept_steps` writes the file that `test_kept_steps.py` compares with anew."""
 
@@ -7,32 +8,51 @@ from __future__ import annotations
 
 import io
 import random
+import re
+import threading
+import time
+import warnings
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 import partita as pt
+from partita.accelerators.arrays.on_device import ON_DEVICE
+from partita.accelerators.building import replicas, specialized
 from partita.accelerators.building.refusals import not_compiled
+from partita.accelerators.building.sizes_along import sizes_along
+from partita.accelerators.building.units import OutputCheck, Unit, compile_unit, measured_units
 from partita.accelerators.errors import CompileError
+from partita.accelerators.interface.accelerator import AnySize, CompiledSubgraph
+from partita.accelerators.interface.device_list import parse_devices
+from partita.accelerators.runtime import requests
 from partita.accelerators.runtime.executor import ConcurrencyTrial, Spans
+from partita.accelerators.runtime.multi import Spreading
 from partita.accelerators.runtime.overlapping import Overlap
 from partita.accelerators.runtime.pipeline import Pipeline
 from partita.accelerators.runtime.recorded import Recorded, Sample
 from partita.accelerators.runtime.recording import Recorder
 from partita.accelerators.runtime.steps import CopyStep, RunStep, plan_run
+from partita.graph.interpret import interpret
 from partita.graph.rewrite import with_affinities
 from partita.mapping.bursts import Burst, read_ahead
 from partita.partition import AffinityProperty
+from tests.accelerators.hetero.small_devices import RanOnDevice
+from tests.accelerators.hetero.small_devices import device as small
 from tests.partition.kept_partitions import graph_of
 
 KEPT = Path(__file__).with_name("kept_steps.txt")
 
-COUNTS = {"plan": 160, "spans": 40, "ways": 40, "fault": 60, "recorded": 60, "step": 40, "burst": 30}
+COUNTS = {"plan": 160, "spans": 40, "ways": 40, "fault": 60, "recorded": 60, "step": 40, "burst": 30, "sizes": 120,
+          "crew": 12, "along": 60, "outputs": 60, "unit": 60, "compiled": 60,
+          "queue": 50, "spread": 30}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -237,9 +257,410 @@ def fault(rng: random.Random) -> Iterator[str]:
         yield f"{sorted(bad)} {is_together}: {failed.ops} {failed.reason} {failed.error} {tried}"
 
 
+class Timed(CompiledSubgraph):
+    """Interprets its body, and says so; a clock goes on meanwhile."""
+
+    concurrent = True
+
+    def __init__(self, graph: pt.Graph, name: str, said: list[str], wait: Callable[[], None], memory: str = "host") -> None:
+        self.graph, self.name, self.said, self.wait, self.memory = graph, name, said, wait, memory
+
+    def run(self, inputs: Any, out: Any = None) -> Any:
+        self.said.append(f"{self.name} {None if out is None else ['device' if one is not None else None for one in out]}")
+        self.wait()
+        return interpret(self.graph, inputs)
+
+    def upload(self, array: Any) -> Any:
+        self.said.append("up")
+        return array
+
+    def download(self, value: Any) -> Any:
+        self.said.append("down")
+        return value
+
+    def let_go(self) -> None:
+        self.said.append(f"{self.name} let go")
+
+    def profile_rows(self) -> Any:
+        return (pt.ProfileRow(self.name, "", "EXECUTED", 1.0, 1.0, ""),)
+
+    def kernels(self) -> Any:
+        return (self.name,)
+
+    def native(self, inputs: Any) -> Any:
+        return self, inputs
+
+
+class Any_(AnySize):
+    """Takes the sizes that divide by a number."""
+
+    def __init__(self, compiled: CompiledSubgraph, divisor: int) -> None:
+        self.compiled, self.divisor, self.notes = compiled, divisor, (f"multiples of {divisor}",)
+
+    def given(self, shapes: Any, inputs: Any) -> Any:
+        return inputs if shapes[0][0] and shapes[0][0] % self.divisor == 0 else None
+
+    def is_empty(self, shapes: Any) -> bool:
+        return 0 in shapes[0]
+
+
+class Begun:
+    """A thread whose work is done later."""
+
+    waiting: list[Callable[[], None]] = []
+
+    def __init__(self, target: Callable[[], None], name: str, daemon: bool) -> None:
+        self.target = target
+
+    def start(self) -> None:
+        self.waiting.append(self.target)
+
+
+def sizes(rng: random.Random) -> Iterator[str]:
+    """The way that each of drawn sizes runs, by a clock that goes as drawn."""
+    x = pt.variable("x", "float32", ("n", 3))
+    y = pt.op("Gather", pt.op("Add", x, x, name="sum"), pt.constant(np.array([0])), axis=rng.choice((0, 1, 1)), name="taken")
+    graph = pt.apply_pass(pt.Graph([y], name="body"), "InferShape")
+    now, said = [0.0], list[str]()
+    compiling, standing = rng.choice((0.05, 0.0999, 0.1, 0.3)), rng.choice((0.04, 0.1, 0.2))
+    broken = rng.choice(((), (), (2,), (2, 4), (1, 2, 3, 4, 5, 6)))
+    memory = rng.choice(("host", "host", "toy"))
+
+    def wait(seconds: float) -> Callable[[], None]:
+        def later() -> None:
+            now[0] += seconds
+        return later
+
+    def compile_static(static: pt.Graph) -> CompiledSubgraph:
+        now[0] += compiling
+        size = static.inputs[0][0].type.shape[0]  # type: ignore[union-attr, index]
+        said.append(f"compiles {size}")
+        if size in broken:
+            raise CompileError(f"not {size}")
+        return Timed(static, f"for {size}", said, wait(0.0), memory)
+
+    def stand_in(whole: pt.Graph) -> CompiledSubgraph | None:
+        said.append("stand-in")
+        return Timed(whole, "instead", said, wait(standing)) if there else None
+
+    there, behind = rng.random() < 0.8, rng.random() < 0.3
+    any_size = rng.choice((None, None, "no kernels", Any_(Timed(graph, "any", said, wait(0.0)), rng.choice((2, 3)))))
+    Begun.waiting = []
+    with (
+        mock.patch.object(specialized, "time", SimpleNamespace(perf_counter=lambda: now[0])),
+        mock.patch.object(specialized, "threading", SimpleNamespace(local=threading.local, Thread=Begun)),
+        mock.patch.object(specialized, "KEPT", 2), mock.patch.object(specialized, "COUNTED", rng.choice((1, 2, 9))),
+        warnings.catch_warnings(record=True) as warned,
+    ):
+        warnings.simplefilter("always")
+        one = specialized.SpecializedSubgraph(graph, compile_static, stand_in, behind, any_size)
+        yield f"{compiling} {standing} {broken} {memory} {there} {behind} {one.notes}"
+        for _ in range(rng.randint(6, 14)):
+            size = rng.choice((0, 1, 2, 2, 3, 4, 4, 5, 6))
+            array = np.ones((size, rng.choice((3,) * 9 + (4,))), np.float32)
+            out: Any = rng.choice((None, None, [None], [ON_DEVICE], [np.ones((size, 1), np.float32)]))
+            said.clear()
+            del warned[:]
+            try:
+                result = str(one.run([array], out)[0].shape)
+            except pt.PartitaError as error:
+                result = f"{type(error).__name__}: {error}"
+            rows = [row.node for row in one.profile_rows()]
+            native = one.native([array])
+            yield f"{size}: {said} {result} {rows} {native and native[0].kernels()} {[str(each.message) for each in warned]}"
+            yield f"{one.sizes} {one.kernels()} {one.stood_in} {len(one._stand_in._spent)} {len(one._stand_in._only)}"
+            if Begun.waiting and rng.random() < 0.6:
+                Begun.waiting.pop(0)()
+                yield f"{said[-3:]} {one._at_work}"
+        said.clear()
+        one.let_go()
+        yield str(said)
+
+
+def crew(rng: random.Random) -> Iterator[str]:
+    """The instances that concurrent callers borrow."""
+    made: list[str] = []
+    most = rng.choice((0, 2, 9))
+
+    class One(Timed):
+        def another(self) -> Any:
+            if made.count("new") >= most:
+                return None
+            made.append("new")
+            return One(self.graph, f"number {made.count('new')}", [], lambda: None)
+
+    graph = pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2,)))])
+    both = replicas.SideBySide(One(graph, "first", [], lambda: None))
+    loans: list[Any] = []
+    for _ in range(9):
+        crew = both._crew
+        if loans and rng.random() < 0.4:
+            loans.pop(rng.randrange(len(loans))).__exit__()
+        elif crew._idle or len(crew._all) < min(most + 1, replicas.MOST):
+            loans.append(both.lent())
+            made.append(loans[-1].__enter__().name)
+        yield f"{made} {len(crew._idle)} {len(crew.all())} {crew._waiting}"
+    given: list[str] = []
+
+    def borrower() -> None:
+        with both.lent() as lent:
+            given.append(lent.name)
+
+    while both._crew._idle or len(both._crew._all) < min(most + 1, replicas.MOST):
+        loans.append(both.lent())
+        loans[-1].__enter__()
+    waiting = threading.Thread(target=borrower)
+    waiting.start()
+    while not both._crew._waiting and waiting.is_alive():
+        time.sleep(0.001)
+    loans.pop().__exit__()
+    waiting.join(20)
+    yield f"{len(given)} {both._crew._waiting} {len(both._crew._idle)}"
+    both.renew()
+    yield str(len(both._crew._idle))
+
+
+def _counted_on(rng: random.Random, size: Any, y: Any, number: str) -> Any:
+    """An op that reads a size."""
+    return rng.choice((
+        lambda: pt.op("Mul", size, pt.constant(np.array([1, 1])), name=f"m{number}"),
+        lambda: pt.op("Concat", pt.op("Gather", size, pt.constant(np.array([0])), name=f"g{number}"), pt.constant(np.array([-1])),
+                      axis=0, name=f"c{number}"),
+        lambda: pt.op("Identity", size, name=f"i{number}"),
+        lambda: pt.op("Add", size, pt.op("Cast", pt.op("RandomUniform", shape=[2], name=f"u{number}"), to=7, name=f"k{number}"),
+                      name=f"a{number}"),
+        lambda: pt.op("Add", size, pt.op("Shape", y, name=f"s{number}"), name=f"b{number}"),
+    ))()
+
+
+def along(rng: random.Random) -> Iterator[str]:
+    """Subgraphs that compute their sizes themselves."""
+    x, y = pt.variable("x", "float32", ("n", 4)), pt.variable("y", "float32", ("n", "m"))
+    read: Any = rng.choice((x, y, pt.op("Relu", x, name="relu")))
+    size: Any = pt.op("Shape", read, name="size")
+    for number in range(rng.randint(0, 3)):
+        size = _counted_on(rng, size, y, str(number))
+    z = pt.op("Reshape", rng.choice((x, pt.op("Neg", x, name="neg"))), size, name="shaped")
+    outputs = [pt.op("Exp", z, name="exp")] + [size] * (rng.random() < 0.2) + [read] * (rng.random() < 0.3)
+    graph = pt.apply_pass(pt.Graph(outputs, [x, y], "sizes", opsets={"": 17}), "InferShape", verify=False, strict=False)
+    names = [node.name for node in graph.nodes if node.is_op]
+    placed = with_affinities(graph, {name: rng.choice("ab") for name in names})
+    parts = pt.apply_pass(placed, "PartitionGraph", subgraph_property=AffinityProperty(), growth="largest", infer_types=False)
+    opened = rng.choice(("a", "b", "ab", ""))
+    with mock.patch("partita.accelerators.building.sizes_along.MOST", rng.choice((2, 3, 512))):
+        found = sizes_along(parts, lambda call: str(call.affinity) in opened)
+    yield f"{opened} {len(parts.nodes)} {len(found.nodes)} {zlib.crc32(str(found).encode()):08x}"
+    for call in found.nodes:
+        if call.subgraph is not None:
+            reads = [entry and entry.name for entry in call.inputs]
+            yield f"{call.name} {call.affinity}: {[node.name for node in call.subgraph.nodes]} {reads}"
+
+
+def outputs(rng: random.Random) -> Iterator[str]:
+    """What a device returned, checked against its body."""
+    def made(returned: Any) -> Any:
+        return [getattr(value, "shape", value) for value in check.checked(returned, [np.ones((2, 3), "f4")], "here")]
+
+    shapes: Any = ((2, 3), ("n", 3), (2, "m"), None)
+    dtypes = ("float32", "float32", "int64", "string")
+    x = pt.variable("x", "float32", ("n", 3))
+    nodes = [
+        pt.op("Own", x, domain="mine", name=f"y{i}").evolve(output_types=(rng.choice((
+            pt.TensorType(rng.choice(dtypes), rng.choice(shapes)), pt.TensorType(rng.choice(dtypes), rng.choice(shapes)),
+            pt.SequenceType(pt.TensorType("float32")), None)),))
+        for i in range(rng.randint(1, 2))
+    ]
+    check = OutputCheck(pt.Graph(nodes, [x], "body"))
+    arrays = (np.ones((2, 3), "f4"), np.ones((2, 3), "i8"), np.ones((4, 3), "f4"), np.ones(3, "f4"), np.full((2, 3), "a"),
+              np.ones((2, 3), ">f4"), np.float32(1), [1.0], None, np.full((2, 3), "a", object), np.ones((2, 5), "f4"))
+    yield str([str(node.output_types[0]) for node in nodes])
+    for _ in range(7):
+        returned: Any = [rng.choice(arrays) for _ in nodes]
+        others = (tuple(returned), returned[:-1], returned[0], "ab", [*returned, None])
+        returned = rng.choice((returned, returned, returned, *others))
+        try:
+            result = str(made(returned))
+        except pt.PartitaError as error:
+            result = f"{type(error).__name__}: {error}"
+        yield f"{check.fits(returned)} {result}"
+
+
+def unit(rng: random.Random) -> Iterator[str]:
+    """A body that is compiled by a device, runs there, and is measured."""
+    dims = rng.choice(((2, 3), ("n", 3)))
+    x = pt.variable("x", "float32", dims)
+    y = pt.op(rng.choice(("Relu", "Exp", "Neg")), pt.op("Abs", x, name="abs"), name="last")
+    body = pt.apply_pass(pt.Graph([y], [x], "body"), "InferShape")
+    if rng.random() < 0.15:
+        body = pt.Graph([y.evolve(output_types=(pt.TensorType("float32", (7, 3)),))], [x], "body")
+    members: dict[str, Any] = {"dynamic_shapes": rng.random() < 0.5, "concurrent": rng.random() < 0.5}
+    if rng.random() < 0.15:
+        members["compile"] = lambda self, graph, config: None
+    elif rng.random() < 0.3:
+        members["subgraph_type"] = RanOnDevice
+    others = rng.choice(((), ("other",)))
+    with (
+        small("one", rng.choice((None, "Abs Relu Exp")), rng.choice(("", "", "Exp")), **members) as accelerator, small("other"),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        (device,), (other,) = parse_devices("one"), parse_devices("other")
+        config = accelerator.full_config({"PERF_COUNT": rng.random() < 0.3})
+        stand_ins = [(other, other.accelerator.full_config({}))] if others else []
+        try:
+            found = compile_unit("unit", device, body, config, stand_ins, rng.random() < 0.2, "model", checked=rng.random() < 0.5)
+        except pt.PartitaError as error:
+            yield f"{type(error).__name__}: {error}"
+            return
+        yield f"{found.title} {found.ops} {found.memory} {found.keeps_arrays} {type(found.compiled).__name__}"
+        for size in (2, 2, 0):
+            array: Any = np.ones((size, 3), np.float32)
+            given = [array] if found.memory == "host" else [found.compiled.upload(array)]
+            try:
+                result = str([getattr(value, "shape", type(value).__name__) for value in found.run(given, None)])
+            except pt.PartitaError as error:
+                result = f"{type(error).__name__}: {error}"
+            yield f"{size} {result} {len(accelerator.compiled)}"
+        again: list[Any] = []
+
+        def once_more(one: Unit, values: Mapping[str, Any]) -> Unit:
+            again.append(values["PERF_COUNT"])
+            return one
+
+        try:
+            measured = measured_units({"first": found, "second": found}, once_more)
+        except pt.PartitaError as error:
+            yield f"{type(error).__name__}: {error}"
+            return
+        yield f"{again} {[one.name for one in measured.values()]} {len({id(one.compiled) for one in measured.values()})}"
+
+
+def compiled(rng: random.Random) -> Iterator[str]:
+    """Models compiled with drawn options: what the report tells, or why they are refused."""
+    graph = graph_of(rng)
+    names = [node.name for node in graph.nodes if node.is_op]
+    kinds = sorted({str(node.op) for node in graph.nodes if node.is_op})
+    options: dict[str, Any] = {}
+    for name, drawn in {
+        "pin": {rng.choice(names): rng.choice(("alpha", "beta"))}, "forbid": {rng.choice((*names, *kinds)): "alpha"},
+        "strict": True,
+        "optimize": rng.choice((True, "yes")), "min_subgraph_size": rng.choice((1, 2, 3, -1)), "name": "another",
+    }.items():
+        if rng.random() < 0.2:
+            options[name] = drawn
+    if rng.random() < 0.2:
+        chosen = rng.sample(names, rng.randint(1, len(names)))
+        graph = with_affinities(graph, {name: rng.choice(("alpha", "beta", "beta", "gamma")) for name in chosen})
+    where = rng.choice((None, "HETERO:alpha,beta", "HETERO:alpha,beta", "HETERO:alpha,beta", "beta", "MULTI:alpha,beta"))
+    with (
+        small("alpha", " ".join(rng.sample(kinds, rng.randint(1, len(kinds)))), rng.choice(("", "", *kinds))), small("beta"),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        if where is None or rng.random() < 0.15:
+            try:
+                placement = pt.query(graph, "HETERO:alpha,beta")
+                options["plan"] = rng.choice((placement, placement, 3, "nowhere.json"))
+            except pt.PartitaError:
+                where = "beta"
+        yield f"{where} {[*options]}"
+        try:
+            model = pt.compile(graph, where, **options)
+            results = model(*[np.full((3, 3), 0.5, np.float32) for _ in model.graph.inputs])
+        except pt.PartitaError as error:
+            yield f"{type(error).__name__}: {error}"[:500]
+            return
+        said = re.sub(r"[\d.]+ s\b", "# s", str(model.report))
+        units = [(unit.name, unit.device.label, unit.ops) for unit in model.units]
+        yield f"{model.graph.name} {units} {zlib.crc32(said.encode()):08x}"
+        yield f"{said[-300:]} {[array.shape for array in results]}"
+        model.close()
+
+
+def queue(rng: random.Random) -> Iterator[str]:
+    """Requests that wait, run, are withdrawn, refused or late, by a clock and threads that go on as drawn."""
+    now, threads = [0.0], list[Any]()
+
+    class Threaded:
+        def __init__(self, target: Callable[[], None], name: str, daemon: bool) -> None:
+            self.target, self.name = target, name
+
+        def start(self) -> None:
+            if breaks and len(threads) > 2:
+                raise RuntimeError("no more threads")
+            threads.append(self)
+
+    breaks = rng.random() < 0.1
+    running, waits, limit = rng.randint(1, 2), rng.randint(0, 2), rng.choice((None, None, 0.001))
+    fakes = SimpleNamespace(Condition=threading.Condition, TIMEOUT_MAX=threading.TIMEOUT_MAX, Thread=Threaded)
+    with (
+        mock.patch.object(requests, "threading", fakes), mock.patch.object(requests, "LINGER", 0.0),
+        mock.patch.object(requests, "time", SimpleNamespace(monotonic=lambda: now[0])),
+    ):
+        one = requests.RequestQueue(running, waits, limit, limit is None or rng.random() < 0.5)
+        asked: list[Any] = []
+        yield f"{running} {waits} {limit} {one._refuses}"
+        for _ in range(9):
+            chance, said = rng.random(), ""
+            if chance < 0.55:
+                try:
+                    asked.append(one.submit(rng.choice((lambda: 1, lambda: 1 // 0)), rng.choice((None, lambda: None))))
+                except pt.PartitaError as error:
+                    said = f"{type(error).__name__}: {error}"
+            elif chance < 0.7 and threads:
+                thread = threads.pop(0)
+                if thread.name == "partita-request":
+                    thread.target()
+                else:
+                    now[0] += 1.0
+                    thread.target()
+            elif chance < 0.85 and asked:
+                said = f"cancels {rng.choice(asked).cancel()}"
+            elif chance < 0.9:
+                request = one._next()
+                if request is not None:
+                    request.run()
+                    one._running.discard(request)
+                    one._threads += 1
+            ended = [(each.cancelled(), each.done() and not each.cancelled() and repr(each.exception())) for each in asked]
+            counts = [len(one._waiting), len(one._running), one._threads, one._idle, one._watched, len(threads)]
+            yield f"{said} {ended} {counts}"
+        for request in list(one._waiting):
+            request.cancel()
+        one.close()
+        try:
+            one.submit(lambda: 1)
+        except pt.PartitaError as error:
+            yield f"{error}"
+        one.renew()
+        yield f"{one._threads} {one._watched} {len(one._waiting)}"
+
+
+def spread(rng: random.Random) -> Iterator[str]:
+    """The executors that take concurrent and nested runs."""
+    rooms = [rng.randint(1, 3) for _ in range(rng.randint(1, 3))]
+    executors: list[Any] = [SimpleNamespace(name=f"e{i}", close=lambda: None) for i in range(len(rooms))]
+    one = Spreading(executors, rooms)
+    held: list[Any] = []
+    for _ in range(10):
+        chance = rng.random()
+        if chance < 0.6 and one._is_room():
+            one._here.number = None
+            held.append(one._taken())
+            name = held[-1].__enter__().name
+            with one._taken() as nested:
+                yield f"{name} {nested.name} {one._running}"
+        elif held and chance < 0.9:
+            held.pop(rng.randrange(len(held))).__exit__(None, None, None)
+        elif chance > 0.95:
+            one.renew()
+        yield f"{one._running} {one._is_room()} {one._here.__dict__.get('number')}"
+    one.close()
+
+
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "plan": plan, "spans": spans, "ways": ways, "fault": fault,
-    "recorded": recorded, "step": step, "burst": burst,
+    "recorded": recorded, "step": step, "burst": burst, "sizes": sizes, "crew": crew, "along": along, "outputs": outputs,
+    "unit": unit, "compiled": compiled, "queue": queue,
+    "spread": spread,
 }
 
 

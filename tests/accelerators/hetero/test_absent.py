@@ -7,7 +7,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators import register_accelerator, unregister_accelerator
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from tests.accelerators.hetero.small_devices import Small, device
 
 NET = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x)\n y = Exp(a) }")

@@ -7,7 +7,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.placement import placing
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 
 SCALED = """opset 21
 graph net(x: float32[2, 3]) -> (y) {
@@ -75,7 +75,7 @@ graph net(x: float32[1000]) -> (y, z, r) {
 
 def test_the_reference_computes_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = pt.compile(parse(SCALED), "reference")
-    import partita.accelerators.reference as reference
+    import partita.accelerators.engines.reference as reference
 
     ran = []
     evaluate = reference.evaluate_node

@@ -15,8 +15,8 @@ from partita.accelerators.errors import CompileError
 from partita.accelerators.interface.device_list import parse_devices
 from partita.accelerators.interface.device_property import DeviceProperty
 from partita.graph.readers.nnvm import from_nnvm_json
+from partita.graph.readers.text import parse
 from partita.graph.rewrite import rewrite
-from partita.graph.text import parse
 from partita.graph.types import TensorType
 from partita.graph.writers.nnvm import to_nnvm_json
 from tests.accelerators.hetero.small_devices import device

@@ -8,7 +8,7 @@ import pytest
 
 import partita as pt
 from partita.cli.main import main
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 
 NET = parse("opset 21, my.ops 1\ngraph net(x: float32[2, 3]) -> (y) { a = Relu(x)\n b = my.ops::Odd(a)\n y = Exp(b) }")
 

@@ -17,7 +17,7 @@ import partita as pt
 from partita.accelerators.interface.isolation import process
 from partita.accelerators.process.background import lowered
 from partita.accelerators.runtime.starting import devices, work
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from tests.accelerators.hetero.small_devices import Ran, Small, device
 from tests.accelerators.package.models import ROOT
 
@@ -346,7 +346,7 @@ def test_a_closed_model_ends_its_workshop(standing) -> None:
 
 ENDS = """
 import numpy as np, partita as pt
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 net = parse("graph net(x: float32[2, 3]) -> (y) { y = Exp(x) }")
 model = pt.compile(net, "cpu", {"START": "now", "START_WITH": "reference"})
 print(model(np.zeros((2, 3), np.float32))[0].sum())

@@ -13,7 +13,7 @@ import pytest
 import partita as pt
 from partita.accelerators.api import begin
 from partita.accelerators.runtime.starting import file_model
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from tests.accelerators.hetero.small_devices import Small, device
 from tests.accelerators.starting.files import X, convolution
 from tests.waiting import is_running, until

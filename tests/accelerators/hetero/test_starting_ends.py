@@ -14,7 +14,7 @@ from partita.accelerators.errors import CompileError
 from partita.accelerators.interface.isolation import background_worker, process
 from partita.accelerators.interface.isolation.process import ClassOrigin
 from partita.accelerators.runtime.starting.devices import Devices
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from tests.accelerators.hetero.small_devices import Small, device
 
 NET = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x)\n y = Exp(a) }")

@@ -12,7 +12,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators import api
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.package.models import ROOT
 
@@ -100,7 +100,7 @@ def test_of_several_devices_that_answer_first_those_are_passed_over_that_cannot_
 FULL = """
 import resource, signal, sys, warnings
 import numpy as np, partita as pt
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 warnings.simplefilter("ignore")
 net = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x)\\n y = Exp(a) }")
 x = np.ones((2, 3), np.float32)

@@ -14,7 +14,7 @@ import pytest
 import partita as pt
 from partita.accelerators.interface.isolation import background_worker
 from partita.accelerators.process.compile_slots import Places
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from tests.accelerators.package.models import ROOT
 from tests.waiting import is_running, until
 
@@ -107,7 +107,7 @@ def test_a_size_waits_for_its_turn_and_an_idle_process_makes_room(alone, worksho
 
 ENDS = """
 import numpy as np, partita as pt
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 models = []
 for number in range(3):
     net = parse(f"graph net{number}(x: float32[2, 3]) -> (y) {{ y = Exp(x) }}")

@@ -11,7 +11,7 @@ import pytest
 import partita as pt
 from partita.accelerators import CompiledSubgraph
 from partita.accelerators.building.specialized import KEPT
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from tests.accelerators.hetero.small_devices import Small, device
 
 ANY = parse("graph net(x: float32[N, 3]) -> (y) { a = Relu(x)\n y = Exp(a) }")

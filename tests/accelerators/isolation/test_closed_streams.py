@@ -14,7 +14,7 @@ HEAD = """
 import os, sys
 import numpy as np
 import partita as pt
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 net = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x)\\n y = Exp(a) }")
 x = np.ones((2, 3), np.float32)
 folder = sys.argv[1]

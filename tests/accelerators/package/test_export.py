@@ -217,7 +217,7 @@ def test_what_is_no_file_is_neither_replaced_nor_read(tmp_path):
     for path in (pipe, "/dev/zero"):
         with pytest.raises(pt.PartitaError, match="the package cannot be read: it is no file"):
             pt.import_model(path)
-    for path, why in (("", "it has no name"), ("a\0b", "there is a zero in its name"), (tmp_path, "it is a directory")):
+    for path, why in (("", "it has no name"), ("a\0b", "its name contains a null character"), (tmp_path, "it is a directory")):
         with pytest.raises(pt.PartitaError, match=why):
             model.export(path)
 

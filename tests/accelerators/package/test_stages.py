@@ -234,10 +234,10 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     stages = pt.compile(skipping(), "reference").stages(pt.Costs({}))
     for form in FORMS:
-        with pytest.raises(pt.PartitaError, match="there can be no folder: (File exists|Not a directory)"):
+        with pytest.raises(pt.PartitaError, match="the folder cannot be created: (File exists|Not a directory)"):
             stages.save(tmp_path / "file", form)
     (tmp_path / "a_chain_of_3").write_text("")
-    with pytest.raises(pt.PartitaError, match="there can be no folder"):
+    with pytest.raises(pt.PartitaError, match="the folder cannot be created"):
         stages.save(tmp_path, "triton")
 
 

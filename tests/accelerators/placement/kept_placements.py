@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import attrs
 import numpy as np
 from rich.console import Console
 
 import partita as pt
+from partita.accelerators.placement import throughput
 from partita.accelerators.placement.assignment import Assigner, cut
 from partita.accelerators.placement.device_bytes import ReadWeights, ValueSpans, projected
 from partita.accelerators.placement.fitting import Fitting
@@ -35,7 +37,7 @@ LABELS = ("alpha", "beta", "gamma")
 
 COUNTS = {
     "place": 60, "rules": 60, "plan": 60, "what if": 50, "assign": 60, "fit": 40, "query": 60, "file": 40, "bytes": 60,
-    "wish": 20,
+    "wish": 20, "balance": 30,
 }
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
 
@@ -333,11 +335,41 @@ def fitted(rng: random.Random, seed: int) -> Iterator[str]:
         yield f"{found.chosen.tolist()} {found.cost:g} {found.bound:.6g}"
 
 
+def balanced(rng: random.Random, seed: int) -> Iterator[str]:
+    """Assignments of several models to devices that work at the same time, of few parts and rounds too."""
+    numbers = np.random.default_rng(seed)
+    devices = rng.randint(2, 3)
+    problems = [problem(numbers, rng.randint(1, 6), devices) for _ in range(rng.randint(1, 2))]
+    busy = numbers.integers(0, 10, devices).astype(float)
+    most, is_tight = float(numbers.integers(15, 40)), rng.random() < 0.2
+
+    def solve(one: Any, earlier: Any) -> Any:
+        limits = np.full(devices, most if is_tight else np.inf)
+        shares = numbers.integers(0, 9, len(one.times)).astype(float)
+        return Fitting(one, shares, limits, lambda chosen: np.bincount(chosen, shares, devices)).search()
+
+    def fits(chosen: Any) -> bool:
+        return len(chosen) < 2 or rng.random() < 0.9
+
+    with (
+        mock.patch.object(throughput, "MOST_PARTS", rng.choice((0, 3, 9))),
+        mock.patch.object(throughput, "ROUNDS", rng.choice((1, 6))), mock.patch.object(throughput, "AGAIN", 3),
+        mock.patch.object(throughput, "MOST_MOVED", rng.choice((3, 2000))),
+        mock.patch.object(throughput, "EFFORT", rng.choice((9, 100))),
+    ):
+        found = throughput.Balancing(problems, [solve] * len(problems), fits, busy).search()
+    if found is None:
+        yield "None"
+    else:
+        yield f"{[one.tolist() for one in found.chosen]} {found.cost:g} {found.bound:.5g}"
+
+
 KINDS: Mapping[str, Callable[[random.Random, int], Iterator[str]]] = {
     "place": lambda rng, seed: drawn(rng, False), "rules": lambda rng, seed: drawn(rng, True),
     "what if": lambda rng, seed: if_so(rng), "plan": lambda rng, seed: locked(rng), "assign": assigned, "fit": fitted,
     "query": lambda rng, seed: asked(rng), "file": lambda rng, seed: written(rng),
     "bytes": lambda rng, seed: held(rng), "wish": lambda rng, seed: wished(rng),
+    "balance": balanced,
 }
 
 

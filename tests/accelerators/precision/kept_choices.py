@@ -277,8 +277,9 @@ def cost(rng: random.Random) -> Iterator[str]:
             call()
         return [[float(next(microseconds) * rng.randint(1, 9)) for _ in range(3)] for _ in calls]
 
-    def of_units(self: Any, model: pt.CompiledModel, batch: Any) -> dict[str, float]:
-        return {unit.name: float(rng.randint(100, 900)) for unit in model.units}
+    def of_units(self: Any, model: pt.CompiledModel, batch: Any) -> tuple[dict[str, float], float]:
+        times = {unit.name: float(rng.randint(100, 900)) for unit in model.units}
+        return times, sum(times.values()) + rng.randint(0, 40)
 
     with pytest.MonkeyPatch.context() as patch, priced(patch, **prices) as labels:
         patch.setattr(measured_costs, "in_turns", in_turns)

@@ -288,7 +288,7 @@ class _Block:
             return numpy_dtype(value.type.element.name).type(value.number)
         if isinstance(value, v.Variable):
             return self.known[value]
-        if isinstance(value, v.Polynomial):
+        if isinstance(value, v.ComputedSize):
             return np.int64(value_of(value.extent, self.symbols))
         if isinstance(value, e.Load):
             numbers = self.read(value.buffer, self.places(value.buffer, value.position, value.type.lanes))

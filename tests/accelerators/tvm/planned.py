@@ -158,8 +158,13 @@ def _summary(draft: Draft | None, body: Body, machine: Machine) -> str:
     ops = "+".join(str(node.op) for node in body.ops)
     if machine.is_gpu:
         return ops
+    return f"{ops} {sum_of_loops(body, machine):08x}"
+
+
+def sum_of_loops(body: Body, machine: Machine) -> int:
+    """A sum over the loops and buffers of kernels that a rule schedules."""
     loops = LOOP.findall("".join(f"{kernel}\n" for kernel in lower(body, machine).kernels().values()))
-    return f"{ops} {zlib.crc32(str(loops).encode()):08x}"
+    return zlib.crc32(str(loops).encode())
 
 
 def _forms(graph: pt.Graph, device: TvmAccelerator) -> Iterator[pt.Graph | Sized]:
@@ -187,7 +192,8 @@ def _rounded(array: Array) -> bytes:
     """The array's bytes, those of numbers of floating point without their last digits."""
     if array.dtype.kind in "iub":
         return np.ascontiguousarray(array).tobytes()
-    parts, powers = np.frexp(np.nan_to_num(array.astype(np.float32), nan=-12345.0))
+    with np.errstate(over="ignore"):
+        parts, powers = np.frexp(np.nan_to_num(array.astype(np.float32), nan=-12345.0))
     return np.rint(parts * 500.3).astype(np.int16).tobytes() + powers.astype(np.int16).tobytes()
 
 

@@ -17,9 +17,11 @@ import partita as pt
 from partita.accelerators.errors import BadConfig, CompileError, NotSupported, RunError
 from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.package.container import PackageError
+from partita.accelerators.tvm import device as device_module
 from partita.accelerators.tvm.code import linking
 from partita.accelerators.tvm.code.codegen import generate, object_code
-from partita.accelerators.tvm.kernels.contraction.instructions import (
+from partita.accelerators.tvm.cpu import CpuAccelerator
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import (
     Instruction,
     instruction_for_bytes,
     instruction_for_rows,
@@ -123,6 +125,16 @@ def test_what_is_compiled_for_any_size_elsewhere_is_refused_when_it_is_imported(
         pt.import_model(tmp_path / "net.partita")
     again = pt.import_model(tmp_path / "net.partita", recompile=True)
     assert again(np.ones((3, 40), "float32"))[0].tolist() == [[40.0] * 48] * 3
+
+
+def test_code_with_instructions_that_the_processor_here_lacks_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = accelerator("cpu")
+    config = device.full_config({})
+    made = {arch: device.identity({**config, "ARCH": arch}) for arch in ("neoverse-v1", "neoverse-n1", "cortex-a72")}
+    monkeypatch.setattr(device_module, "is_here", lambda triple: True)
+    monkeypatch.setattr(CpuAccelerator, "machine", lambda self, config: named_machine("neoverse-n1"))
+    says = "it was compiled for neoverse-v1, and the processor here (neoverse-n1) lacks bf16, fp16fml, i8mm"
+    assert [device.misfit(identity, config) for identity in made.values()] == [says, None, None]
 
 
 @needs_linker

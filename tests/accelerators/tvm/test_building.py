@@ -282,3 +282,27 @@ def test_machine_code_of_earlier_models_does_not_stay_without_end(kernels_kept: 
     for count in (2, 6):
         check(layers(count), [RNG.standard_normal((3, 24)).astype("float32")])
     assert len(building._built) <= 3
+
+
+@pytest.mark.parametrize(
+    ("waiting", "threads", "shares", "taken"),
+    [
+        ("1", 1, True, [1]), ("111", 1, True, [2, 1]), ("1111", 1, True, [2, 1, 1]), ("1" * 20, 1, True, [8, 6, 3, 2, 1]),
+        ("1" * 20, 4, True, [3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1]), ("1" * 5, 1, False, [1, 1, 1, 1, 1]),
+        ("11011111", 1, True, [2, 1, 3, 1, 1]), ("0011", 1, True, [1, 1, 1, 1]), ("1" * 18, 1, True, [8, 5, 3, 1, 1]),
+    ],
+)
+def test_threads_take_a_share_of_what_waits(
+    waiting: str, threads: int, shares: bool, taken: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of kernels that go with others (1) several are generated together, fewer towards the end; others are generated alone."""
+    monkeypatch.setattr(building, "usable_cores", lambda: threads)
+    monkeypatch.setattr(building, "_goes_with_others", lambda job: job == "1")
+    workers = Workers(host_machine(1), lambda body: {}, lambda body: None)
+    workers._shares = shares
+    workers._waiting.extend(waiting)  # type: ignore[arg-type]
+    batches = []
+    while workers._waiting:
+        batches.append(len(workers._taken()))
+    assert batches == taken
+    assert workers._taken() == []

@@ -25,7 +25,7 @@ from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, host_machine
 from partita.accelerators.tvm.run.pool import pool_object
 from partita.cli.main import main
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 
 pytest.importorskip("tvm")
 

@@ -12,7 +12,7 @@ import pytest
 import partita as pt
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.contraction.tile_registers import unit_for
+from partita.accelerators.tvm.kernels.contraction.amx import unit_for
 from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.sizing import sized

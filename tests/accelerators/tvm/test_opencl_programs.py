@@ -157,5 +157,5 @@ def test_a_program_for_a_larger_device_says_so() -> None:
     config = device.full_config({})
     assert device.misfit(device.identity(config), config) is None
     answer = device.misfit({"opencl": "999999x48+cl_khr_new"}, config)
-    assert answer is not None and answer.startswith("it was compiled for work-groups of 999999 items and 48 bytes, and here are")
+    assert answer is not None and answer.startswith("it was compiled for work-groups of 999999 items and 48 bytes; here they")
     assert device.misfit({"opencl": "1x1+cl_khr_new"}, config) == "it was compiled for a device with cl_khr_new"

@@ -31,6 +31,7 @@ from partita.accelerators.tvm.kernels.language import Kernel, emit, float32
 from partita.accelerators.tvm.machine.machine import host_machine
 
 ROOT = Path(__file__).resolve().parents[3]
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the pool is Linux's")
 KERNEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -102,6 +103,47 @@ def test_a_kernel_that_starts_another(library: Any) -> None:
 
     assert launch(library, 3, work) == 0
     assert sorted(inner) == list(range(64))
+
+
+def races(source: str, tmp_path: Path) -> str:
+    """The first data race of the pool's code that ThreadSanitizer reports, which knows the language's order of memory alone."""
+    (tmp_path / "pool.c").write_text(source)
+    driver, program = Path(__file__).with_name("pool_races.c"), tmp_path / "races"
+    command = ["cc", "-O1", "-g", "-fsanitize=thread", f'-DPOOL="{tmp_path}/pool.c"', driver, "-o", program, "-pthread"]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no ThreadSanitizer here")
+    options = {"TSAN_OPTIONS": "halt_on_error=1:exitcode=66"}
+    try:
+        done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=300, env=options)
+    except OSError:
+        pytest.skip("what is compiled here runs elsewhere")  # in an emulated Python
+    if "FATAL: ThreadSanitizer" in done.stderr:
+        pytest.skip("ThreadSanitizer does not start here")
+    assert done.returncode in (0, 66), done.stderr
+    assert (done.returncode == 66) == ("data race" in done.stderr)
+    return done.stderr[:4000]
+
+
+@linux
+def test_the_order_of_memory_is_enough_for_any_processor(tmp_path: Path) -> None:
+    assert races(pool.SOURCE.read_text(), tmp_path) == ""
+
+
+WEAKER = {
+    "pieces done": ("add(&seat.team->gate, -1)", "__atomic_fetch_add(&seat.team->gate, -1, __ATOMIC_RELAXED)"),
+    "gate closed": ("load(&team->gate) != CLOSED", "__atomic_load_n(&team->gate, __ATOMIC_RELAXED) != CLOSED"),
+    "loads": ("__atomic_load_n(p, __ATOMIC_SEQ_CST)", "__atomic_load_n(p, __ATOMIC_RELAXED)"),
+    "counts": ("__atomic_fetch_add(p, n, __ATOMIC_SEQ_CST)", "__atomic_fetch_add(p, n, __ATOMIC_RELAXED)"),
+}
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", WEAKER)
+def test_a_weaker_order_of_memory_is_a_race(kind: str, tmp_path: Path) -> None:
+    source = pool.SOURCE.read_text()
+    assert source.count(WEAKER[kind][0]) == 1
+    assert "data race" in races(source.replace(*WEAKER[kind]), tmp_path)
 
 
 def threads_now() -> int:
@@ -204,6 +246,7 @@ def test_a_child_has_threads_of_its_own(library: Any) -> None:
     code = f"""
 import ctypes, os, signal, sys
 library = ctypes.CDLL({library._name!r})
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the pool is Linux's")
 KERNEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 library.partita_threads(3)
 def right():

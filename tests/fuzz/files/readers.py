@@ -16,7 +16,7 @@ import numpy as np
 
 import partita as pt
 from partita.graph.graph import Graph
-from partita.graph.text import parse
+from partita.graph.readers.text import parse
 from partita.graph.verify import verify
 from tests.fuzz.files.models import (
     code_packages,

@@ -604,6 +604,8 @@ def picked(c: Chain, x: NodeEntry) -> NodeEntry:
     if kind == 2:
         chosen = c.random.integers(0, 2, max(0, c.shape(x)[axis] - c.pick(0, 1))).astype(bool)
         return c.op("Compress", x, pt.constant(chosen), axis=axis)
+    if len(c.shape(x)) < 2:
+        return c.op("Compress", x, pt.constant(np.array([True])))
     return c.op("Trilu", x, pt.constant(np.array(c.pick(-1, 0, 1))), upper=c.pick(0, 1))
 
 

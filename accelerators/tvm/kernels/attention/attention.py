@@ -1,9 +1,9 @@
 """Attention that never stores the full score matrix.
 
-A task is one head, or some rows of it. It packs the keys and the values into panels (`tiles.py`). Then, for each block of rows
-that fits a near cache, it computes the scores, with scale and mask applied, their exponentials and sums, and the product with the
-values, which is divided by the sums on writing. All operands are read and written in place (`strides.py`), so no transpose is
-needed. Few rows have a kernel of their own (`in_place.py`).
+A task is one head, or some rows of it. It packs the keys and the values into panels (`contraction/panels.py`). Then, for each
+block of rows that fits a near cache, it computes the scores, with scale and mask applied, their exponentials and sums, and the
+product with the values, which is divided by the sums on writing. All operands are read and written in place (`strides.py`), so no
+transpose is needed. Few rows have a kernel of their own (`in_place.py`).
 
 With dynamic lengths the same loops have the lengths as values. Queries are copied block by block into contiguous memory; the last
 row is repeated, so that any number fills whole tiles. The scores of a row are padded to whole vectors with -inf, which has no
@@ -23,9 +23,9 @@ from partita.accelerators.tvm.kernels.attention.in_place import FewRows
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
-from partita.accelerators.tvm.kernels.contraction.instructions import FMA, Instruction, instruction_for
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import FMA, Instruction, instruction_for
 from partita.accelerators.tvm.kernels.contraction.operands import Matrix, found_in
-from partita.accelerators.tvm.kernels.contraction.tiles import MANY, Panel, PanelTile, best_tile
+from partita.accelerators.tvm.kernels.contraction.panels import MANY, Panel, PanelTile, best_tile
 from partita.accelerators.tvm.kernels.language import Buffer, Element, Operand, Value, float32, maximum, minimum, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import write

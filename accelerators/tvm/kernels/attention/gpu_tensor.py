@@ -28,7 +28,8 @@ from partita.accelerators.tvm.kernels.language import (
     uint16,
     uint32,
 )
-from partita.accelerators.tvm.kernels.language.tensor_cores import (
+from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.language.warp_intrinsics import (
     BESIDE,
     DEEP,
     HIGH,
@@ -41,7 +42,6 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import (
     close_copies,
     power_of_two,
 )
-from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple

@@ -21,7 +21,7 @@ from partita.accelerators.tvm.kernels.contraction.operands import (
 )
 from partita.accelerators.tvm.kernels.language import Operand, Value
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
-from partita.accelerators.tvm.kernels.shared.formulas import formula
+from partita.accelerators.tvm.kernels.shared.elementwise import formula
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry
 

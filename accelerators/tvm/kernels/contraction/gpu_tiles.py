@@ -26,10 +26,10 @@ from typing import ClassVar, TypeVar
 import attrs
 import numpy as np
 
-from partita.accelerators.tvm.kernels.contraction.candidates import THREAD_TILES, WARP_TILES
+from partita.accelerators.tvm.kernels.contraction.tile_table import THREAD_TILES, WARP_TILES
 from partita.accelerators.tvm.kernels.language import Value
-from partita.accelerators.tvm.kernels.language.tensor_cores import HIGH, LINE, PART, WARP, WIDE
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.language.warp_intrinsics import HIGH, LINE, PART, WARP, WIDE
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
@@ -329,7 +329,7 @@ _OTHER_TENSOR_REGISTERS = 60
 """Registers of a thread besides those for sums and operands."""
 
 
-def tensor_tiles(gpu: Gpu, size: int = 2) -> Iterator[TensorTile]:
+def tensor_tiles(gpu: Gpu, size: int) -> Iterator[TensorTile]:
     """All cuts for elements of `size` bytes whose blocks the GPU can run."""
     listed = (TensorTile(*sizes) for sizes in WARP_TILES.sizes(size))
     return (tile for tile in listed if tile.threads in WARP_TILES.threads(gpu) and tile.shared <= gpu.shared)

@@ -9,10 +9,10 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.contraction.operands import Matrix
-from partita.accelerators.tvm.kernels.contraction.tiles import PanelTile
+from partita.accelerators.tvm.kernels.contraction.panels import PanelTile
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, uint16, uint32
 from partita.accelerators.tvm.kernels.shared.element_access import constants_of, read
-from partita.accelerators.tvm.kernels.shared.formulas import formula, number_of
+from partita.accelerators.tvm.kernels.shared.elementwise import formula, number_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.strides import Strides, broadcast_to, followed, ghost, strides_in, undone
 from partita.graph.node import Node, NodeEntry

@@ -12,7 +12,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, make_body
 from partita.accelerators.tvm.kernels.shared.element_access import Shape, any_shape, real_shape
-from partita.accelerators.tvm.kernels.shared.formulas import formula
+from partita.accelerators.tvm.kernels.shared.elementwise import formula
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS, followed, ghost, undone
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry

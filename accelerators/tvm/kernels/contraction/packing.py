@@ -15,7 +15,7 @@ import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.element_types import as_stored
-from partita.accelerators.tvm.kernels.contraction.instructions import lookup_for
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import lookup_for
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,

@@ -29,7 +29,8 @@ from partita.accelerators.tvm.kernels.language import (
     uint32,
 )
 from partita.accelerators.tvm.kernels.language.intrinsics import Intrinsic
-from partita.accelerators.tvm.kernels.language.tensor_cores import (
+from partita.accelerators.tvm.kernels.language.values import as_index, constant
+from partita.accelerators.tvm.kernels.language.warp_intrinsics import (
     BITS,
     COPIES,
     HIGH,
@@ -45,7 +46,6 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import (
     round_to_tf32,
     sums_of,
 )
-from partita.accelerators.tvm.kernels.language.values import as_index, constant
 from partita.accelerators.tvm.kernels.shared.element_access import computed_as
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
@@ -437,7 +437,7 @@ def source_in(
     sizes: tuple[int, int],
     covered: tuple[int | None, int | None],
     position_of: PositionOf,
-    is_left: bool = False,
+    is_left: bool,
 ) -> Callable[[Value, Spot], Source]:
     """The source of a spot's elements in a head's matrix, by its depth and number of rows or columns, and by what all steps
     of all tiles cover of both."""

@@ -395,7 +395,7 @@ class _Emitter:
     def variable(self, value: values.Variable) -> Any:
         return self.known[value]
 
-    def polynomial(self, value: values.Polynomial) -> Any:
+    def computed_size(self, value: values.ComputedSize) -> Any:
         named = self.polynomials.get(value.extent)
         return self.value(value.value) if named is None else named
 
@@ -560,7 +560,7 @@ _VALUES: Mapping[type[values.Value], Callable[[Any, Any], Any]] = {
     values.Constant: _Emitter.constant,
     values.Variable: _Emitter.variable,
     values.Symbol: _Emitter.variable,
-    values.Polynomial: _Emitter.polynomial,
+    values.ComputedSize: _Emitter.computed_size,
     values.Binary: _Emitter.binary,
     values.Not: _Emitter.negation,
     values.Cast: _Emitter.cast,

@@ -138,8 +138,8 @@ class Kept:
     """The subexpressions that are computed once, before the expression."""
 
     values: Mapping[Value, None]
-    """The large values and variables that are read several times, then the variables of all `Named` expressions, since the former
-    may read them; without those that are computed under a condition."""
+    """Large values that are read several times, then the variables of all `Named` expressions, which these may read. Values that
+    are computed only under a condition are left out."""
     size: int
     """The size of the remaining expression when inlined."""
 

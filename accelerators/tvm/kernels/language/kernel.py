@@ -25,9 +25,9 @@ from partita.accelerators.tvm.kernels.language.types import Element, bfloat16, b
 from partita.accelerators.tvm.kernels.language.values import (
     Binary,
     Cast,
+    ComputedSize,
     Constant,
     Operand,
-    Polynomial,
     Symbol,
     Value,
     Variable,
@@ -287,7 +287,7 @@ class Kernel:
         for value in used:
             if isinstance(value, Symbol):
                 self.symbols[value] = None
-            elif isinstance(value, Polynomial):
+            elif isinstance(value, ComputedSize):
                 self.polynomials.setdefault(value.extent, value.value)
             elif isinstance(value, Variable) and value not in known and value not in own:
                 raise self._unknown(value.name)

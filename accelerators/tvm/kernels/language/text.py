@@ -95,7 +95,7 @@ def _value(value: values.Value, strength: int, names: Names) -> str:
         return f"({text})" if own < strength else text
     if isinstance(value, values.Constant):
         return str(value.number) if value.type.lanes == 1 else f"all({value.number})"
-    if isinstance(value, values.Polynomial):
+    if isinstance(value, values.ComputedSize):
         return _value(value.value, strength, names)
     if isinstance(value, values.Variable):
         return names.get(value, value.name)

@@ -24,6 +24,8 @@ class Element:
     """Its kind of arithmetic."""
     bits: int
     """Number of bits of an element."""
+    wide: Element | None = None
+    """The element type in which its elements are computed, if it is another."""
 
     @property
     def is_whole(self) -> bool:
@@ -59,8 +61,8 @@ def _interned(element: Element, lanes: int) -> Type:
 
 float64 = Element("float64", "f64", "float", 64)
 float32 = Element("float32", "f32", "float", 32)
-float16 = Element("float16", "f16", "float", 16)
-bfloat16 = Element("bfloat16", "bf16", "float", 16)
+float16 = Element("float16", "f16", "float", 16, float32)
+bfloat16 = Element("bfloat16", "bf16", "float", 16, float32)
 int64 = Element("int64", "i64", "int", 64)
 int32 = Element("int32", "i32", "int", 32)
 int16 = Element("int16", "i16", "int", 16)

@@ -185,7 +185,7 @@ def symbol_of(name: str) -> Symbol:
 
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
-class Polynomial(Value):
+class ComputedSize(Value):
     """A size that is computed from symbols. It is computed once, at the start of the kernel: TVM would inline it wherever it is
     used, and quotients by it would grow with each use."""
 
@@ -202,7 +202,7 @@ class Polynomial(Value):
 def value_of_extent(extent: Extent) -> Value:
     """The extent as a value of the kernel."""
     written = _written_out(extent)
-    return written if isinstance(written, Symbol) else Polynomial(written.type, extent, written)
+    return written if isinstance(written, Symbol) else ComputedSize(written.type, extent, written)
 
 
 def _written_out(extent: Extent) -> Value:

@@ -1,9 +1,9 @@
-"""Ops that only reorder elements: transposes, slices, splits, broadcasts, concatenations; and the same of blocked values:
-conversions from and to plain ones, concatenation and shuffling of their channels.
+"""Ops that only reorder elements: transposes, slices, splits, broadcasts, concatenations. Of blocked values: conversions from and
+to plain ones, concatenation and shuffling of channels.
 
 The result of an op on plain values is a view of its input, whose strides numpy computes (`strides.py`). Adjacent dimensions that
-are contiguous in input and result are merged. If neighbours of the result are no neighbours in the input, both dimensions are
-walked in squares, so that each cache line is used up while it is cached."""
+are contiguous in input and result are merged. If neighbours of the result are no neighbours in the input, the copy
+proceeds square by square, so that each cache line is used completely while it is cached."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 
 LARGEST = 2**31
-"""Positions are integers of 32 bits."""
+"""Bound of positions, which are 32-bit integers."""
 
 SQUARE = 16
 """Rows of a square as wide as a vector."""
@@ -86,7 +86,7 @@ def copies(body: Body, machine: Machine) -> Draft | None:
 
 
 def find_pieces(body: Body) -> list[Piece] | None:
-    """The pieces that the body's op copies; None if it copies none of constant strides."""
+    """The pieces that the body's op copies; None if a copy has no constant strides, or an unsupported size."""
     node, problem = body.ops[0], Problem.of(body)
     sizes = [math.prod(shape_of(entry)) for entry in (*problem.inputs, *problem.outputs)]
     fit = all(isinstance(size, Extent) or 0 < size < LARGEST for size in sizes)
@@ -103,7 +103,7 @@ def find_pieces(body: Body) -> list[Piece] | None:
 
 
 Move = tuple[NodeEntry, tuple[Ghost, Ghost] | None, NodeEntry, tuple[Ghost, Ghost]]
-"""An input, its view with the array that it is a view of, a result, and the part of it that is written."""
+"""An input; a view of it, with its base array; a result; and the part of it that is written, with its base array."""
 
 
 def _moved(node: Node, problem: Problem) -> list[Move]:
@@ -187,7 +187,7 @@ def _is_open(*dimensions: Dimension) -> bool:
 
 
 def _first(size: int, step: int, square: Operand) -> Operand:
-    """Start of a square; the last overlaps the one before if they do not divide."""
+    """Start of a square. If squares do not divide the size, the last overlaps the one before."""
     first = square * step
     return minimum(first, size - step) if size % step and not isinstance(first, int) else first
 

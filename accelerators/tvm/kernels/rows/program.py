@@ -15,7 +15,7 @@ from partita.accelerators.tvm.bodies.body import Body, make_body
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32
 from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, RowStep, find_program, row_kind
 from partita.accelerators.tvm.kernels.shared.element_access import number_shape, write
-from partita.accelerators.tvm.kernels.shared.formulas import LATEST
+from partita.accelerators.tvm.kernels.shared.elementwise import LATEST
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import counted, is_shared_out
 from partita.accelerators.tvm.kernels.shared.row import JOINS, join_lanes

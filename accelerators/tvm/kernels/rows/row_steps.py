@@ -12,8 +12,8 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, log, select, sqrt
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import Shape, number_shape, read, real_shape
+from partita.accelerators.tvm.kernels.shared.elementwise import Formula, formula
 from partita.accelerators.tvm.kernels.shared.epilogue import Size, read_size
-from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
 from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.row import JOINS

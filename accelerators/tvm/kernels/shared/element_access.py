@@ -16,28 +16,28 @@ from partita.accelerators.tvm.kernels.language import (
     bfloat16,
     constant,
     element_named,
-    float16,
     float32,
     uint16,
 )
+from partita.accelerators.tvm.kernels.language.types import ELEMENTS
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.graph.node import NodeEntry
 from partita.graph.types import TensorType
 
-HALVES = frozenset(("float16", "bfloat16"))
+HALVES = frozenset(name for name, element in ELEMENTS.items() if element.wide is float32)
 """Element types that are stored in two bytes and computed in float32."""
 
 REALS = HALVES | {"float32"}
 """Element types that are computed in float32."""
 
 FLOATS = REALS | {"float64"}
-INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
+INTEGERS = frozenset(name for name, element in ELEMENTS.items() if element.is_whole)
 NUMBERS = FLOATS | INTEGERS
 
 
 def computed_as(element: Element) -> Element:
     """The element type in which elements of this one are computed."""
-    return float32 if element in (float16, bfloat16) else element
+    return element.wide or element
 
 
 def computed_element(entry: NodeEntry) -> Element:
@@ -56,7 +56,7 @@ def write(buffer: Buffer, position: tuple[Operand, ...], value: Value) -> None:
 
 
 def stored_bits(number: Value, element: Element) -> Value:
-    """An element in the type of another buffer: in one of uint16, bfloat16 is kept as its bits."""
+    """A computed value in the element type of a buffer; buffers of uint16 hold the bits of bfloat16."""
     return number.cast(bfloat16).bits_as(uint16) if element is uint16 else number.cast(element)
 
 
@@ -72,10 +72,10 @@ def constants_of(body: Body) -> Mapping[NodeEntry, Value]:
 
 
 Shape = tuple[int, ...]
-"""Sizes. Dynamic ones are extents: integers to the type checker, which raise on operations that they do not support."""
+"""Sizes. A dynamic one is an `Extent`, which counts as an integer for mypy, and raises an error in unsupported operations."""
 
 FARTHEST = 2**31
-"""Offsets are integers of 32 bits."""
+"""Bound of offsets, which are 32-bit integers."""
 
 FLOAT32 = frozenset(("float32",))
 
@@ -91,7 +91,7 @@ def real_shape(entry: NodeEntry | None) -> Shape | None:
 
 
 def number_shape(entry: NodeEntry | None) -> Shape | None:
-    """The same, or the sizes of a value of quantized integers."""
+    """The sizes of a value if its elements are computed in float32 or are quantized integers, and the sizes are known."""
     return _shape_of(entry, REALS | STORED)
 
 

@@ -10,7 +10,7 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value
 from partita.accelerators.tvm.kernels.shared.element_access import Shape, constants_of, number_shape, read, real_shape, write
-from partita.accelerators.tvm.kernels.shared.formulas import Formula, Numbers, formula, number_of
+from partita.accelerators.tvm.kernels.shared.elementwise import Formula, Numbers, formula, number_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Problem
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.graph.node import Node, NodeEntry

@@ -13,7 +13,7 @@ import attrs
 
 from partita.accelerators.tvm.kernels.language import Value, float32, maximum, minimum, select
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.element_access import Shape, float32_shape
+from partita.accelerators.tvm.kernels.shared.element_access import Shape
 from partita.accelerators.tvm.sizes.extent import Extent, known_least
 from partita.accelerators.tvm.sizes.floors import floored, same_padding
 from partita.graph.node import Node, NodeEntry
@@ -155,7 +155,7 @@ def is_convolution(node: Node) -> bool:
     return node.op == "Conv" and not node.domain
 
 
-def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None] = float32_shape) -> Window | None:
+def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None]) -> Window | None:
     """The geometry of a Conv or a pool on [N, C, H, W]; None for other ranks, unknown sizes, and values that `shape_of`
     rejects."""
     data, output = shape_of(node.inputs[0]), shape_of(node[0])

@@ -283,13 +283,13 @@ def blocks(node: Node) -> tuple[Sliding, ...] | None:
         return None
     image, block = given[0].tolist(), given[1].tolist()
     rank = len(image)
-    steps, gaps = (list(node.attrs.get(name) or [1] * rank) for name in ("strides", "dilations"))
-    pads = list(node.attrs.get("pads") or [0] * 2 * rank)
-    if not rank or not rank == len(block) == len(steps) == len(gaps) == len(pads) // 2:
+    steps, gaps, before, after = placement(node, image, block)
+    if not rank or not rank == len(block) == len(steps) == len(gaps) == len(before) == len(after):
         return None
-    if min(*image, *block, *steps, *gaps) < 1 or min(pads) < 0 or sum((*image, *block, *steps, *gaps, *pads)) >= FARTHEST:
+    around = *before, *after
+    if min(*image, *block, *steps, *gaps) < 1 or min(around) < 0 or sum((*image, *block, *steps, *gaps, *around)) >= FARTHEST:
         return None
-    bare = [Sliding(*sizes) for sizes in zip(image, [0] * rank, block, steps, gaps, pads[:rank], pads[rank:], strict=True)]
+    bare = [Sliding(*sizes) for sizes in zip(image, [0] * rank, block, steps, gaps, before, after, strict=True)]
     return tuple([attrs.evolve(d, out=(d.before + d.own + d.after - d.span) // d.step + 1) for d in bare])
 
 

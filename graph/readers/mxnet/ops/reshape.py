@@ -38,7 +38,7 @@ def reshape(c: Conversion) -> NodeEntry:
 
 
 def _by_target_shape(c: Conversion) -> NodeEntry:
-    """The parameter of the first releases, in which 0 is the inferred dimension."""
+    """Reshape by `target_shape`, the parameter of MXNet's first releases: 0 marks the inferred dimension."""
     codes = [size or -1 for size in c.params.integers("target_shape")]
     if c.params.boolean("keep_highest"):
         codes[0] = 0

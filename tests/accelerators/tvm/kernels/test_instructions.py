@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.accelerators.tvm.code.codegen import generate
-from partita.accelerators.tvm.kernels.contraction.instructions import FMA, MEANINGS, instruction_for, instruction_named
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import FMA, MEANINGS, instruction_for, instruction_named
 from partita.accelerators.tvm.kernels.contraction.packing import group_into
 from partita.accelerators.tvm.kernels.language import Kernel, emit, float32, int32
 from partita.accelerators.tvm.kernels.shared.choice import choosing

@@ -2,7 +2,7 @@
 
 import pytest
 
-from partita.accelerators.tvm.kernels.contraction.tiles import (
+from partita.accelerators.tvm.kernels.contraction.panels import (
     FEW,
     OPEN_ROWS,
     PAGE,

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.accelerators.tvm.kernels.contraction.instructions import instruction_for_bytes
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import instruction_for_bytes
 from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, make_cut
 from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.instructions import BY_NAME, INSTRUCTIONS, Used

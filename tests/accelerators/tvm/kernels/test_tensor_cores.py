@@ -27,8 +27,8 @@ from partita.accelerators.tvm.kernels.contraction.gpu_tiles import (
     tensor_tiles,
 )
 from partita.accelerators.tvm.kernels.language import Kernel, uint16, uint32
-from partita.accelerators.tvm.kernels.language.tensor_cores import COPIES, WAITS, close_copies, load_matrices
 from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.language.warp_intrinsics import COPIES, WAITS, close_copies, load_matrices
 from partita.accelerators.tvm.kernels.shared.element_access import Shape
 from partita.accelerators.tvm.machine.gpu import cuda_gpu
 from partita.accelerators.tvm.machine.machine import gpu_machine

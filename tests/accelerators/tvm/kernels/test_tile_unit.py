@@ -11,7 +11,7 @@ import pytest
 import partita as pt
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.code.building import build
-from partita.accelerators.tvm.kernels.contraction.tile_registers import unit_for
+from partita.accelerators.tvm.kernels.contraction.amx import unit_for
 from partita.accelerators.tvm.layouts.blocking import block
 from partita.accelerators.tvm.layouts.narrowing import narrow
 from partita.accelerators.tvm.machine.instructions import Used

@@ -5,7 +5,7 @@ split first if the image is larger than the weights, so that a thread keeps its 
 panels are.
 
 Taps that meet only padding for all pixels of a tile are skipped: of 3 x 3 taps with dilation 12, a pixel in the corner of an
-image of 14 x 14 meets one in the middle and few more. The rows and the columns of taps that a tile meets are contiguous."""
+image of 14 x 14 uses only four. The rows and the columns of taps that a tile uses are contiguous."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import math
 
 import attrs
 
-from partita.accelerators.tvm.kernels.contraction.candidates import REGISTER_TILES, SHARED_PIXELS
+from partita.accelerators.tvm.kernels.contraction.amx import MOST_ROWS, SUMS
 from partita.accelerators.tvm.kernels.contraction.convolution.channels import reaches
-from partita.accelerators.tvm.kernels.contraction.tile_registers import MOST_ROWS, SUMS
-from partita.accelerators.tvm.kernels.contraction.tiles import MANY, step_cycles
+from partita.accelerators.tvm.kernels.contraction.panels import MANY, step_cycles
+from partita.accelerators.tvm.kernels.contraction.tile_table import REGISTER_TILES, SHARED_PIXELS
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
@@ -36,8 +36,8 @@ ADDRESSES = 8
 """Maximum number of pixels of a tile that are not contiguous: each keeps its address in a register."""
 
 AHEAD = 8
-"""Maximum number of contiguous pixels of a tile that several vectors multiply. LLVM knows all their addresses, and broadcasts
-more of them ahead of their products than there are registers."""
+"""Maximum number of contiguous pixels of a tile of several vectors. With more, LLVM broadcasts so many pixels in advance that
+registers spill."""
 
 CALM = 6
 """Maximum number of pixels of a tile of two vectors for which LLVM keeps everything in registers."""
@@ -88,11 +88,11 @@ class BlockedShape(Convolved):
 
     def shares(self, pixels: int, machine: Machine) -> bool:
         """True if the pixels of a tile share an address: if `pixels` divides the rows, so that each tile lies in one row."""
-        is_short = self.plain and self.window.is_any and machine.fills_lines  # So few steps that divisions by the width matter.
+        is_short = self.plain and self.window.is_any and machine.fills_lines  # With few steps, divisions by the width matter.
         return (is_short or self.is_weighed(machine)) and is_multiple(self.window.out[1], pixels)
 
     def sharing(self, vectors: int, machine: Machine) -> int:
-        """Number of pixels of a tile that shares an address if the width turns out to be a multiple of it; 0 if tiles with
+        """Pixels of a tile with one address, for a dynamic width that turns out to be a multiple of them; 0 if tiles with
         separate addresses are as fast."""
         fitting = [pixels for pixels in SHARED_PIXELS if (pixels + 1) * vectors + 2 <= machine.registers]
         return fitting[0] if fitting and self.window.is_any and self.is_weighed(machine) else 0
@@ -155,7 +155,7 @@ def _in_part(shape: BlockedShape, machine: Machine) -> Bands:
     `cut_while_running` adds the rest."""
     pixels, vectors = _tile(shape, machine)
     chunk = _chunk(shape, _mean_reach(shape, vectors, machine), vectors, machine)
-    # Memory of dynamic size is private only to a parallel task, even if one thread runs them all.
+    # Only a parallel task has memory of dynamic size of its own, even if one thread runs all tasks.
     shares = shape.shares(pixels, machine)
     sharing = 0 if shares else shape.sharing(vectors, machine)
     return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True, shares=shares, sharing=sharing)
@@ -168,8 +168,8 @@ def _mean_reach(shape: BlockedShape, vectors: int, machine: Machine) -> int:
 
 
 def cut_while_running(kernel: Kernel, shape: BlockedShape, part: Bands, machine: Machine) -> Bands:
-    """The cut of dynamic images, computed at run time: bands of rows whose copies stay in L2, as many for each thread; if the
-    weights are larger than the image, ranges of panels first. Rows and tiles are those of the tallest band."""
+    """The cut of dynamic images, computed at run time: bands of rows whose copies stay in L2, the same number for each thread. If
+    the weights are larger than the image, threads share ranges of panels first. Rows and tiles are those of the tallest band."""
     window, threads, pixels = shape.window, machine.threads, part.pixels
     high, wide = (as_index(size) for size in window.out)
     tall = kept(kernel, "tall", _tallest_while_running(shape, part, machine))
@@ -200,7 +200,7 @@ def band_while_running(kernel: Kernel, window: Window, bands: Bands, band: Value
 
 
 def _unit(window: Window, pixels: int) -> int:
-    """The factor of a band's number of rows: a tile if rows are single pixels, else 1."""
+    """A band's number of rows is a multiple of this: the pixels of a tile if rows are single pixels, else 1."""
     return pixels if isinstance(window.out[1], int) and window.out[1] == 1 else 1
 
 
@@ -223,7 +223,7 @@ def _tallest_while_running(shape: BlockedShape, part: Bands, machine: Machine) -
 def _tile(shape: BlockedShape, machine: Machine) -> tuple[int, int]:
     """Pixels and vectors of the register tile: enough sums to hide the latency, few wasted, few loads, sums seldom stored."""
     blocks, window = math.ceil(shape.outs / machine.lanes), shape.window
-    window = window.with_sizes(MANY)  # Tiles that are fastest for such an image are taken for large ones.
+    window = window.with_sizes(MANY)  # For dynamic images, the tile that is fastest for a large one.
     if shape.in_tiles:
         return min(MOST_ROWS, window.pixels), min(SUMS, blocks)
     is_weighed = shape.is_weighed(machine)
@@ -256,8 +256,8 @@ def _tile(shape: BlockedShape, machine: Machine) -> tuple[int, int]:
 
 
 def _most_pixels(window: Window, vectors: int, machine: Machine) -> int:
-    """Maximum number of pixels of a tile of `vectors` vectors. With one vector of 64 bytes, eight pixels hide the latency; more
-    make a loop that is longer than the processor decodes ahead."""
+    """Maximum number of pixels of a tile of `vectors` vectors. With one vector of 64 bytes, eight pixels hide the latency;
+    more make the loop too long for the processor's decoder."""
     if window.out[1] > 1:
         return ADDRESSES
     return machine.registers - 1 if vectors == 1 and not machine.fills_lines else AHEAD
@@ -297,8 +297,8 @@ def _even(window: Window, least: int, pixels: int) -> int:
 
 
 def _for_threads(shape: BlockedShape, pixels: int, panels: int, reach: int, least: int, threads: int) -> tuple[int, int]:
-    """Number of bands and of ranges of panels: equal shares for the threads, few rows and panels computed twice, near inputs. A
-    dynamic batch is cut as for one image."""
+    """Number of bands and of ranges of panels, so that threads have equal shares, few rows and panels are computed twice, and
+    inputs stay in near caches. A dynamic batch is cut as for one image."""
     window = shape.window
     image = shape.channels * math.prod(window.sizes)
     weights = shape.outs * reach * window.count

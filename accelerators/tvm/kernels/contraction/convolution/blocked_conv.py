@@ -21,6 +21,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN, IMAGES
 from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.contraction.amx import Left, Right, TileUnit
 from partita.accelerators.tvm.kernels.contraction.convolution.bands import TapRange, all_taps, band_while_running, seen_taps
 from partita.accelerators.tvm.kernels.contraction.convolution.blocked_layer import BlockedLayer, make_layer
 from partita.accelerators.tvm.kernels.contraction.convolution.blocked_values import (
@@ -32,7 +33,6 @@ from partita.accelerators.tvm.kernels.contraction.convolution.blocked_values imp
     Reads,
     pixel_addresses,
 )
-from partita.accelerators.tvm.kernels.contraction.tile_registers import Left, Right, TileUnit
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, minimum, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias

@@ -7,10 +7,10 @@ import math
 import attrs
 
 from partita.accelerators.tvm.bodies.body import element_of
+from partita.accelerators.tvm.kernels.contraction.amx import LANES, TileUnit
 from partita.accelerators.tvm.kernels.contraction.convolution.bands import Bands, BlockedShape, cut_bands, cut_while_running
 from partita.accelerators.tvm.kernels.contraction.convolution.channels import Channels
-from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, instruction_for, instruction_in_tiles
-from partita.accelerators.tvm.kernels.contraction.tile_registers import LANES, TileUnit
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import Instruction, instruction_for, instruction_in_tiles
 from partita.accelerators.tvm.kernels.language import Kernel
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES, real_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, window_of

@@ -213,7 +213,7 @@ LINE = 64
 """Bytes of a cache line."""
 
 LEAST_SHARE = 0.4
-"""Minimum number of lines of the next panel per step (a tap, or a block of input channels) for which they are prefetched."""
+"""The next panel is prefetched if a step (a tap, or a block of input channels) has at least so many of its lines."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -265,8 +265,8 @@ class Fetching:
         return layer.lanes == LINE_LANES and window.is_flat and is_larger and not layer.bands.copies and layer.channels.by_block
 
     def lines(self, steps: int, width: int) -> int:
-        """Number of lines of the next panel's weights that each of a tile's steps prefetches; 0 if that would be far more than
-        needed, as when many tiles come before that panel."""
+        """Number of lines of the next panel's weights that each of a tile's steps prefetches; 0 if there are far more steps than
+        lines, as if many tiles come before that panel."""
         if not self.layer.channels.by_block or not isinstance(self.layer.bands.tiles, int):
             return 0
         share = self._weights(width) * self.layer.size // LINE / (self.layer.bands.tiles * steps)
@@ -279,7 +279,7 @@ class Fetching:
 
 @attrs.frozen(slots=True, eq=False)
 class JoinedBlocks:
-    """The values of one kernel."""
+    """The concatenation of several blocked values, read in place by a table of its blocks."""
 
     sources: Sequence[Buffer]
     """Buffers [batch, blocks, pixels, lanes] that differ in the number of blocks only."""

@@ -38,6 +38,7 @@ from partita.accelerators.tvm.kernels.shared.window import (
     have_taps,
     is_cropped_as_told,
     kinds_of,
+    placement,
 )
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_less
@@ -96,19 +97,18 @@ def _find_phases(node: Node) -> _Phases | None:
     image, weight, result = (real_shape(entry) for entry in (node.inputs[0], node.inputs[1], node[0]))
     if image is None or weight is None or result is None or len(image) < 3 or 0 in (*image, *weight, *result):
         return None
-    rank, attributes = len(image) - 2, node.attrs
-    strides = tuple(attributes.get("strides") or (1,) * rank)
-    if not is_cropped_as_told(node) or any(dilation != 1 for dilation in attributes.get("dilations") or ()):
+    ones = (1,) * (len(image) - 2)
+    strides, dilations, before, _ = placement(node, image[2:], weight[2:])
+    if not is_cropped_as_told(node) or dilations != ones:
         return None
     if not have_taps(weight[2:], strides) or not has_few_phases(strides):
         return None
-    before, out = tuple(attributes.get("pads") or (0,) * rank)[:rank], result[2:]
-    taps = all_alike(weight[2:], strides).taps
+    out, taps = result[2:], all_alike(weight[2:], strides).taps
     firsts = tuple(pad // stride for pad, stride in zip(before, strides))
     counts = tuple((size - 1 + pad) // stride + 1 - first for size, pad, stride, first in zip(out, before, strides, firsts))
     conv = Image(
-        image[0], image[1], int(attributes.get("group", 1)), result[1] * math.prod(strides), image[2:], taps, (1,) * rank,
-        (1,) * rank, tuple(tap - 1 - first for tap, first in zip(taps, firsts)), counts,
+        image[0], image[1], int(node.attrs.get("group", 1)), result[1] * math.prod(strides), image[2:], taps, ones, ones,
+        tuple(tap - 1 - first for tap, first in zip(taps, firsts)), counts,
     )
     shifts = tuple(f * s - pad for f, s, pad in zip(firsts, strides, before))
     return _Phases(conv, weight[2:], strides, out, firsts, shifts)

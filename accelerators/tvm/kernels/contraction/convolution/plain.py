@@ -14,7 +14,7 @@ from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.contraction.convolution.image import Image
 from partita.accelerators.tvm.kernels.contraction.convolution.layer import draft_layer
-from partita.accelerators.tvm.kernels.contraction.tiles import Tile, tiles
+from partita.accelerators.tvm.kernels.contraction.panels import Tile, tiles
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, all_of, float32
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.element_access import read

@@ -1,4 +1,4 @@
-"""Selects convolutions and other ops on blocked values with their element-wise epilogue (bias, activation in any spelling,
+"""Selects convolutions and other ops on blocked values with their element-wise epilogue (bias, activation of one op or several,
 residual add, in any order), and convolutions of plain values."""
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from partita.accelerators.tvm.kernels.contraction.convolution.layer import (
     shifts_channels,
 )
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
+from partita.accelerators.tvm.kernels.shared.elementwise import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
-from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.partition.pattern import Pattern
@@ -40,7 +40,7 @@ class BlockedProperty(SubgraphProperty):
 
 
 class BlockedSelector(SubgraphSelector):
-    """Follows the data flow from the root as long as shapes stay the same, and against it where that leads to the root."""
+    """Selects element-wise readers of the result as long as shapes stay the same, and operands of theirs that depend on it."""
 
     def __init__(self) -> None:
         self.root: Node | None = None
@@ -84,7 +84,7 @@ class ConvolutionProperty(PatternProperty):
 
 
 class NormedProperty(PatternProperty):
-    """A convolution of one tap with the norm and the activation before it, and its epilogue, for a GPU kernel."""
+    """A 1 x 1 convolution with the normalization and the activation before it, and its epilogue, for a GPU kernel."""
 
     def __init__(self) -> None:
         before = scales_channels, shifts_channels, is_cut_off

@@ -1,8 +1,8 @@
 """Product with a constant matrix, and its epilogue.
 
-The matrix is packed into panels at compile time (`tiles.py`). Pairs of a panel and a tile of rows are numbered panel by panel,
-and each task takes an equal range of them, so that each weight is read by one core and any number of rows is balanced. Only if
-the rows exceed a cache are they split into blocks, each of which runs over all panels.
+The matrix is packed into panels at compile time (`contraction/panels.py`). Pairs of a panel and a tile of rows are numbered panel
+by panel, and each task takes an equal range of them, so that each weight is read by one core and any number of rows is balanced.
+Only if the rows exceed a cache are they split into blocks, each of which runs over all panels.
 
 If the result is narrower than a vector, as for a classifier of few classes, vectors run along the depth instead, and the constant
 is stored column by column: each lane accumulates its own sum, and the lanes are added at the end."""
@@ -18,7 +18,8 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body, element_of
-from partita.accelerators.tvm.kernels.contraction.instructions import (
+from partita.accelerators.tvm.kernels.contraction.amx import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import (
     Instruction,
     instruction_for_rows,
     instruction_for_stored,
@@ -26,8 +27,7 @@ from partita.accelerators.tvm.kernels.contraction.instructions import (
     widened,
 )
 from partita.accelerators.tvm.kernels.contraction.packing import PanelLayout
-from partita.accelerators.tvm.kernels.contraction.tile_registers import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
-from partita.accelerators.tvm.kernels.contraction.tiles import (
+from partita.accelerators.tvm.kernels.contraction.panels import (
     MANY,
     UNROLLED,
     Panel,
@@ -43,8 +43,8 @@ from partita.accelerators.tvm.kernels.language.types import element_named
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES, read, real_shape
+from partita.accelerators.tvm.kernels.shared.elementwise import Numbers
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, make_matrix_epilogue
-from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack, Problem
 from partita.accelerators.tvm.kernels.shared.loops import kept, pieces, start
 from partita.accelerators.tvm.kernels.shared.row import join_lanes

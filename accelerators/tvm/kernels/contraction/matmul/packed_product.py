@@ -14,7 +14,7 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
 from partita.accelerators.tvm.kernels.contraction.packing import PANEL, STEP, Half, Packing, half_of
-from partita.accelerators.tvm.kernels.contraction.tiles import (
+from partita.accelerators.tvm.kernels.contraction.panels import (
     Panel,
     PanelTile,
     at_most,

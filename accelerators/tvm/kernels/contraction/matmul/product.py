@@ -13,7 +13,7 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
-from partita.accelerators.tvm.kernels.contraction.instructions import in_lanes, instruction_for, widened
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import in_lanes, instruction_for, widened
 from partita.accelerators.tvm.kernels.contraction.operands import (
     Readers,
     TwoSided,
@@ -23,7 +23,7 @@ from partita.accelerators.tvm.kernels.contraction.operands import (
     operands_of,
     written_after,
 )
-from partita.accelerators.tvm.kernels.contraction.tiles import MANY, Panel, PanelTile, at_most, best_tile, by_height, share_out
+from partita.accelerators.tvm.kernels.contraction.panels import MANY, Panel, PanelTile, at_most, best_tile, by_height, share_out
 from partita.accelerators.tvm.kernels.language import Operand, Value, float32, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape, write

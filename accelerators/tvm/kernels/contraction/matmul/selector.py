@@ -11,8 +11,8 @@ from partita.accelerators.tvm.kernels.contraction.matmul.packed_product import p
 from partita.accelerators.tvm.kernels.contraction.matmul.product import find_value_product
 from partita.accelerators.tvm.kernels.contraction.operands import NARROWEST, FoundProperty, Readers, TwoSided, is_value_product
 from partita.accelerators.tvm.kernels.shared.element_access import number_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.elementwise import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.epilogue import is_matrix_of, read_size
-from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.graph import Graph

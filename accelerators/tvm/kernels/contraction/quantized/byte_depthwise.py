@@ -15,12 +15,12 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.contraction.candidates import PIXELS
-from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, instruction_for_bytes, plain_bytes
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import Instruction, instruction_for_bytes, plain_bytes
+from partita.accelerators.tvm.kernels.contraction.panels import chosen_size, for_each_size
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import ByteBands, Frame, bands_of_images
 from partita.accelerators.tvm.kernels.contraction.quantized.cut import FRAME, ByteShape
 from partita.accelerators.tvm.kernels.contraction.quantized.draft import ByteLayer
-from partita.accelerators.tvm.kernels.contraction.tiles import chosen_size, for_each_size
+from partita.accelerators.tvm.kernels.contraction.tile_table import PIXELS
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, maximum, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.choice import choose

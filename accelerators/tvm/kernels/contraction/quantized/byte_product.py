@@ -14,13 +14,13 @@ from functools import partial
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.contraction.amx import WIDEST, Left, Right
+from partita.accelerators.tvm.kernels.contraction.panels import chosen_size, for_each_size
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import CHUNK, ByteBands, Frame, bands_of
 from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, make_cut
 from partita.accelerators.tvm.kernels.contraction.quantized.draft import ByteLayer
 from partita.accelerators.tvm.kernels.contraction.quantized.fast_inner_product import STEP, Crossed, Own
 from partita.accelerators.tvm.kernels.contraction.quantized.winograd import Squares
-from partita.accelerators.tvm.kernels.contraction.tile_registers import WIDEST, Left, Right
-from partita.accelerators.tvm.kernels.contraction.tiles import chosen_size, for_each_size
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -98,7 +98,7 @@ class _PanelWeights:
 
 @attrs.frozen(slots=True, eq=False)
 class _ByteProducts:
-    """Writes the kernel of one product, or the products of a band with tiles of one height."""
+    """Writes the kernel of a product. If the height of tiles is chosen at run time, each height has a copy of this object."""
 
     cut: ByteCut
     bands: ByteBands
@@ -109,7 +109,7 @@ class _ByteProducts:
     writer: Writer
     zero: int
     is_highest: bool = True
-    """True if there are no higher tiles. Lower ones are for so few rows that they read the weights as stored."""
+    """True if tiles are as high as any. Lower ones serve so few rows that they read the weights as stored, without a copy."""
 
     def write(self) -> None:
         """Writes the tasks: images, bands of rows, ranges of panels. For a dynamic number of pixels a band has code for tiles of
@@ -242,7 +242,7 @@ class _ByteProducts:
     def _in_vectors(
         self, n: Value, columns: list[Value], addresses: list[Value], weights: _PanelWeights, image: Buffer | None
     ) -> Registers:
-        """The sums of a tile in registers, which are then stored, to be read again in a loop."""
+        """The sums of a tile, accumulated in vector registers, then stored, so that a loop can read them."""
         cut, kernel, vectors, dot = self.cut, self.kernel, len(columns), self.cut.dot
         acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), dot.lanes)
         for r in range(cut.tile.rows):
@@ -287,7 +287,7 @@ class _ByteProducts:
         return self.cut.dot.rows if self.cut.dot.function is not None else 1
 
     def _exchange(self, acc: Registers, into: Registers) -> None:
-        """Writes the sums of two rows as the instruction for two rows holds them, by two columns, or the other way round."""
+        """Converts sums from rows to the layout of an instruction for two rows, which holds them by two columns, or back."""
         for r in range(0, self.cut.tile.rows if self._rows > 1 else 0, 2):
             for v in range(acc.shape[1]):
                 rows = [self.kernel.name_value(f"row{i}", acc[r + i, v]) for i in range(2)]
@@ -301,7 +301,7 @@ class _ByteProducts:
     def _crossed(
         self, rows: list[Value], columns: list[Value], addresses: list[Value], weights: _PanelWeights, own: Own, image: Buffer
     ) -> Registers:
-        """The same with half of the multiplications. The initial sums are added at the end, so that sums stay small."""
+        """The sums of a tile, with half of the multiplications. The initial sums are added last, so that sums stay small."""
         cut, kernel, vectors, lanes = self.cut, self.kernel, len(columns), self.cut.dot.lanes
         acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), lanes)
         for r, row in enumerate(rows):
@@ -408,7 +408,7 @@ def _byte_addresses(
 
 
 def _of_any(kernel: Kernel, shape: ByteShape, group: Value, pixel: Value, wide: Operand, count: int) -> list[Value]:
-    """The same for images of dynamic width, from a pixel of the result on. Only the first address needs a division: each other
+    """The addresses for images of dynamic width, from a pixel of the result on. Only the first one needs a division: each other
     pixel follows the one before, or begins the next row."""
     window, across = shape.window, shape.across
     out = as_index(window.out[1])

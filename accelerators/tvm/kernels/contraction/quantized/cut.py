@@ -9,16 +9,16 @@ import attrs
 import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
-from partita.accelerators.tvm.kernels.contraction.candidates import REGISTER_TILES, RegisterTiles
-from partita.accelerators.tvm.kernels.contraction.instructions import (
+from partita.accelerators.tvm.kernels.contraction.amx import TileUnit, unit_for_bytes
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import (
     Instruction,
     instruction_for_bytes,
     instruction_for_rows,
     instruction_in_tiles,
 )
+from partita.accelerators.tvm.kernels.contraction.panels import MANY, PanelTile, step_cycles
 from partita.accelerators.tvm.kernels.contraction.quantized import fast_inner_product
-from partita.accelerators.tvm.kernels.contraction.tile_registers import TileUnit, unit_for_bytes
-from partita.accelerators.tvm.kernels.contraction.tiles import MANY, PanelTile, step_cycles
+from partita.accelerators.tvm.kernels.contraction.tile_table import REGISTER_TILES, RegisterTiles
 from partita.accelerators.tvm.kernels.language import Element, int8, int16, uint8
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.window import Convolved, window_of

@@ -13,14 +13,14 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteShape
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, float32
 from partita.accelerators.tvm.kernels.shared.element_access import Shape as Sizes
+from partita.accelerators.tvm.kernels.shared.elementwise import Numbers
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer, make_channel_epilogue
-from partita.accelerators.tvm.kernels.shared.formulas import Numbers
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.graph.node import Node
 from partita.graph.types import Array
 
 IMAGE, WEIGHT, BEGINNING, SCALE = range(4)
-"""The inputs: bytes, signed bytes, the initial sums, and the scale of the results, unless these are the sums."""
+"""The inputs: unsigned bytes, signed bytes, initial sums, and the scale of the results; without a scale, these are the sums."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -60,8 +60,8 @@ class ByteLayer:
     def kernel(
         self, name: str, image: Sizes, weights: int, beginnings: int
     ) -> tuple[Kernel, tuple[Buffer, Buffer, Buffer], Writer]:
-        """A kernel that reads an image of this shape and so many packed weights and initial sums; the buffers of these three, and
-        the writer of the results."""
+        """A kernel for an image of this shape and these numbers of packed weights and initial sums, with the buffers of the three
+        and the writer of the results."""
         shapes = {**self.after.operands, self.image: image, self.weight: (weights,), self.beginning: (beginnings,)}
         kernel, inputs, outputs = self.problem.kernel(name, shapes, [self.after.results] * len(self.problem.outputs))
         buffers = inputs[self.image], inputs[self.weight], inputs[self.beginning]
@@ -99,7 +99,7 @@ class GpuLayer(Protocol):
 
 
 def draft_on_gpu(body: Body, op: str, cut: Callable[[ByteShape, int], GpuLayer]) -> Draft | None:
-    """The kernel for the body's only `op`, as cut for its shape and the zero point around the image; None for any other body."""
+    """The kernel for the body's only `op`; None for any other body. `cut` takes its shape and the zero point of the image."""
     layer = ByteLayer.of(body, op)
     if layer is None:
         return None

@@ -17,7 +17,7 @@ from functools import reduce
 
 import attrs
 
-from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, products_of_words
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import Instruction, products_of_words
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Registers, Value, int16, int32, uint64
 
 STEP = 4

@@ -14,10 +14,9 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import is_dequantize, is_pair_product
-from partita.accelerators.tvm.kernels.contraction.candidates import RegisterTiles
 from partita.accelerators.tvm.kernels.contraction.gpu_tiles import BlockTile, TensorTile, fastest, tensor_tiles, tiles, usual_work
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
-from partita.accelerators.tvm.kernels.contraction.instructions import Instruction, instruction_for_bytes
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import Instruction, instruction_for_bytes
 from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import write_values
 from partita.accelerators.tvm.kernels.contraction.operands import (
     Readers,
@@ -27,9 +26,10 @@ from partita.accelerators.tvm.kernels.contraction.operands import (
     operands_of,
     written_after,
 )
+from partita.accelerators.tvm.kernels.contraction.panels import PanelTile, share_out
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import CHUNK
 from partita.accelerators.tvm.kernels.contraction.tensor_product import Points, has_tensor_cores
-from partita.accelerators.tvm.kernels.contraction.tiles import PanelTile, share_out
+from partita.accelerators.tvm.kernels.contraction.tile_table import RegisterTiles
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,

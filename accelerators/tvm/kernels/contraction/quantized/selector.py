@@ -7,8 +7,8 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize, is_
 from partita.accelerators.tvm.kernels.contraction.operands import FoundProperty, Readers
 from partita.accelerators.tvm.kernels.contraction.quantized.matmul import PairProduct, find_pair_product
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
+from partita.accelerators.tvm.kernels.shared.elementwise import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
-from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops

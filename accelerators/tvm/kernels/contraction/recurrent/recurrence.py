@@ -1,8 +1,8 @@
 """The kernel of a recurrent layer: a loop over steps, each a product with the state's weights and the cell's formulas.
 
-Products with the state are computed in tiles (`shared/tiles.py`); a tile holds all gates of an element. States that pass from
-step to step have two copies: a step reads one and writes the other. If the tile does not divide a size, the last tile overlaps
-the one before.
+Products with the state are computed in tiles (`contraction/panels.py`); a tile holds all gates of an element. States that pass
+from step to step have two copies: a step reads one and writes the other. If the tile does not divide a size, the last tile
+overlaps the one before.
 
 Directions and sequences are independent, so threads share them, each for all steps. If there are too few of them and the state is
 large, threads share the panels of each step instead."""
@@ -19,10 +19,10 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.bodies.recurrent import Layer, resets_later
-from partita.accelerators.tvm.kernels.contraction.instructions import Number
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import Number
+from partita.accelerators.tvm.kernels.contraction.panels import Panel, PanelTile
 from partita.accelerators.tvm.kernels.contraction.recurrent.cells import CELLS, HIDDEN, RESET, UPDATE, kept_by
 from partita.accelerators.tvm.kernels.contraction.recurrent.weights import LayerSizes, PartPanels, packed_weights, panels_of
-from partita.accelerators.tvm.kernels.contraction.tiles import Panel, PanelTile
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,

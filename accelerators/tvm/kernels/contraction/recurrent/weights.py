@@ -11,8 +11,8 @@ import numpy as np
 from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import shape_of
 from partita.accelerators.tvm.bodies.recurrent import Layer
+from partita.accelerators.tvm.kernels.contraction.panels import PanelTile, panel_tiles
 from partita.accelerators.tvm.kernels.contraction.recurrent.cells import Part, parts_of
-from partita.accelerators.tvm.kernels.contraction.tiles import PanelTile, panel_tiles
 from partita.accelerators.tvm.kernels.language import Operand
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.loops import starts

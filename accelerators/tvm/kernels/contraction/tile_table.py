@@ -1,6 +1,6 @@
 """The tiles that are tried for a product: data by machine, element type and class of product.
 
-A kernel takes the row of its class, drops what its sizes exclude, and chooses the cheapest by the cost models of `tiles.py` and
+A kernel takes the row of its class, drops what its sizes exclude, and chooses the cheapest by the cost models of `panels.py` and
 `gpu_tiles.py`. `pt.tune` measures the same candidates instead. A tile that is added to a row is tried by both."""
 
 from __future__ import annotations

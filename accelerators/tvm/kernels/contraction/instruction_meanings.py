@@ -299,7 +299,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "fmlal": Meaning(fmlal, _fmlal_emulated),
 }
 """By the names of the table. Portable code for bytes is the loop of `Instruction.step`, that of tile registers is in
-`tile_registers.py`."""
+`amx.py`."""
 
 
 @cache

@@ -2,8 +2,8 @@
 
 Adjacent dimensions along which every operand is broadcast alike are merged; the innermost is cut into vectors, the others run in
 parallel. Cheap ops are inlined into their reader; the result of an expensive one, or of one with several readers, is kept in a
-register. (A single expression would be a tree with a term for each path through the chain.) Functions such as exp are
-polynomials, so that they are vectorized too."""
+register; inlined everywhere, they would be computed once for each path through the chain. Functions such as exp are polynomials,
+so that they are vectorized too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES, Shape, computed_element, constants_of, read, write
-from partita.accelerators.tvm.kernels.shared.formulas import FORMULAS, QUANTIZED_FORMULAS, Formula, formula, number_of
+from partita.accelerators.tvm.kernels.shared.elementwise import ELEMENTWISE, QUANTIZED_FORMULAS, Formula, formula, number_of
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import is_shared_out, nest, pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
@@ -42,7 +42,7 @@ PIECE = 4096
 """Elements of a task if their count is dynamic."""
 
 MOST_PIECES = 256
-"""Most parts into which a loop is cut that no vector divides."""
+"""Maximum number of tasks of a loop whose size no vector divides."""
 
 
 def chain(body: Body, machine: Machine) -> Draft | None:
@@ -112,8 +112,8 @@ class _ChainCut:
 
     @classmethod
     def of(cls, problem: Problem, shape: Shape, machine: Machine) -> _ChainCut:
-        """Single elements on a machine without vectors. Else full vectors if they divide the dimension; for quantized elements
-        the last one overlaps if they do not. LLVM vectorizes narrow elements better than TVM."""
+        """Full vectors if they divide the dimension; for quantized elements the last one overlaps otherwise. All else is left
+        to LLVM, which vectorizes narrow elements better than TVM."""
         extent, ops = shape[-1], problem.body.ops
         if machine.lanes == 1:
             return cls(extent, 1, 1, 1)
@@ -200,9 +200,6 @@ def _steps(body: Body, shape: Shape) -> int:
     return math.prod(shape) * max(1, sum(DEAR_STEPS if node.op in ops("costly") else 1 for node in body.ops) // 4)
 
 
-ELEMENTWISE = frozenset(FORMULAS)
-"""The element-wise ops that chains support: those with a formula."""
-
 LONGEST_CHAIN = 32
 """Most ops of a chain; more of them have more live values than there are registers."""
 
@@ -218,8 +215,8 @@ class ChainProperty(SubgraphProperty):
         return ChainSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Rejects chains that would spill, and chains of half-precision or quantized elements that our kernel does not support:
-        TVM's own would round half-precision elements after every op, and has no quantized ones."""
+        """Rejects chains that would spill registers, and those of 16-bit or quantized elements that our kernel does not support:
+        TVM's own kernel rounds 16-bit elements after every op, and supports no quantized ones."""
         ops = [node for node in subgraph.nodes if node.is_op]
         dtypes = {getattr(entry.type, "dtype", "") for node in ops for entry in (*node.reads, *node.outputs)}
         is_ours = bool(dtypes & HALVES) or any(node.domain == QUANTIZED for node in ops)
@@ -242,14 +239,13 @@ class ChainSelector(ContainOpSelector):
 
 
 RING = ops("ring")
-"""Ops whose integers wrap around modulo the type's size, however their formulas are rearranged, as long as no other op joins
-them. TVM simplifies comparisons, casts, minima and maxima of their results as if integers never overflowed, and tells LLVM so. It
-does not do so with elements that are read from memory."""
+"""Ops that compute integers modulo the type's size. They share no chain with other ops of integers: TVM, and LLVM on its word,
+simplify comparisons, casts, minima and maxima of their results as if integers never overflowed, but not of elements in memory."""
 
 
 def _alone(node: Node) -> bool:
-    """True if the op gets a kernel of its own: powers of several element types, and ops from integers to integers whose results
-    TVM would simplify wrongly (divisions, powers, absolute values, and casts to types that do not hold all values)."""
+    """True if the op gets a kernel of its own: a power of two element types, or an op from integers to integers whose result
+    TVM would simplify wrongly (division, power, absolute value, or a cast to a type that does not hold all values)."""
     stored, first = (str(getattr(entry.type, "dtype", "")) for entry in (node[0], node.reads[0]))
     if node.op == "Pow" and len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1:
         return True

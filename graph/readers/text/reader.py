@@ -10,10 +10,10 @@ import numpy as np
 
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
+from partita.graph.readers.text.lexer import Lexer
 from partita.graph.sparse import SparseTensor
 from partita.graph.text.arrays import array_type, element_count, from_base64, from_numbers, shaped
 from partita.graph.text.digests import arrays_in, digest, remembered
-from partita.graph.text.lexer import Lexer
 from partita.graph.text.literals import MAX_NESTING
 from partita.graph.text.words import unquoted, unquoted_bytes
 from partita.graph.types import DTYPE_NAMES, Array, Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type

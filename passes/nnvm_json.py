@@ -1,10 +1,11 @@
-"""LoadJSON: reads a graph from NNVM's JSON form."""
+"""SaveJSON and LoadJSON: a graph in NNVM's JSON form, in `g.attrs["json"]`."""
 
 from __future__ import annotations
 
 from partita.graph.errors import PassError
 from partita.graph.graph import Graph
 from partita.graph.readers.nnvm import from_nnvm_json
+from partita.graph.writers.nnvm import to_nnvm_json
 from partita.passes.registry import register_pass
 
 
@@ -17,3 +18,9 @@ def load_json(g: Graph, *, json: str | None = None) -> Graph:
             "there is no JSON text to load", remedy='Give json=..., or set g.attrs["json"] (SaveJSON does)'
         )
     return from_nnvm_json(text)
+
+
+@register_pass("SaveJSON", provides=("json",))
+def save_json(g: Graph) -> Graph:
+    """Attaches the graph's JSON text."""
+    return g.evolve(attrs={**g.attrs, "json": to_nnvm_json(g)})

@@ -8,8 +8,8 @@ from typing import Any
 
 from partita.graph.graph import Graph
 from partita.graph.node import NOTHING, Node, NodeEntry, frozen_attrs
-from partita.graph.text.lexer import Lexer
-from partita.graph.text.reader import StatementReader
+from partita.graph.readers.text.lexer import Lexer
+from partita.graph.readers.text.reader import StatementReader
 from partita.graph.types import Type
 
 

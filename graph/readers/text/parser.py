@@ -11,8 +11,8 @@ from partita.graph.errors import ReadError
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import DEFAULT_OPSET, Graph
 from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, next_place
+from partita.graph.readers.text.parts import PartReader, Scope
 from partita.graph.text.arrays import array_type
-from partita.graph.text.parts import PartReader, Scope
 from partita.graph.types import Type
 
 

@@ -419,6 +419,9 @@ FORMULAS: dict[str, Formula] = {
     **{name.capitalize(): _called(intrinsic) for name, intrinsic in CIRCULAR.items()},
 }
 
+ELEMENTWISE = frozenset(FORMULAS)
+"""The element-wise ops that kernels compute."""
+
 _DTYPES = {
     **dict.fromkeys([*ops("comparison"), "Where", "And", "Or", "Not", "Cast"], ANY),
     "Xor": frozenset(("bool",)),

@@ -146,7 +146,7 @@ close_copies = Intrinsic(
     "close_copies", lambda types: None if types else type_of(uint32), "nothing",
     _cuda("partita_close_copies", "", '  asm volatile("cp.async.commit_group;" ::: "memory");\n', ()),
 )
-"""Closes a group of the thread's copies since the last such call."""
+"""Makes a group of all copies that the thread has begun since the last such call."""
 
 
 def _waiting(count: int) -> Intrinsic:
@@ -175,8 +175,8 @@ def _exchanging(distance: int) -> Intrinsic:
 
 
 BESIDE = _exchanging(1), _exchanging(2)
-"""Exchanges among four neighbouring threads: each gets the value of the thread 1 or 2 away (shfl.sync.bfly). One after the other
-they reduce over the four, for instance the sums of a row of a product."""
+"""Exchanges among four neighbouring threads: each gets the value of the thread 1 or 2 away (shfl.sync.bfly). Both together
+reduce over the four, for instance the sums of a row of a product."""
 
 power_of_two = Intrinsic(
     "power_of_two", _one_float, "one float32",
@@ -217,4 +217,4 @@ round_to_tf32 = Intrinsic(
 """A float32 rounded to TF32, which has a mantissa of ten bits: cvt.rna."""
 
 PACK = {element: _packing(element) for element in (float16, bfloat16)}
-"""Rounds two float32 to two bytes each, the first in the low ones: cvt.rn."""
+"""Rounds two float32 to 16 bits each, and packs them into a word, the first in its low half: cvt.rn."""

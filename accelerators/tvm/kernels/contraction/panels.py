@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import attrs
 
-from partita.accelerators.tvm.kernels.contraction.candidates import REGISTER_TILES
-from partita.accelerators.tvm.kernels.contraction.instructions import FMA, Instruction, Number
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import FMA, Instruction, Number
+from partita.accelerators.tvm.kernels.contraction.tile_table import REGISTER_TILES
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -424,10 +424,10 @@ def best_tile(
         waited = max(tile.first_cycles, FIRST_STEP) - tile.fetched_cycles
         return most * tile.fetched_cycles + math.ceil(panels / threads) * waited, -tile.vectors
 
-    return choose(what, fitting, cost) if fitting else None
+    return choose("tile", fitting, cost) if fitting else None
 
 
-def open_tile(columns: int, machine: Machine, what: str = "tile") -> PanelTile | None:
+def open_tile(columns: int, machine: Machine) -> PanelTile | None:
     """The tile for a dynamic number of rows: the one that, with the lower ones of its width, takes the fewest cycles. A wide one
     would have few heights, so that a panel was fetched again for the fifth row and the sixth; more than WAYS heights would be
     much code."""
@@ -439,7 +439,7 @@ def open_tile(columns: int, machine: Machine, what: str = "tile") -> PanelTile |
         each = [min(low.cycles_over(rows) for low in heights if low.rows <= rows) / rows for rows in OPEN_ROWS]
         return tile.across(columns) * sum(each), -tile.vectors
 
-    return choose(what, fitting, cost) if fitting else None
+    return choose("tile", fitting, cost) if fitting else None
 
 
 def _highest(apart: int | None) -> int:

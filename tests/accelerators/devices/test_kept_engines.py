@@ -1,0 +1,13 @@
+"""What imitated engines are given, and what is made of their answers, compared with kept lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.accelerators.devices import kept_engines
+from tests.kept import check_kept
+
+
+@pytest.mark.parametrize("kind", kept_engines.KINDS)
+def test_answers_are_those_that_are_kept(kind: str) -> None:
+    check_kept(kept_engines, kind)
