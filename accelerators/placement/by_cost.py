@@ -414,6 +414,11 @@ class CostedPlacement(Placement):
         """The costs that were minimised."""
         return self._setting.costs
 
+    def to_problem(self) -> tuple[list[str], AssignmentProblem, list[str]]:
+        """The ops that are placed, the times and hand-overs that were minimised, and the names of the tensors."""
+        search = _Search(self._setting)
+        return search.names, search.problem, [entry.name for entry in search.entries]
+
     def what_if(
         self,
         *,

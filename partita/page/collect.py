@@ -13,7 +13,7 @@ from partita.accelerators import CompiledModel, Placement, Profile
 from partita.accelerators.building.report import CompileReport, move_lines
 from partita.accelerators.errors import MEND, DeviceMistake
 from partita.accelerators.interface.compile_story import KernelWork
-from partita.accelerators.placement.by_cost import SHOWN, Certificate, CostedPlacement
+from partita.accelerators.placement.by_cost import LATENCY, SHOWN, Certificate, CostedPlacement
 from partita.accelerators.runtime.profile import PLAIN
 from partita.accelerators.runtime.real_runs import Timeline
 from partita.graph.errors import GraphError, PartitaError
@@ -48,6 +48,7 @@ def collect(
         if isinstance(subject, CostedPlacement):
             collector.facts += _certified(subject.certificate)
             collector.notes += [*subject.bytes_lines(), *str(subject.certificate).split("\n")]
+            return attrs.evolve(collector.scene(placement=subject), costs=_costs(subject, collector.boxes.by_name))
         return collector.scene(placement=subject)
     if isinstance(subject, Plan):
         if subject.graph is None:
@@ -71,6 +72,23 @@ def _certified(certificate: Certificate) -> list[tuple[str, str]]:
         facts.append(("by priority", f"{certificate.priority_us:,.1f} µs"))
     bottlenecks = [f"{one.name}: {one.source} to {one.destination}, {one.us:,.1f} µs" for one in certificate.cut[:SHOWN]]
     return [*facts, *(("bottleneck", text) for text in bottlenecks)]
+
+
+def _costs(placement: CostedPlacement, by_name: Mapping[str, int]) -> dict[str, Any] | None:
+    """The costs as plain data; None for throughput, where they are not added up."""
+    if placement.certificate.objective != LATENCY:
+        return None
+    names, problem, tensors = placement.to_problem()
+    is_limited = any(map(math.isfinite, placement.limits.values()))
+    rows = zip(tensors, problem.producers.tolist(), problem.readers, problem.hand_overs.tolist())
+    return {
+        "devices": list(placement.devices),
+        "items": [by_name[name] for name in names],
+        "times": [[us if math.isfinite(us) else None for us in row] for row in problem.times.tolist()],
+        "tensors": [{"name": name, "producer": made, "readers": read, "over": over} for name, made, read, over in rows],
+        "unit": placement.certificate.unit,
+        "notes": ["Limits on memory are not checked here."] if is_limited else [],
+    }
 
 
 def _placed_on(placement: Placement) -> str:

@@ -273,6 +273,9 @@ class Scene:
     compared: tuple[tuple[str, str, str], ...] = ()
     """Compared counts: name, amount before, amount now."""
 
+    costs: dict[str, Any] | None = None
+    """The costs of a placement, by which the page plans again: devices, boxes of ops, times and tensors."""
+
     def to_json(self) -> str:
         """The scene as JSON. A list of records is stored as one list per field; texts are indices into `texts`."""
         texts = _Texts()
@@ -290,6 +293,7 @@ class Scene:
             "before": self.before,
             "recorded": self.recorded,
             "compared": [list(row) for row in self.compared],
+            "costs": self.costs,
             "texts": texts.listed,
         }
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -360,3 +360,53 @@ def test_names_and_roles_for_those_who_do_not_see_it(opened: Opened) -> None:
     for button in page.get_by_role("button").all():
         assert (button.get_attribute("aria-label") or button.inner_text()).strip()
     assert page.locator(".picture").get_attribute("aria-label").startswith("Graph. Arrow keys")
+
+
+def forked(seed: int, devices: list[str]) -> tuple[pt.Graph, pt.Costs]:
+    """Random ops on values of the last few, with random costs; some do not run everywhere."""
+    rng = np.random.default_rng(seed)
+    values: list[Any] = [pt.variable("x", "float32", (8,))]
+    for i in range(16):
+        first, second = (values[int(rng.integers(max(0, len(values) - 4), len(values)))] for _ in range(2))
+        values.append(pt.op("Add", first, second, name=f"add{i:02d}"))
+    graph = pt.Graph(values[-3:], name="net")
+    times = {
+        device: {f"add{i:02d}": float(rng.integers(1, 60)) for i in range(16) if not number or rng.random() < 0.9}
+        for number, device in enumerate(devices)
+    }
+    pairs = [(a, b) for a in devices for b in devices if a != b]
+    return graph, pt.Costs(times, {pair: pt.HandOver(float(rng.integers(1, 25))) for pair in pairs})
+
+
+PLANNED_AGAIN: list[tuple[int, list[str]]] = [
+    (0, ["onnxruntime", "reference"]), (1, ["onnxruntime", "reference"]), (2, ["onnxruntime", "reference", "cpu"]),
+]
+
+
+def test_another_device_plans_again_as_python_does(opened: Opened) -> None:
+    """Each op is moved in turn, so that choices add up; on two devices the costs are the least ones."""
+    for seed, devices in PLANNED_AGAIN:
+        graph, costs = forked(seed, devices)
+        names = "HETERO:" + ",".join(devices)
+        placement = pt.place(graph, names, costs=costs)
+        page, pin = opened(placement), dict[str, str]()
+        shown = page.locator(".replan strong")
+        assert float(shown.get_attribute("data-cost")) == pytest.approx(placement.certificate.predicted_us)
+        assert int(shown.get_attribute("data-cut")) == len(placement.certificate.cut)
+        page.get_by_role("button", name="Open all").click()
+        for name, other in [(name, devices[1 - devices.index(placement[name]) % 2]) for name in list(placement)[:16:4]]:
+            if name not in costs.times[other]:
+                continue
+            page.locator("input[type=search]").fill(name)
+            page.keyboard.press("Enter")
+            page.locator(f".details dd:text-is('{name}')").wait_for()
+            page.locator(".details select").select_option(str(devices.index(other)))
+            pin[name] = other
+            least = pt.place(graph, names, costs=costs, pin=pin).certificate
+            cost = float(shown.get_attribute("data-cost"))
+            assert cost == pytest.approx(least.predicted_us, rel=1e-9 if len(devices) == 2 else 0.1), (seed, pin)
+            assert cost >= least.predicted_us * (1 - 1e-9)
+            assert f"by hand; {placement.certificate.predicted_us:,.1f} µs before" in page.locator(".replan").inner_text()
+            assert page.locator(f".details dd:text-is('{other}')").count() == 1
+        page.get_by_role("button", name="As it was").click()
+        assert float(shown.get_attribute("data-cost")) == pytest.approx(placement.certificate.predicted_us)

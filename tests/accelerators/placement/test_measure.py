@@ -23,6 +23,7 @@ def brief(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Planted devices, few calls, and a cache of one's own."""
     monkeypatch.setattr(measured_costs, "SECONDS", 0.01)
     monkeypatch.setattr(measured_costs, "FEWEST", 2)
+    monkeypatch.setattr(measured_costs, "FITS", 1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for device in (Left, Right):
         pt.register_accelerator(device)
@@ -151,6 +152,7 @@ def test_hand_overs_have_what_is_lost_at_borders(monkeypatch: pytest.MonkeyPatch
 
     combined: dict[str, Any] = {"left": max, "right": sum}
     us = {"left": 60.0, "right": 20.0}
+    monkeypatch.setattr(measured_costs, "FITS", 6)
     monkeypatch.setattr(measured_costs._OnThisMachine, "_of_units", laps)
     graph, target = chain("Tanh", "Tanh", "Relu", "Tanh", "Tanh", "Relu"), Target("HETERO:left,right", None)
     base = pt.query(graph, "HETERO:left,right", forbid={"relu2": "right"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from partita.accelerators.placement.assignment import AssignmentProblem
 from partita.accelerators.placement.fitting import Fitted, Fitting
 from partita.accelerators.placement.throughput import Balanced, Balancing
 from tests.accelerators.placement.problems import assignments, problem
-from tests.accelerators.placement.test_place import chain, costed, planted  # noqa: F401  planted devices
+from tests.accelerators.placement.test_place import SIZE, SLEEPS, chain, costed, planted  # noqa: F401  planted devices
 
 
 def balanced(problems: Sequence[AssignmentProblem], busy: np.ndarray) -> Balanced:
@@ -73,6 +74,30 @@ def test_a_pipeline_shares_the_work() -> None:
     assert "µs on the busiest device, " in str(placement) and certificate.to_dict()["objective"] == "throughput"
     faster = placement.what_if(speed={"right": 4.0})
     assert faster.certificate.predicted_us == pytest.approx(3000, abs=1)
+
+
+@pytest.mark.slow
+def test_a_running_pipeline_is_as_fast_as_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one result to the next it takes as long as the busiest device sleeps; a busy machine has three tries."""
+    for device, seconds in (("left", 0.1), ("right", 0.2)):
+        monkeypatch.setitem(SLEEPS[device], "Relu", seconds)
+        monkeypatch.setitem(SLEEPS[device], "Neg", seconds)
+    graph = chain("Relu", "Neg", "Relu")
+    placement = pt.place(graph, "HETERO:left,right", costs=costed(graph, 0), objective="throughput")
+    predicted = placement.certificate.predicted_us / 1e6
+    assert predicted == pytest.approx(0.2, abs=1e-3) and placement.certificate.priority_us == 300_000
+    config = {"HETERO": {"PIPELINE": True, "NUM_REQUESTS": 3, "QUEUE_SIZE": 20}}
+    measured = []
+    with pt.compile(graph, plan=placement, config=config) as model:
+        for _ in range(3):
+            ends: list[float] = []
+            for future in [model.start(np.ones(SIZE, np.float32)) for _ in range(10)]:
+                future.result()
+                ends.append(time.perf_counter())
+            measured.append((ends[-1] - ends[0]) / (len(ends) - 1))
+            if min(measured) < 1.1 * predicted:
+                break
+    assert 0.95 * predicted < min(measured) < 1.1 * predicted, measured
 
 
 def test_models_that_run_together_share_devices_and_limits() -> None:

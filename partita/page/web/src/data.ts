@@ -1,5 +1,7 @@
 // The scene as Python wrote it: a list for each field, texts as numbers.
 
+import type { Costs } from "./planning";
+
 export interface Item {
   kind: string; name: string; label: string; parent: number; owner: string; details: string[]; us: number; is_open: boolean;
 }
@@ -20,7 +22,7 @@ export interface Scene {
   walls: Wall[]; refusals: Refusal[]; transfers: Transfer[]; subgraphs: Subgraph[]; bars: Bar[];
   laps: Lap[]; recorded: string; seen: Seen[]; probes: Probe[];
   run: string; total_us: number;
-  before: string; changes: Change[]; compared: [what: string, before: string, now: string][];
+  before: string; changes: Change[]; compared: [what: string, before: string, now: string][]; costs: Costs | null;
 }
 
 type Columns = Record<string, any[]>;

@@ -50,9 +50,11 @@ export function boxDetails(state: State, facts: Facts, links: Links, box: number
     [item.kind, item.kind === "op" || item.kind === "kernel" ? item.name : item.label],
     [state.scene.owned_by, item.owner],
     ["in", around >= 0 ? link(state, around, go) : null],
+    ["by hand", state.replan?.choice(box) ?? null],
     ["took", item.us >= 0 ? time(item.us) : null],
     ["link", h("a", { href: links.of(box), class: "link" }, cut(links.of(box), 60))],
   ]));
+  if (state.replan) section.append(state.replan.summary());
   if (holds) section.append(h("button", { type: "button", class: "wide", click: () => void state.toggle(box) }, state.open.has(box) ? "Close" : "Open"));
   for (const refusal of facts.refusals[box]) section.append(h("p", { class: "refused" }, h("strong", {}, refusal.what), `: ${refusal.text}`));
   for (const { item: at, what, text } of state.changes.get(box) ?? []) if (at === box) section.append(h("p", { class: "changed-note" }, h("strong", {}, what), `: ${text}`));

@@ -61,6 +61,7 @@ export class Panel {
     const facts = h("dl");
     for (const [what, value] of scene.facts) facts.append(h("dt", {}, what), h("dd", {}, value));
     const page = h("section", {}, h("h2", {}, scene.title), h("p", { class: "muted" }, scene.subtitle), legend(scene, this.state.barSays()), facts, h("h3", {}, "Transfers"));
+    if (this.state.replan) page.insertBefore(this.state.replan.summary(), page.lastChild);
     if (scene.transfers.length) page.append(this.transferTable());
     else page.append(h("p", { class: "muted" }, `Nothing goes from one ${scene.owned_by} to another.`));
     if (scene.notes.length) page.append(h("h3", {}, "Notes"), shortList(scene.notes.map((note) => () => h("span", {}, note)), 12));

@@ -4,6 +4,7 @@ import { changesAt } from "./changes";
 import type { Change, Scene } from "./data";
 import type { Drawn, Picture } from "./layout";
 import { colour } from "./owners";
+import { Replan } from "./replan";
 import { LayoutService } from "./worker";
 import { Tree } from "./tree";
 import { time } from "./words";
@@ -20,6 +21,8 @@ export class State {
   /** What changed at a box and inside it. */
   readonly changes: Map<number, Change[]>;
   readonly open: Set<number>;
+  /** Only on the page of a placement by cost. */
+  readonly replan: Replan | null;
   picture: Picture = { width: 0, height: 0, boxes: [], lines: [] };
   choice: Choice = null;
   heat: boolean;
@@ -35,6 +38,7 @@ export class State {
     this.changes = changesAt(this);
     this.pairs = Int32Array.from(scene.edges.flatMap(([value, reader]) => [scene.values[value].source, reader]));
     this.open = new Set(items.flatMap((item, i) => (item.is_open ? [i] : [])));
+    this.replan = scene.costs ? new Replan(this, scene.costs) : null;
     this.heat = scene.bars.length > 0;
     const widths = Float32Array.from(items, (item) => boxWidth(item));
     const heights = Float32Array.from(items, (item) => boxHeight(item));
@@ -72,6 +76,11 @@ export class State {
   /** What the bars in the boxes say. */
   barSays(): string {
     return this.heat && this.mostUs > 0 ? `time; a whole bar is ${time(this.mostUs)}` : "";
+  }
+
+  /** The boxes have other owners. */
+  renew(): void {
+    this.tell("picture");
   }
 
   choose(choice: Choice): void {
