@@ -10,7 +10,7 @@ from tests.accelerators.tvm.kept_near import batches, kept, line
 
 
 @pytest.mark.parametrize("number", range(len(batches())))
-@pytest.mark.thinned(32)
+@pytest.mark.thinned(48)
 def test_graphs_beside_others_have_the_kernels_that_are_kept(number: int) -> None:
     for subject in batches()[number]:
         assert line(subject) == kept()[subject], "where this is meant: python -m tests.accelerators.tvm.kept_near"

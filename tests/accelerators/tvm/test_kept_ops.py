@@ -10,7 +10,7 @@ from tests.accelerators.tvm.kept_ops import kept, lines
 
 
 @pytest.mark.parametrize("subject", list(kept()))
-@pytest.mark.thinned(32)
+@pytest.mark.thinned(64)
 def test_variations_of_an_op_are_those_that_are_kept(subject: str) -> None:
     found, known = dict(lines(subject)), kept()[subject]
     changed = {name for name, expected in known.items() if found.get(name) != expected}
