@@ -89,7 +89,7 @@ def samples_nan(node: Node) -> bool:
 
 
 RULES = (
-    Rule("BatchNormalization", _set("training_mode", 1),
+    Rule("BatchNormalization", lambda n: bool(n.attrs.get("training_mode", 0)),
          "TVM's importer computes training-mode batch norm as if it were inference"),
     Rule("BitShift", lambda n: _dtype(n).startswith("int"), "TVM shifts by negative or too large counts as the processor does"),
     Rule("Gemm", _has_fractions, "TVM's importer makes the factors of Gemm whole where numbers are"),
