@@ -178,7 +178,7 @@ def test_a_graph_whose_types_contradict_is_partitioned_with_a_note() -> None:
     result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing(seen)), verify=False)
     (note,) = result.attrs["partition_report"].notes
     assert note.startswith("The types of some values could not be inferred: pass 'InferType', node 'b' (Relu): ")
-    assert " follows. Correct the declared type" in note
+    assert " is inferred. Correct the declared type" in note
     assert ("a", FLOAT, FLOAT) in seen
     assert plan(g, subgraph_property=Property(lambda: Seeing([]))).notes == (note,)
 
