@@ -192,9 +192,14 @@ def matmul_types(b: BodyBuilder) -> list[Type]:
 def matmul(b: BodyBuilder) -> Graph:
     """MatMulNBits: a product by a matrix that is stored by columns, each split into blocks along the depth."""
     depth, columns, bits, block = (int(b.attr(name, 0)) for name in ("K", "N", "bits", "block_size"))
-    bits = bits or 4
-    stored = _unpacked(b.value(1).reshape(columns, -1), bits, b)[:, :depth]
-    blocks = -(-depth // block)
+    bits, blocks = bits or 4, -(-depth // max(block, 1))
+    wrong = NoBody(f"K {depth}, N {columns} and blocks of {block} do not go with its weights and scales", where=b.where)
+    if min(depth, columns, block) < 1 or b.value(2).size != columns * blocks or b.value(1).size % columns:
+        raise wrong
+    stored = _unpacked(b.value(1).reshape(columns, -1), bits, b)
+    if stored.shape[1] != blocks * block:
+        raise wrong
+    stored = stored[:, :depth]
     scales = b.value(2).reshape(columns, blocks)
     points = b.value(3) if b.has(3) else None
     if b.has(4):
