@@ -157,3 +157,12 @@ def test_values_are_shown_with_their_types() -> None:
     known = variable("x", "float32", ("n", 3))
     unknown = op("Relu", known, name="y")
     assert (repr(known[0]), repr(unknown[0])) == ("<NodeEntry %x: float32[n, 3]>", "<NodeEntry %y>")
+
+
+@pytest.mark.parametrize("listed", ["an op", "a constant", "a text", "its value"])
+def test_inputs_of_a_graph_are_variables(listed: str) -> None:
+    x = variable("x", "float32", (2,))
+    y = op("Relu", x, name="y")
+    wrong: Any = {"an op": y, "a constant": constant(np.zeros(2)), "a text": "x", "its value": x[0]}[listed]
+    with pytest.raises(GraphError, match="is no graph input"):
+        Graph([y], [x, wrong])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 import signal
@@ -12,6 +13,7 @@ import textwrap
 import pytest
 
 from partita.accelerators.process.child import Child, Ended
+from partita.accelerators.process.memory import SharedMemory
 
 READ = """
 import os, socket, struct, sys, time
@@ -100,3 +102,12 @@ def test_a_child_that_cannot_be_started_leaves_nothing_open(missing: str, monkey
     with pytest.raises(OSError, match="Too many open files"):
         Child([sys.executable, "-c", "pass"])
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_shared_memory_grows_by_pages() -> None:
+    memory = SharedMemory()
+    try:
+        sizes = [len(memory.reserve(size)) for size in (0, 1, mmap.PAGESIZE, mmap.PAGESIZE + 1, 3)]
+        assert sizes == [0, mmap.PAGESIZE, mmap.PAGESIZE, 2 * mmap.PAGESIZE, 2 * mmap.PAGESIZE]
+    finally:
+        os.close(memory.file)
