@@ -57,7 +57,7 @@ SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in r
 
 
 def told(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    """What a call returns, or the error."""
+    """The result of a call, or the error."""
     try:
         return str(call(*args, **named))
     except (pt.PartitaError, stores.Damaged, OSError, KeyboardInterrupt) as error:
@@ -139,7 +139,7 @@ def locked_under(one: stores.Store, key: str) -> list[str]:
 
 
 def damaged(rng: random.Random) -> Iterator[str]:
-    """What is said of an entry whose bytes, metadata or weights are others."""
+    """Complaints about an entry whose bytes, metadata or weights are others."""
     with small_store(10**6) as one:
         arrays = [np.ones(16, np.float32), np.ones(3, np.float32), np.ones((0, 2), np.float32)]
         one.write("aa", {"why": "w"}, b"the code", arrays)
@@ -175,7 +175,7 @@ def damaged(rng: random.Random) -> Iterator[str]:
 # -- waiting -------------------------------------------------------------------------------------------
 
 def wait(rng: random.Random) -> Iterator[str]:
-    """What is told while a lock is held by another process, and when it is given up."""
+    """Words while a lock is held by another process, and the moment it is given up."""
     now = [100.0]
     holder = rng.choice((b"12345", b"", b"x", str(os.getpid()).encode()))
     stops = rng.choice((0, 0, 1, 1, 2))

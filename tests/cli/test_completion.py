@@ -140,7 +140,7 @@ def _typed(shell: str, lines: Iterable[str], folder: Path) -> list[str]:
 
 
 def _printed(terminal: int, end: str) -> str:
-    """What the terminal prints, until `end` is printed."""
+    """The terminal's text, until `end` is printed."""
     text = ""
     while end not in text:
         readable, _, _ = select.select([terminal], [], [], 60)

@@ -41,7 +41,7 @@ SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in r
 
 
 def told(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    """What a call returns, or the error."""
+    """The result of a call, or the error."""
     try:
         return str(call(*args, **named))
     except (pt.PartitaError, ValueError) as error:
@@ -81,7 +81,7 @@ def array_bytes(rng: random.Random, odd: float) -> bytes:
 
 
 def params(rng: random.Random) -> Iterator[str]:
-    """What is read of parameters, whole, cut off and changed."""
+    """Parameters as they are read, whole, cut off and changed."""
     for odd in (0.0, 0.0, 0.25, 0.25):
         count = rng.randint(1, 2)
         names = [rng.choice(("arg:w", "aux:w", "w", "arg:b", "b")).encode() for _ in range(count)]

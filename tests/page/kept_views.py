@@ -53,7 +53,7 @@ SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in r
 
 
 def told(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    """What a call returns, or the error."""
+    """The result of a call, or the error."""
     try:
         return str(call(*args, **named))
     except pt.PartitaError as error:
@@ -366,7 +366,7 @@ def story(rng: random.Random) -> Iterator[str]:
 
 
 def inspected(rng: random.Random) -> Iterator[str]:
-    """What a graph holds and costs, as the command line tells it."""
+    """A graph's contents and costs, as the command line tells it."""
     graph = placed_graph(rng)
     if rng.random() < 0.5:
         shape = rng.choice((("n", 3), ("n", 3, "h", "w"), (2, 3)))

@@ -36,7 +36,7 @@ SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in r
 
 
 def told(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    """What a call returns, or the error."""
+    """The result of a call, or the error."""
     try:
         return str(call(*args, **named))
     except pt.PartitaError as error:
@@ -319,7 +319,7 @@ MAKERS: Mapping[str, Callable[[Any, pt.Graph, int], Any]] = {
     "another body": lambda self, body, i: pt.call(body.evolve(name="other"), name="call"),
     "an attribute": lambda self, body, i: _one(body, level=i),
 }
-"""What create_subgraph_node may return."""
+"""Results that create_subgraph_node may return."""
 
 HOOKS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
     "none": {},

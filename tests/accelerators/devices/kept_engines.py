@@ -1,4 +1,4 @@
-"""What the engines' devices do before and after an engine runs, with engines that are imitated: which files go to onnxruntime
+"""Work of the engines' devices before and after an engine runs, with imitated engines: which files go to onnxruntime
 unread, which integers are small, the models of subgraphs, profiles, ports, options, devices of providers and their differences.
 
 `python -m tests.accelerators.devices.kept_engines` writes the file that `test_kept_engines.py` compares with anew."""
@@ -53,7 +53,7 @@ SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in r
 
 
 def told(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    """What a call returns, or its error."""
+    """The result of a call, or its error."""
     try:
         return str(call(*args, **named))
     except (pt.PartitaError, ValueError, RuntimeError, KeyError, OSError) as error:
@@ -137,7 +137,7 @@ def small_file(rng: random.Random, odd: float) -> ModelProto:
 
 
 def file(rng: random.Random) -> Iterator[str]:
-    """Which of several files are plain."""
+    """The plain ones of several files."""
     def asked(odd: float) -> str:
         model = small_file(rng, odd)
         ops = [f"{node.op_type}({', '.join(one.name for one in node.attribute)})" for node in model.graph.node]
@@ -660,7 +660,7 @@ def options(rng: random.Random) -> Iterator[str]:
 
 
 def trials(rng: random.Random) -> Iterator[str]:
-    """Which nodes an engine is asked about, and with which inputs."""
+    """The nodes that an engine is asked about, and their inputs."""
     asked: list[str] = []
 
     def attempt(alone: pt.Graph) -> bool | str:

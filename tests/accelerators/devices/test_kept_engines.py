@@ -1,4 +1,4 @@
-"""What imitated engines are given, and what is made of their answers, compared with kept lines."""
+"""Requests to imitated engines, and the use of their answers, compared with kept lines."""
 
 from __future__ import annotations
 

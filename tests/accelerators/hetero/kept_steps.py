@@ -457,7 +457,7 @@ def along(rng: random.Random) -> Iterator[str]:
 
 
 def outputs(rng: random.Random) -> Iterator[str]:
-    """What a device returned, checked against its body."""
+    """A device's results, checked against its body."""
     def made(returned: Any) -> Any:
         return [getattr(value, "shape", value) for value in check.checked(returned, [np.ones((2, 3), "f4")], "here")]
 

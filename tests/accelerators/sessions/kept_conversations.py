@@ -110,7 +110,7 @@ def words(outputs: Any) -> str:
 
 
 def said(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    """What a call returns, or the error."""
+    """The result of a call, or the error."""
     try:
         result = call(*args, **named)
         return words(result) if isinstance(result, Outputs) else str(result)

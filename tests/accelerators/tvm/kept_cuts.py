@@ -57,7 +57,7 @@ DEEP = (60, 61, 63, 64, 252, 253, 255, 256, 257, 260, 1020, 1024, 1025, 1028)
 
 @attrs.define(slots=True)
 class Costs:
-    """What candidates cost, as they are chosen from."""
+    """The costs of candidates, as they are chosen from."""
 
     asked: list[str] = attrs.field(factory=list)
 
@@ -160,7 +160,7 @@ def blocked(rng: random.Random) -> Iterator[object]:
 
 
 def _running(shape: bands.BlockedShape, made: bands.Bands, machine: Machine) -> str:
-    """How a kernel cuts the image of a call, and the taps that a tile of it meets."""
+    """The cut of a kernel for the image of a call, and the taps that a tile of it meets."""
     kernel = Kernel("bands")
     cut_then = bands.cut_while_running(kernel, shape, made, machine)
     with kernel.loop(cut_then.down, "band") as band:
@@ -346,7 +346,7 @@ SUBJECTS = [f"{kind} {number}" for kind, (_, count) in KINDS.items() for number 
 
 
 def lines(subject: str) -> list[str]:
-    """What is kept of a subject: what was chosen first, and a sum over all of it and over what candidates cost."""
+    """The kept form of a subject: what was chosen first, and a sum over all of it and over what candidates cost."""
     made, _ = KINDS[subject.rpartition(" ")[0]]
     with costs() as noted:
         told = [str(one) for one in made(random.Random(subject))]

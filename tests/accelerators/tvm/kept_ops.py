@@ -50,7 +50,7 @@ def graph_of(case: Case, inputs: Sequence[Any], attrs: Mapping[str, Any], versio
 
 
 def told(graph: pt.Graph, name: str) -> Iterator[str]:
-    """What is kept of a graph: reasons of a query, formulas, and the kernels on the machine of this name."""
+    """The kept form of a graph: reasons of a query, formulas, and the kernels on the machine of this name."""
     machine = MACHINES[name]
     for node in [node for node in graph.nodes if node.is_op]:
         reason = _refusal(node, graph)

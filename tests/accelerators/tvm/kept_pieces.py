@@ -59,7 +59,7 @@ def _size(rng: random.Random, deep: int = 2) -> Any:
 
 
 def sizes(rng: random.Random) -> Iterator[object]:
-    """What is known of dynamic sizes, and views of tensors that have such."""
+    """Facts about dynamic sizes, and views of tensors that have such."""
     a, b, n, mode = _size(rng) or 7, _size(rng) or 8, rng.choice((1, 2, 3, 4, 6, 8)), rng.choice(("SAME_UPPER", "SAME_LOWER"))
     asked: list[Callable[[], object]] = [
         lambda: a + b, lambda: a - b, lambda: n - a, lambda: -a, lambda: a * b, lambda: a // n, lambda: a % n, lambda: a // b,
@@ -383,7 +383,7 @@ SUBJECTS = [f"{kind} {number}" for kind, (_, count) in KINDS.items() for number 
 
 
 def lines(subject: str) -> list[str]:
-    """What is kept of a subject: the beginning of the first that is told of it, and a sum over all."""
+    """The kept form of a subject: the beginning of the first that is told of it, and a sum over all."""
     made, _ = KINDS[subject.rpartition(" ")[0]]
     return line_of(subject, [str(one) for one in made(random.Random(subject))])
 

@@ -45,7 +45,7 @@ def graph_of(case: Case, inputs: Any, attributes: Any, version: int) -> tuple[pt
 
 
 def difference(got: Any, wanted: Any) -> str:
-    """How a result differs from the reference's; "" if it does not. Rounded bytes may differ by one."""
+    """The difference of a result from the reference's; "" if it does not. Rounded bytes may differ by one."""
     a, b = np.asarray(got), np.asarray(wanted)
     if (a.shape, a.dtype) != (b.shape, b.dtype):
         return f"{a.dtype}{list(a.shape)} for {b.dtype}{list(b.shape)}"
