@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,8 +29,12 @@ ROOT = Path(__file__).parents[3]
 
 
 WORDS = """
-words = {"end": lambda: os._exit(0), "abort": os.abort, "sleep": lambda: time.sleep(600)}
-answer = lambda request: words.get(request.get("word"), lambda: f"{request.get('word')} by {os.getpid()}")()
+def sleep(file):
+    open(file, "w").close()
+    time.sleep(600)
+def answer(request):
+    words = {"end": lambda: os._exit(0), "abort": os.abort, "sleep": lambda: sleep(request["file"])}
+    return words.get(request.get("word"), lambda: f"{request.get('word')} by {os.getpid()}")()
 """
 """Answers each request with the request's word."""
 
@@ -88,13 +93,17 @@ def test_an_answer_that_nobody_waits_for_is_not_taken_for_the_next_one(
     assert said(trials, "b")[0] == "b"
 
 
-def test_a_child_that_hangs_ends_with_its_parent(trials: TrialProcess) -> None:
+def test_a_child_that_hangs_ends_with_its_parent(trials: TrialProcess, tmp_path: Path) -> None:
     """However the parent ends, the system closes its end of the pipe."""
     said(trials, "a")
     child = trials.current
     assert child is not None
-    thread = threading.Thread(target=trials.ask, args=({"word": "sleep"}, Packing(), 600))
+    asleep = tmp_path / "asleep"
+    thread = threading.Thread(target=trials.ask, args=({"word": "sleep", "file": str(asleep)}, Packing(), 600))
     thread.start()
+    limit = time.monotonic() + 60
+    while not asleep.exists() and time.monotonic() < limit:
+        time.sleep(0.01)
     other = os.open(os.devnull, os.O_RDONLY)
     os.dup2(other, child._life)
     os.close(other)
