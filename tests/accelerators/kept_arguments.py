@@ -11,7 +11,7 @@ import json
 import math
 import random
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +37,7 @@ from partita.compare import Difference
 from partita.measuring.bench_report import report
 from partita.measuring.rounds import Contender, Effort
 from tests.accelerators.hetero.small_devices import device
+from tests.kept import lines_of, write_kept
 
 KEPT = Path(__file__).with_name("kept_arguments.txt")
 
@@ -445,16 +446,8 @@ KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
 
 def lines(subject: str) -> list[str]:
     """The lines of the file for a subject."""
-    said: list[str] = []
-    with np.errstate(all="ignore"):
-        for part in KINDS[subject.rpartition(" ")[0]](random.Random(f"arguments {subject}")):
-            said.append(part)
-    return [f"{subject} | {line!r}" for line in said]
-
-
-def written(subjects: Sequence[str] = SUBJECTS) -> str:
-    return "".join(f"{line}\n" for subject in subjects for line in lines(subject))
+    return lines_of(KINDS, "arguments", subject)
 
 
 if __name__ == "__main__":
-    KEPT.write_text(written(), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

@@ -14,7 +14,6 @@ import re
 import tempfile
 import threading
 import warnings
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -44,6 +43,7 @@ from partita.accelerators.store import store as stores
 from partita.accelerators.store import waiting
 from partita.accelerators.store.cached_compiling import check_folder, compile_cached
 from tests.accelerators.hetero.small_devices import Ran, RanOnDevice, device
+from tests.kept import lines_of, sum_of, told, write_kept
 from tests.partition.kept_partitions import graph_of
 
 KEPT = Path(__file__).with_name("kept_resources.txt")
@@ -54,18 +54,6 @@ COUNTS = {
     "package": 20, "child": 30, "pace": 30,
 }
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
-
-
-def told(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    """The result of a call, or the error."""
-    try:
-        return str(call(*args, **named))
-    except (pt.PartitaError, stores.Damaged, OSError, KeyboardInterrupt) as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def sum_of(text: str) -> str:
-    return f"{len(text)} {zlib.crc32(text.encode()):08x}"
 
 
 # -- files ---------------------------------------------------------------------------------------------
@@ -806,14 +794,8 @@ KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
 
 def lines(subject: str) -> list[str]:
     """The lines of the file for a subject."""
-    with np.errstate(all="ignore"):
-        parts = list(KINDS[subject.rpartition(" ")[0]](random.Random(f"resources {subject}")))
-    return [f"{subject} | {line!r}" for line in parts]
-
-
-def written(subjects: Sequence[str] = SUBJECTS) -> str:
-    return "".join(f"{line}\n" for subject in subjects for line in lines(subject))
+    return lines_of(KINDS, "resources", subject)
 
 
 if __name__ == "__main__":
-    KEPT.write_text(written(), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

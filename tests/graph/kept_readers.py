@@ -11,7 +11,7 @@ import re
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,20 +32,13 @@ from partita.passes import convert_opset
 from partita.passes.decompose import decomposed, einsum
 from partita.passes.version_converter import Refused
 from tests.graphs.kept_graphs import text_sum
+from tests.kept import lines_of, told, write_kept
 
 KEPT = Path(__file__).with_name("kept_readers.txt")
 
 COUNTS = {"params": 60, "large": 30, "own": 50, "folded": 100, "converted": 60, "learned": 80, "drawn": 12, "summed": 60,
           "attributes": 40, "nodes": 40}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
-
-
-def told(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    """The result of a call, or the error."""
-    try:
-        return str(call(*args, **named))
-    except (pt.PartitaError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
 
 
 def shown(array: Any) -> str:
@@ -437,14 +430,8 @@ KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
 
 def lines(subject: str) -> list[str]:
     """The lines of the file for a subject."""
-    with np.errstate(all="ignore"):
-        parts = list(KINDS[subject.rpartition(" ")[0]](random.Random(f"readers {subject}")))
-    return [f"{subject} | {line!r}" for line in parts]
-
-
-def written(subjects: Sequence[str] = SUBJECTS) -> str:
-    return "".join(f"{line}\n" for subject in subjects for line in lines(subject))
+    return lines_of(KINDS, "readers", subject)
 
 
 if __name__ == "__main__":
-    KEPT.write_text(written(), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

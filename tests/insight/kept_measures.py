@@ -10,7 +10,7 @@ import json
 import random
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from partita.insight.diagnosis import Diagnosis, Fault, SubgraphCheck
 from partita.insight.searching import first_wrong, search
 from partita.insight.trial import RAISES, RIGHT, WRONG, Measure, Trial, _excess, _hides, _kind, _same_bits, _shifted
 from tests.accelerators.hetero.small_devices import device
+from tests.kept import lines_of, write_kept
 from tests.partition.kept_partitions import graph_of
 
 KEPT = Path(__file__).with_name("kept_measures.txt")
@@ -526,19 +527,8 @@ KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
 
 def lines(subject: str) -> list[str]:
     """The lines of the file for a subject."""
-    said: list[str] = []
-    with np.errstate(all="ignore"):
-        try:
-            for part in KINDS[subject.rpartition(" ")[0]](random.Random(f"measures {subject}")):
-                said.append(part)
-        except pt.PartitaError as error:
-            said.append(f"{type(error).__name__}: {error}")
-    return [f"{subject} | {line!r}" for line in said]
-
-
-def written(subjects: Sequence[str] = SUBJECTS) -> str:
-    return "".join(f"{line}\n" for subject in subjects for line in lines(subject))
+    return lines_of(KINDS, "measures", subject)
 
 
 if __name__ == "__main__":
-    KEPT.write_text(written(), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

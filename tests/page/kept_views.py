@@ -11,7 +11,6 @@ import json
 import os
 import random
 import tempfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +40,7 @@ from partita.page.differences import compared, time_text
 from partita.page.scene import NOWHERE, Item
 from partita.passes.plan_memory import plan as plan_memory
 from tests.accelerators.hetero.small_devices import device
+from tests.kept import lines_of, sum_of, told, write_kept
 from tests.partition.kept_partitions import ONE, TWO, graph_of
 
 KEPT = Path(__file__).with_name("kept_views.txt")
@@ -50,18 +50,6 @@ COUNTS = {
     "screen": 40, "story": 30, "inspected": 24,
 }
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
-
-
-def told(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    """The result of a call, or the error."""
-    try:
-        return str(call(*args, **named))
-    except pt.PartitaError as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def sum_of(text: str | bytes) -> str:
-    return f"{len(text)} {zlib.crc32(text if isinstance(text, bytes) else text.encode()):08x}"
 
 
 # -- pages ---------------------------------------------------------------------------------------------
@@ -401,14 +389,8 @@ KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
 
 def lines(subject: str) -> list[str]:
     """The lines of the file for a subject."""
-    with np.errstate(all="ignore"):
-        parts = list(KINDS[subject.rpartition(" ")[0]](random.Random(f"views {subject}")))
-    return [f"{subject} | {line!r}" for line in parts]
-
-
-def written(subjects: Sequence[str] = SUBJECTS) -> str:
-    return "".join(f"{line}\n" for subject in subjects for line in lines(subject))
+    return lines_of(KINDS, "views", subject)
 
 
 if __name__ == "__main__":
-    KEPT.write_text(written(), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

@@ -6,7 +6,6 @@ patterns with operands; differences of graphs; and paths in messages.
 from __future__ import annotations
 
 import random
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +23,7 @@ from partita.partition.growth import GROWTHS, label_contraction, labels, quotien
 from partita.partition.growth.quotient import OrderList, Quotient
 from partita.partition.matcher import find_matches
 from partita.partition.pattern import ANY, CONST
+from tests.kept import lines_of, sum_of, told, write_kept
 from tests.partition.kept_partitions import ONE, TWO, graph_of
 
 largest = import_module("partita.partition.growth.largest")
@@ -33,18 +33,6 @@ KEPT = Path(__file__).with_name("kept_growths.txt")
 COUNTS = {"quotient": 100, "order": 40, "grown": 120, "paths": 60, "watched": 50, "matched": 90, "own": 80, "made": 150,
           "unlike": 60}
 SUBJECTS = [f"{kind} {number}" for kind, count in COUNTS.items() for number in range(count)]
-
-
-def told(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    """The result of a call, or the error."""
-    try:
-        return str(call(*args, **named))
-    except pt.PartitaError as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def sum_of(text: str) -> str:
-    return f"{len(text)} {zlib.crc32(text.encode()):08x}"
 
 
 # -- growth on integers --------------------------------------------------------------------------------
@@ -408,13 +396,8 @@ KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
 
 def lines(subject: str) -> list[str]:
     """The lines of the file for a subject."""
-    parts = KINDS[subject.rpartition(" ")[0]](random.Random(f"growths {subject}"))
-    return [f"{subject} | {line!r}" for line in parts]
-
-
-def written(subjects: Sequence[str] = SUBJECTS) -> str:
-    return "".join(f"{line}\n" for subject in subjects for line in lines(subject))
+    return lines_of(KINDS, "growths", subject)
 
 
 if __name__ == "__main__":
-    KEPT.write_text(written(), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

@@ -24,6 +24,7 @@ from rich.console import Console
 import partita as pt
 from partita.accelerators.runtime import profile
 from tests.accelerators.hetero.small_devices import RanOnDevice, device
+from tests.kept import write_kept
 
 KEPT = Path(__file__).with_name("kept_runs.txt")
 
@@ -358,4 +359,4 @@ def shortened(text: str) -> str:
 
 
 if __name__ == "__main__":
-    KEPT.write_text("".join(f"{line}\n" for subject in SUBJECTS for line in lines(subject)), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

@@ -17,6 +17,7 @@ from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.partition import PatternProperty
 from tests.accelerators.hetero.small_devices import device
+from tests.kept import write_kept
 from tests.partition.kept_partitions import ONE, TWO, graph_of
 
 KEPT = Path(__file__).with_name("kept_queries.txt")
@@ -118,4 +119,4 @@ def lines(subject: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    KEPT.write_text("".join(f"{line}\n" for subject in SUBJECTS for line in lines(subject)), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

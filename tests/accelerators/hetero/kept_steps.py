@@ -46,6 +46,7 @@ from partita.mapping.bursts import Burst, read_ahead
 from partita.partition import AffinityProperty
 from tests.accelerators.hetero.small_devices import RanOnDevice
 from tests.accelerators.hetero.small_devices import device as small
+from tests.kept import lines_of, write_kept
 from tests.partition.kept_partitions import graph_of
 
 KEPT = Path(__file__).with_name("kept_steps.txt")
@@ -666,14 +667,8 @@ KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
 
 def lines(subject: str) -> list[str]:
     """The lines of the file for a subject."""
-    said: list[str] = []
-    try:
-        for part in KINDS[subject.rpartition(" ")[0]](random.Random(f"steps {subject}")):
-            said.append(part)
-    except pt.PartitaError as error:
-        said.append(f"{type(error).__name__}: {error}")
-    return [f"{subject} | {line!r}" for line in said]
+    return lines_of(KINDS, "steps", subject)
 
 
 if __name__ == "__main__":
-    KEPT.write_text("".join(f"{line}\n" for subject in SUBJECTS for line in lines(subject)), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

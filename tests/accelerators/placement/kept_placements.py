@@ -28,6 +28,7 @@ from partita.accelerators.placement.locked import LockedPlan
 from partita.graph.types import Array
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.placement.problems import problem
+from tests.kept import write_kept
 
 KEPT = Path(__file__).with_name("kept_placements.txt")
 
@@ -361,7 +362,7 @@ def balanced(rng: random.Random, seed: int) -> Iterator[str]:
     if found is None:
         yield "None"
     else:
-        yield f"{[one.tolist() for one in found.chosen]} {found.cost:g} {found.bound:.5g}"
+        yield f"{[one.tolist() for one in found.chosen]} {found.cost:g} {found.bound:.3g}"
 
 
 KINDS: Mapping[str, Callable[[random.Random, int], Iterator[str]]] = {
@@ -386,4 +387,4 @@ def lines(subject: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    KEPT.write_text("".join(f"{line}\n" for subject in SUBJECTS for line in lines(subject)), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

@@ -35,6 +35,7 @@ from partita.accelerators.precision.options import batches_of, locked_of
 from partita.graph.types import Array
 from partita.passes.infer import infer
 from tests.accelerators.precision.priced_devices import Prices, priced
+from tests.kept import told, write_kept
 
 KEPT = Path(__file__).with_name("kept_choices.txt")
 
@@ -393,14 +394,6 @@ def asked(rng: random.Random) -> Iterator[str]:
         yield told(lambda given: pt.choose_precision(graph, (one, one), device="reference", **{"win": "memory", **given}), option)
 
 
-def told(call: Callable[..., Any], *args: Any) -> str:
-    """What a call returns, or the error."""
-    try:
-        return str(call(*args))
-    except pt.PartitaError as error:
-        return f"{type(error).__name__}: {error}"
-
-
 KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
     "lower": lower, "calibrate": calibrate, "place": place, "choose": choose, "devices": devices, "probe": probe, "cost": cost,
     "auto": auto, "contest": contest, "turns": turns, "asked": asked,
@@ -422,4 +415,4 @@ def lines(subject: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    KEPT.write_text("".join(f"{line}\n" for subject in SUBJECTS for line in lines(subject)), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

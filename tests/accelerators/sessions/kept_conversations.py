@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from partita.accelerators.decoder.decoder import Decoder, decoder_roles
 from partita.accelerators.decoder.readers import TooLong
 from partita.accelerators.decoder.step import StepSizes, step_graph
 from tests.accelerators.sessions.test_sessions import _Kept, with_buffers, with_flat_heads
+from tests.kept import write_kept
 
 KEPT = Path(__file__).with_name("kept_conversations.txt")
 
@@ -226,9 +227,5 @@ def lines(subject: str) -> list[str]:
     return [f"{subject} | {line!r}" for line in talk(random.Random(f"conversation {subject}"), kind)]
 
 
-def written(subjects: Sequence[str] = SUBJECTS) -> str:
-    return "".join(f"{line}\n" for subject in subjects for line in lines(subject))
-
-
 if __name__ == "__main__":
-    KEPT.write_text(written(), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

@@ -36,6 +36,7 @@ from partita.accelerators.tvm.machine.processor import PROCESSORS as NAMED_PROCE
 from partita.accelerators.tvm.machine.processor import processor_named
 from partita.accelerators.tvm.sizes.extent import symbol
 from tests.accelerators.tvm.planned import MACHINES
+from tests.kept import write_kept
 
 KEPT = Path(__file__).with_name("kept_cuts.txt")
 
@@ -358,10 +359,5 @@ def line_of(subject: str, told: list[str]) -> list[str]:
     return [f"{subject} | {' '.join(told[0].split())[:60]} | {sum_of(*told)}"]
 
 
-def main() -> None:
-    """Write the file."""
-    KEPT.write_text("".join(f"{line}\n" for subject in SUBJECTS for line in lines(subject)), "utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_kept(KEPT, SUBJECTS, lines)

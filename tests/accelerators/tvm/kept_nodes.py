@@ -20,6 +20,7 @@ from partita.accelerators.tvm.query.known_wrong import RULES, known_wrong
 from partita.accelerators.tvm.query.support import _refusal, _signature, is_settled, unsettled_input
 from partita.graph.types import numpy_dtype
 from partita.passes.infer.shape_operands import INDEXED
+from tests.kept import lines_of, write_kept
 
 KEPT = Path(__file__).with_name("kept_nodes.txt")
 
@@ -197,14 +198,8 @@ KINDS: Mapping[str, Callable[[random.Random], Iterator[str]]] = {
 
 def lines(subject: str) -> list[str]:
     """The lines of the file for a subject."""
-    said: list[str] = []
-    try:
-        for part in KINDS[subject.rpartition(" ")[0]](random.Random(f"nodes {subject}")):
-            said.append(part)
-    except pt.PartitaError as error:
-        said.append(f"{type(error).__name__}: {error}")
-    return [f"{subject} | {line!r}" for line in said]
+    return lines_of(KINDS, "nodes", subject)
 
 
 if __name__ == "__main__":
-    KEPT.write_text("".join(f"{line}\n" for subject in SUBJECTS for line in lines(subject)), "utf-8")
+    write_kept(KEPT, SUBJECTS, lines)

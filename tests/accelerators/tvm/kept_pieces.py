@@ -37,6 +37,7 @@ from partita.graph.errors import PartitaError
 from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.kept_cuts import PROCESSORS, dynamic, line_of, sum_of
 from tests.accelerators.tvm.planned import MACHINES, written
+from tests.kept import write_kept
 
 KEPT = Path(__file__).with_name("kept_pieces.txt")
 
@@ -388,10 +389,5 @@ def lines(subject: str) -> list[str]:
     return line_of(subject, [str(one) for one in made(random.Random(subject))])
 
 
-def main() -> None:
-    """Write the file."""
-    KEPT.write_text("".join(f"{line}\n" for subject in SUBJECTS for line in lines(subject)), "utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_kept(KEPT, SUBJECTS, lines)
