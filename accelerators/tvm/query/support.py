@@ -22,7 +22,7 @@ from partita.accelerators.tvm.code.building import build
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.language import TooMuchCode
 from partita.accelerators.tvm.kernels.shared.element_access import REALS
-from partita.accelerators.tvm.kernels.shared.elementwise import LATEST, formula
+from partita.accelerators.tvm.kernels.shared.elementwise import LATEST, formula, formula_of_types
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.kernels.window.pool import has_constant_blocks
 from partita.accelerators.tvm.layouts.blocking import has_blocked_kernel
@@ -152,7 +152,7 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if (node.op in VIEWS and not node.domain) or extensions.find(node) is not None:
         return True
     if not _static(node):
-        return is_settled(node, graph) or (machine.kind == "cpu" and has_constant_blocks(node)) or _by_name(node)
+        return is_settled(node, graph) or (machine.kind == "cpu" and has_constant_blocks(node)) or _by_name(node, graph)
     key = f"{machine.kind} {_signature(node, graph)}"
     with _guard.lock:
         known = trials.get(key)
@@ -222,11 +222,13 @@ def _is_static(entry: NodeEntry) -> bool:
     return isinstance(entry.type, TensorType) and entry.type.is_static
 
 
-def _by_name(node: Node) -> bool | str:
-    """Answer for an op with symbolic sizes by its name alone: it cannot be tried, and is compiled for each size at run time."""
+def _by_name(node: Node, graph: Graph) -> bool | str:
+    """Answer for an op with symbolic sizes, by its name and types: it cannot be tried, and is compiled for each size at run
+    time."""
     if node.op == "Attention":
         return "this Attention is decomposed first"
-    return node.op in _importable() or f"TVM's importer has no op {node.op}"
+    is_ours = formula_of_types(node, graph.opset) is not None
+    return is_ours or node.op in _importable() or f"TVM's importer has no op {node.op}"
 
 
 @cache

@@ -142,6 +142,17 @@ graph net(x: float32[1, 3, 5, 2], sizes: int64[4]) -> (y) {
     assert "the sizes of 'y' depend on values: those of 'sizes'" in said
 
 
+@pytest.mark.parametrize("op", ["Celu", "Swish"])
+@pytest.mark.parametrize("rows", [3, "n"])
+def test_an_op_with_a_formula_needs_no_importer(op: str, rows: int | str) -> None:
+    """TVM's importer has neither op."""
+    graph = pt.parse(f"opset 24\ngraph net(x: float32[{rows}, 4]) -> (y) {{\n  y = {op}(x)\n}}")
+    x = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
+    model = pt.compile(graph, "cpu")
+    assert {unit.device.label for unit in model.units} == {"cpu"}
+    assert_close(model(x), pt.compile(graph, "reference")(x))
+
+
 def test_what_folding_leaves_to_a_device_is_not_known_beforehand() -> None:
     boxes, scores = np.ones((1, 4, 4), np.float32), np.ones((1, 1, 4), np.float32)
     graph = pt.Graph([pt.op("NonMaxSuppression", pt.constant(boxes), pt.constant(scores), name="boxes")], inputs=[])

@@ -111,11 +111,16 @@ LATEST = 21
 
 def formula(node: Node, version: int) -> Formula | None:
     """The formula that computes the node's result from its inputs; None if there is none."""
-    compute = FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
     if node.domain == QUANTIZED:
         return QUANTIZED_FORMULAS.get(str(node.op))
-    typed = all(sizes_of(entry.type) is not None for entry in (*node.reads, *node.outputs))
-    if compute is None or not typed:
+    is_sized = all(sizes_of(entry.type) is not None for entry in (*node.reads, *node.outputs))
+    return formula_of_types(node, version) if is_sized else None
+
+
+def formula_of_types(node: Node, version: int) -> Formula | None:
+    """The formula for these element types, whatever the sizes; None if there is none."""
+    compute = FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
+    if compute is None:
         return None
     if node.op == "Pow" and is_whole_power(node) and not _is_known_power(node):
         return None
