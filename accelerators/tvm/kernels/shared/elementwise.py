@@ -128,7 +128,7 @@ def formula_of_types(node: Node, version: int) -> Formula | None:
         return None
     if node.op == "BitCast" and (_element(node.reads[0]).bits != _element(node[0]).bits or _dtype(node[0]) in HALVES):
         return None
-    taken = _DTYPES.get(str(node.op), REALS)
+    taken = _DTYPES[str(node.op)]
     if any(_dtype(entry) not in taken for entry in node.reads) or _dtype(node[0]) not in ANY:
         return None
     return compute
@@ -362,78 +362,87 @@ def _called(intrinsic: Intrinsic) -> Formula:
     return lambda node, x: intrinsic(x[0])
 
 
-FORMULAS: dict[str, Formula] = {
-    "BitCast": lambda n, x: x[0].bits_as(_element(n[0])),
-    "BitShift": _shift,
-    "Pow": _power,
-    "IsInf": _is_infinite,
-    "IsNaN": _is_nan,
-    "Add": lambda n, x: x[0] + x[1],
-    "Sub": lambda n, x: x[0] - x[1],
-    "Mul": lambda n, x: x[0] * x[1],
-    "Div": _quotient,
-    "Mod": _remainder,
-    "Neg": lambda n, x: -1 * x[0],
-    "Abs": lambda n, x: magnitude(x[0]),
-    "Relu": lambda n, x: at_least(x[0], 0.0),
-    "LeakyRelu": lambda n, x: select(x[0] > 0.0, x[0], x[0] * _number(n, "alpha", 0.01)),
-    "PRelu": lambda n, x: select(x[0] < 0.0, x[0] * x[1], x[0]),
-    "ThresholdedRelu": lambda n, x: select(x[0] > _number(n, "alpha", 1.0), x[0], 0.0),
-    "Clip": _clip,
-    "Sign": _sign,
-    "Sqrt": lambda n, x: sqrt(x[0]),
-    "Reciprocal": lambda n, x: 1.0 / x[0],
-    "Exp": lambda n, x: functions.exp(x[0]),
-    "Tanh": lambda n, x: functions.tanh(x[0]),
-    "Erf": lambda n, x: functions.erf(x[0]),
-    "Sigmoid": lambda n, x: functions.sigmoid(x[0]),
-    "Softplus": lambda n, x: functions.softplus(x[0]),
-    "Mish": lambda n, x: functions.mish(x[0]),
-    "Swish": lambda n, x: x[0] * functions.sigmoid(x[0] * _number(n, "alpha", 1.0)),
-    "HardSigmoid": lambda n, x: _hard_sigmoid(x[0], _number(n, "alpha", 0.2), _number(n, "beta", 0.5)),
-    "HardSwish": lambda n, x: x[0] * _hard_sigmoid(x[0], 1 / 6, 0.5),
-    "Elu": lambda n, x: _elu(x[0], _number(n, "alpha", 1.0)),
-    "Selu": _selu,
-    "Gelu": _gelu,
-    "Softsign": lambda n, x: x[0] / (1.0 + magnitude(x[0])),
-    "Sum": _fold(lambda a, b: a + b),
-    "Max": _best_of(larger),
-    "Min": _best_of(smaller),
-    "Where": lambda n, x: select(x[0], x[1], x[2]),
-    "And": lambda n, x: x[0] & x[1],
-    "Or": lambda n, x: x[0] | x[1],
-    "Not": lambda n, x: select(x[0], constant(0, boolean), constant(1, boolean)),
-    "Equal": _equal,
-    "Less": lambda n, x: x[0] < x[1],
-    "LessOrEqual": lambda n, x: x[0] <= x[1],
-    "Greater": lambda n, x: x[0] > x[1],
-    "GreaterOrEqual": lambda n, x: x[0] >= x[1],
-    "Cast": _cast,
-    "Log": _log,
-    "Celu": _celu,
-    "Shrink": _shrink,
-    "Mean": _mean,
-    "Xor": _different,
-    "Floor": lambda n, x: floor(x[0]),
-    "Ceil": lambda n, x: ceil(x[0]),
-    "Round": lambda n, x: nearest(x[0]),
-    "BitwiseAnd": lambda n, x: x[0] & x[1],
-    "BitwiseOr": lambda n, x: x[0] | x[1],
-    "BitwiseXor": lambda n, x: x[0] ^ x[1],
-    "BitwiseNot": _turned,
-    **{name.capitalize(): _called(intrinsic) for name, intrinsic in CIRCULAR.items()},
-}
+_FORMULAS: Sequence[tuple[frozenset[str], dict[str, Formula]]] = (
+    (ANY, {
+        "Where": lambda n, x: select(x[0], x[1], x[2]),
+        "And": lambda n, x: x[0] & x[1],
+        "Or": lambda n, x: x[0] | x[1],
+        "Not": lambda n, x: select(x[0], constant(0, boolean), constant(1, boolean)),
+        "Equal": _equal,
+        "Less": lambda n, x: x[0] < x[1],
+        "LessOrEqual": lambda n, x: x[0] <= x[1],
+        "Greater": lambda n, x: x[0] > x[1],
+        "GreaterOrEqual": lambda n, x: x[0] >= x[1],
+        "Cast": _cast,
+    }),
+    (frozenset(("bool",)), {
+        "Xor": _different,
+    }),
+    (INTEGERS, {
+        "BitShift": _shift,
+        "BitwiseAnd": lambda n, x: x[0] & x[1],
+        "BitwiseOr": lambda n, x: x[0] | x[1],
+        "BitwiseXor": lambda n, x: x[0] ^ x[1],
+        "BitwiseNot": _turned,
+    }),
+    (NUMBERS, {
+        "Pow": _power,
+        "Add": lambda n, x: x[0] + x[1],
+        "Sub": lambda n, x: x[0] - x[1],
+        "Mul": lambda n, x: x[0] * x[1],
+        "Div": _quotient,
+        "Mod": _remainder,
+        "Neg": lambda n, x: -1 * x[0],
+        "Sum": _fold(lambda a, b: a + b),
+        "Max": _best_of(larger),
+        "Min": _best_of(smaller),
+    }),
+    (NUMBERS - HALVES, {
+        "BitCast": lambda n, x: x[0].bits_as(_element(n[0])),
+    }),
+    (FLOATS, {
+        "IsInf": _is_infinite,
+        "IsNaN": _is_nan,
+        "Abs": lambda n, x: magnitude(x[0]),
+        "Relu": lambda n, x: at_least(x[0], 0.0),
+        "LeakyRelu": lambda n, x: select(x[0] > 0.0, x[0], x[0] * _number(n, "alpha", 0.01)),
+        "PRelu": lambda n, x: select(x[0] < 0.0, x[0] * x[1], x[0]),
+        "ThresholdedRelu": lambda n, x: select(x[0] > _number(n, "alpha", 1.0), x[0], 0.0),
+        "Clip": _clip,
+        "Sign": _sign,
+        "Sqrt": lambda n, x: sqrt(x[0]),
+        "Reciprocal": lambda n, x: 1.0 / x[0],
+        "HardSigmoid": lambda n, x: _hard_sigmoid(x[0], _number(n, "alpha", 0.2), _number(n, "beta", 0.5)),
+        "HardSwish": lambda n, x: x[0] * _hard_sigmoid(x[0], 1 / 6, 0.5),
+        "Softsign": lambda n, x: x[0] / (1.0 + magnitude(x[0])),
+        "Log": _log,
+        "Shrink": _shrink,
+        "Mean": _mean,
+        "Floor": lambda n, x: floor(x[0]),
+        "Ceil": lambda n, x: ceil(x[0]),
+        "Round": lambda n, x: nearest(x[0]),
+        **{name.capitalize(): _called(intrinsic) for name, intrinsic in CIRCULAR.items()},
+    }),
+    (REALS, {
+        "Exp": lambda n, x: functions.exp(x[0]),
+        "Tanh": lambda n, x: functions.tanh(x[0]),
+        "Erf": lambda n, x: functions.erf(x[0]),
+        "Sigmoid": lambda n, x: functions.sigmoid(x[0]),
+        "Softplus": lambda n, x: functions.softplus(x[0]),
+        "Mish": lambda n, x: functions.mish(x[0]),
+        "Swish": lambda n, x: x[0] * functions.sigmoid(x[0] * _number(n, "alpha", 1.0)),
+        "Elu": lambda n, x: _elu(x[0], _number(n, "alpha", 1.0)),
+        "Selu": _selu,
+        "Gelu": _gelu,
+        "Celu": _celu,
+    }),
+)
+"""The element types that ops read here, and the ops' formulas. An op of the last group is computed as float32."""
+
+FORMULAS = {op: compute for _, formulas in _FORMULAS for op, compute in formulas.items()}
+"""The formula of each element-wise op."""
 
 ELEMENTWISE = frozenset(FORMULAS)
 """The element-wise ops that kernels compute."""
 
-_DTYPES = {
-    **dict.fromkeys([*ops("comparison"), "Where", "And", "Or", "Not", "Cast"], ANY),
-    "Xor": frozenset(("bool",)),
-    **dict.fromkeys("BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor".split(), INTEGERS),
-    **dict.fromkeys([*ops("ring"), "Div", "Max", "Min", "Mod", "Pow"], NUMBERS),
-    "BitCast": NUMBERS - HALVES,
-    **dict.fromkeys([*ops("circular", "classifying"), "Abs", "Ceil", "Clip", "Floor", "HardSigmoid", "HardSwish"], FLOATS),
-    **dict.fromkeys("LeakyRelu Log Mean PRelu Reciprocal Relu Round Shrink Sign Softsign Sqrt ThresholdedRelu".split(), FLOATS),
-}
-"""The element types that an op reads here, if they are others than those that are computed as float32."""
+_DTYPES = {op: types for types, formulas in _FORMULAS for op in formulas}
