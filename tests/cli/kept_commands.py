@@ -209,7 +209,8 @@ def ran(line: str) -> str:
         status = main(shlex.split(line))
     text = f"{status}\n{out.getvalue()}\n{err.getvalue()}".replace(os.getcwd(), "")
     timeless = TIMES.sub("#", text)
-    text = FRACTION.sub(lambda number: f"{float(number[0]):.3g}", text if timeless == text else FILLED.sub(" ", timeless))
+    text = text if timeless == text else FILLED.sub(" ", timeless)
+    text = FRACTION.sub(lambda number: str(float(f"{float(number[0]):.3g}")), text)
     files = sorted(path for path in Path().rglob("*") if path.is_file() and before.get(path) != path.read_bytes())
     return "\n".join([text.strip(), *(f"{path}: {_of_file(path)}" for path in files)])
 
