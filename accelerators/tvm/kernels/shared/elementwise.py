@@ -119,16 +119,15 @@ def formula(node: Node, version: int) -> Formula | None:
 
 def formula_of_types(node: Node, version: int) -> Formula | None:
     """The formula for these element types, whatever the sizes; None if there is none."""
-    compute = FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
-    if compute is None:
+    if node.domain or version < 7 or node.op not in FORMULAS:
         return None
+    taken, compute = FORMULAS[str(node.op)]
     if node.op == "Pow" and is_whole_power(node) and not _is_known_power(node):
         return None
     if node.op == "Mod" and not node.attrs.get("fmod", 0) and _element(node[0]).kind == "float":
         return None
     if node.op == "BitCast" and (_element(node.reads[0]).bits != _element(node[0]).bits or _dtype(node[0]) in HALVES):
         return None
-    taken = _DTYPES[str(node.op)]
     if any(_dtype(entry) not in taken for entry in node.reads) or _dtype(node[0]) not in ANY:
         return None
     return compute
@@ -362,87 +361,69 @@ def _called(intrinsic: Intrinsic) -> Formula:
     return lambda node, x: intrinsic(x[0])
 
 
-_FORMULAS: Sequence[tuple[frozenset[str], dict[str, Formula]]] = (
-    (ANY, {
-        "Where": lambda n, x: select(x[0], x[1], x[2]),
-        "And": lambda n, x: x[0] & x[1],
-        "Or": lambda n, x: x[0] | x[1],
-        "Not": lambda n, x: select(x[0], constant(0, boolean), constant(1, boolean)),
-        "Equal": _equal,
-        "Less": lambda n, x: x[0] < x[1],
-        "LessOrEqual": lambda n, x: x[0] <= x[1],
-        "Greater": lambda n, x: x[0] > x[1],
-        "GreaterOrEqual": lambda n, x: x[0] >= x[1],
-        "Cast": _cast,
-    }),
-    (frozenset(("bool",)), {
-        "Xor": _different,
-    }),
-    (INTEGERS, {
-        "BitShift": _shift,
-        "BitwiseAnd": lambda n, x: x[0] & x[1],
-        "BitwiseOr": lambda n, x: x[0] | x[1],
-        "BitwiseXor": lambda n, x: x[0] ^ x[1],
-        "BitwiseNot": _turned,
-    }),
-    (NUMBERS, {
-        "Pow": _power,
-        "Add": lambda n, x: x[0] + x[1],
-        "Sub": lambda n, x: x[0] - x[1],
-        "Mul": lambda n, x: x[0] * x[1],
-        "Div": _quotient,
-        "Mod": _remainder,
-        "Neg": lambda n, x: -1 * x[0],
-        "Sum": _fold(lambda a, b: a + b),
-        "Max": _best_of(larger),
-        "Min": _best_of(smaller),
-    }),
-    (NUMBERS - HALVES, {
-        "BitCast": lambda n, x: x[0].bits_as(_element(n[0])),
-    }),
-    (FLOATS, {
-        "IsInf": _is_infinite,
-        "IsNaN": _is_nan,
-        "Abs": lambda n, x: magnitude(x[0]),
-        "Relu": lambda n, x: at_least(x[0], 0.0),
-        "LeakyRelu": lambda n, x: select(x[0] > 0.0, x[0], x[0] * _number(n, "alpha", 0.01)),
-        "PRelu": lambda n, x: select(x[0] < 0.0, x[0] * x[1], x[0]),
-        "ThresholdedRelu": lambda n, x: select(x[0] > _number(n, "alpha", 1.0), x[0], 0.0),
-        "Clip": _clip,
-        "Sign": _sign,
-        "Sqrt": lambda n, x: sqrt(x[0]),
-        "Reciprocal": lambda n, x: 1.0 / x[0],
-        "HardSigmoid": lambda n, x: _hard_sigmoid(x[0], _number(n, "alpha", 0.2), _number(n, "beta", 0.5)),
-        "HardSwish": lambda n, x: x[0] * _hard_sigmoid(x[0], 1 / 6, 0.5),
-        "Softsign": lambda n, x: x[0] / (1.0 + magnitude(x[0])),
-        "Log": _log,
-        "Shrink": _shrink,
-        "Mean": _mean,
-        "Floor": lambda n, x: floor(x[0]),
-        "Ceil": lambda n, x: ceil(x[0]),
-        "Round": lambda n, x: nearest(x[0]),
-        **{name.capitalize(): _called(intrinsic) for name, intrinsic in CIRCULAR.items()},
-    }),
-    (REALS, {
-        "Exp": lambda n, x: functions.exp(x[0]),
-        "Tanh": lambda n, x: functions.tanh(x[0]),
-        "Erf": lambda n, x: functions.erf(x[0]),
-        "Sigmoid": lambda n, x: functions.sigmoid(x[0]),
-        "Softplus": lambda n, x: functions.softplus(x[0]),
-        "Mish": lambda n, x: functions.mish(x[0]),
-        "Swish": lambda n, x: x[0] * functions.sigmoid(x[0] * _number(n, "alpha", 1.0)),
-        "Elu": lambda n, x: _elu(x[0], _number(n, "alpha", 1.0)),
-        "Selu": _selu,
-        "Gelu": _gelu,
-        "Celu": _celu,
-    }),
-)
-"""The element types that ops read here, and the ops' formulas. An op of the last group is computed as float32."""
-
-FORMULAS = {op: compute for _, formulas in _FORMULAS for op, compute in formulas.items()}
-"""The formula of each element-wise op."""
+FORMULAS: dict[str, tuple[frozenset[str], Formula]] = {
+    "BitCast": (NUMBERS - HALVES, lambda n, x: x[0].bits_as(_element(n[0]))),
+    "BitShift": (INTEGERS, _shift),
+    "Pow": (NUMBERS, _power),
+    "IsInf": (FLOATS, _is_infinite),
+    "IsNaN": (FLOATS, _is_nan),
+    "Add": (NUMBERS, lambda n, x: x[0] + x[1]),
+    "Sub": (NUMBERS, lambda n, x: x[0] - x[1]),
+    "Mul": (NUMBERS, lambda n, x: x[0] * x[1]),
+    "Div": (NUMBERS, _quotient),
+    "Mod": (NUMBERS, _remainder),
+    "Neg": (NUMBERS, lambda n, x: -1 * x[0]),
+    "Abs": (FLOATS, lambda n, x: magnitude(x[0])),
+    "Relu": (FLOATS, lambda n, x: at_least(x[0], 0.0)),
+    "LeakyRelu": (FLOATS, lambda n, x: select(x[0] > 0.0, x[0], x[0] * _number(n, "alpha", 0.01))),
+    "PRelu": (FLOATS, lambda n, x: select(x[0] < 0.0, x[0] * x[1], x[0])),
+    "ThresholdedRelu": (FLOATS, lambda n, x: select(x[0] > _number(n, "alpha", 1.0), x[0], 0.0)),
+    "Clip": (FLOATS, _clip),
+    "Sign": (FLOATS, _sign),
+    "Sqrt": (FLOATS, lambda n, x: sqrt(x[0])),
+    "Reciprocal": (FLOATS, lambda n, x: 1.0 / x[0]),
+    "Exp": (REALS, lambda n, x: functions.exp(x[0])),
+    "Tanh": (REALS, lambda n, x: functions.tanh(x[0])),
+    "Erf": (REALS, lambda n, x: functions.erf(x[0])),
+    "Sigmoid": (REALS, lambda n, x: functions.sigmoid(x[0])),
+    "Softplus": (REALS, lambda n, x: functions.softplus(x[0])),
+    "Mish": (REALS, lambda n, x: functions.mish(x[0])),
+    "Swish": (REALS, lambda n, x: x[0] * functions.sigmoid(x[0] * _number(n, "alpha", 1.0))),
+    "HardSigmoid": (FLOATS, lambda n, x: _hard_sigmoid(x[0], _number(n, "alpha", 0.2), _number(n, "beta", 0.5))),
+    "HardSwish": (FLOATS, lambda n, x: x[0] * _hard_sigmoid(x[0], 1 / 6, 0.5)),
+    "Elu": (REALS, lambda n, x: _elu(x[0], _number(n, "alpha", 1.0))),
+    "Selu": (REALS, _selu),
+    "Gelu": (REALS, _gelu),
+    "Softsign": (FLOATS, lambda n, x: x[0] / (1.0 + magnitude(x[0]))),
+    "Sum": (NUMBERS, _fold(lambda a, b: a + b)),
+    "Max": (NUMBERS, _best_of(larger)),
+    "Min": (NUMBERS, _best_of(smaller)),
+    "Where": (ANY, lambda n, x: select(x[0], x[1], x[2])),
+    "And": (ANY, lambda n, x: x[0] & x[1]),
+    "Or": (ANY, lambda n, x: x[0] | x[1]),
+    "Not": (ANY, lambda n, x: select(x[0], constant(0, boolean), constant(1, boolean))),
+    "Equal": (ANY, _equal),
+    "Less": (ANY, lambda n, x: x[0] < x[1]),
+    "LessOrEqual": (ANY, lambda n, x: x[0] <= x[1]),
+    "Greater": (ANY, lambda n, x: x[0] > x[1]),
+    "GreaterOrEqual": (ANY, lambda n, x: x[0] >= x[1]),
+    "Cast": (ANY, _cast),
+    "Log": (FLOATS, _log),
+    "Celu": (REALS, _celu),
+    "Shrink": (FLOATS, _shrink),
+    "Mean": (FLOATS, _mean),
+    "Xor": (frozenset(("bool",)), _different),
+    "Floor": (FLOATS, lambda n, x: floor(x[0])),
+    "Ceil": (FLOATS, lambda n, x: ceil(x[0])),
+    "Round": (FLOATS, lambda n, x: nearest(x[0])),
+    "BitwiseAnd": (INTEGERS, lambda n, x: x[0] & x[1]),
+    "BitwiseOr": (INTEGERS, lambda n, x: x[0] | x[1]),
+    "BitwiseXor": (INTEGERS, lambda n, x: x[0] ^ x[1]),
+    "BitwiseNot": (INTEGERS, _turned),
+    **{name.capitalize(): (FLOATS, _called(intrinsic)) for name, intrinsic in CIRCULAR.items()},
+}
+"""The element types that each element-wise op reads here, and its formula."""
 
 ELEMENTWISE = frozenset(FORMULAS)
 """The element-wise ops that kernels compute."""
 
-_DTYPES = {op: types for types, formulas in _FORMULAS for op in formulas}
