@@ -284,7 +284,7 @@ def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], whe
     elif isinstance(out, np.ndarray) or _target(out) is not None:
         listed = [out]
     else:
-        cause = f"{type(out).__name__} is no array to write to"
+        cause = f"{type(out).__name__} is not an array to write to"
         raise InputError(cause, where=f"{where}, out", remedy="Give an array, a list of them, or a dictionary by name")
     if len(listed) != len(names):
         cause = f"{len(listed)} arrays are given for {len(names)} outputs"
@@ -298,7 +298,7 @@ def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], whe
             continue
         target = _target(array)
         if target is None:
-            cause = "it is no numpy array that may be written to, nor one on a device in one piece"
+            cause = "it is not a numpy array that may be written to, nor one on a device in one piece"
             raise InputError(cause, where=title)
         if isinstance(kind, TensorType):
             _check_target(target, kind, title)

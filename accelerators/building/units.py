@@ -298,8 +298,8 @@ class OutputCheck:
         return returned
 
     def checked(self, returned: Any, inputs: Sequence[Any], where: str) -> list[Any]:
-        """The outputs as plain arrays; RunError for an output that is no array, or whose dtype or sizes differ from those that
-        follow from these inputs or that the model declares.
+        """The outputs as plain arrays; RunError for an output that is not an array, or whose dtype or sizes differ from those
+        that follow from these inputs or that the model declares.
         """
         values = [_plain(value, entry, where) for value, entry in zip(self.counted(returned, where), self._body.outputs)]
         if not self.fits(values):

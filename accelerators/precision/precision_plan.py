@@ -181,7 +181,7 @@ class PrecisionPlan(MutableMapping[str, str]):
         able = {node.name for node in lowerable(typed)}
         wrong = [name for name, precision in self.items() if precision != KEPT and name not in able]
         if wrong:
-            cause = f"the plan lowers {wrong[0]!r}, which is no product with constant float32 weights"
+            cause = f"the plan lowers {wrong[0]!r}, which is not a product with constant float32 weights"
             raise AcceleratorError(cause, where=f"graph {graph.name!r}")
         if self.devices is None:
             return lowered_on(typed, self, self.ranges, None, ())
@@ -221,7 +221,7 @@ class PrecisionPlan(MutableMapping[str, str]):
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
             raise AcceleratorError(
-                f"this is no precision plan: {problem}", where="PrecisionPlan.from_json", remedy="Read what to_json wrote"
+                f"this is not a precision plan: {problem}", where="PrecisionPlan.from_json", remedy="Read what to_json wrote"
             ) from problem
 
     def to_table(self) -> Table:

@@ -133,7 +133,7 @@ class _Server:
 
 
 def _anonymous_bytes() -> int:
-    """The memory of this process that is no file's, once it has returned what it does not use to the system."""
+    """The memory of this process that belongs to no file, once it has returned what it does not use to the system."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     with suppress(OSError):

@@ -143,7 +143,7 @@ def _by_dlpack(value: Any) -> CudaArray | None:
     if name is None:
         raise ValueError("its element type is not known")
     if tensor.strides and not _in_one_row(shape, tensor.strides[: tensor.ndim]):
-        raise ValueError("it is no array in one piece: call its contiguous()")
+        raise ValueError("it is not an array in one piece: call its contiguous()")
     return CudaArray(driver, tensor.data + tensor.offset, shape, numpy_dtype(name), capsule, value)
 
 

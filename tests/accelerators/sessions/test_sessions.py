@@ -308,7 +308,7 @@ def test_a_window_that_slides_is_appended_to_in_place() -> None:
 UNLIKE = [
     (_Slopes, "'matmul_1' is not plain causal attention to 1 earlier positions"),
     (_Bent, "'matmul_1' is not plain causal attention to 6 earlier positions"),
-    (_Summed, "'reducesum_0' reads the past, and is no attention"),
+    (_Summed, "'reducesum_0' reads the past, and is not attention"),
 ]
 
 
@@ -431,7 +431,7 @@ def test_a_session_is_saved_and_goes_on_elsewhere(model: pt.CompiledModel, tmp_p
 def test_a_file_that_is_no_session_is_refused(model: pt.CompiledModel, tmp_path: Path) -> None:
     path = tmp_path / "other.npz"
     np.savez(path, x=np.zeros(3))
-    with pytest.raises(AcceleratorError, match="the file is no session of this model"):
+    with pytest.raises(AcceleratorError, match="the file is not a session of this model"):
         model.session().load(path)
     path.write_bytes(b"not a file of numpy's")
     with pytest.raises(AcceleratorError, match="no saved session can be read"):
@@ -466,7 +466,7 @@ def packed(file: bytes) -> bytes:
 
 
 PAST = {f"past_key_values.0.{name}": np.zeros((1, 2, 2, 8), np.float32) for name in ("key", "value")}
-NO_SESSION, NOT_READ = "the file is no session of this model", "no saved session can be read"
+NO_SESSION, NOT_READ = "the file is not a session of this model", "no saved session can be read"
 
 STRANGE = {
     "text": (stored({"partita.length": np.array("two")}, **PAST), f"array 'partita.length.npy': {NOT_READ}: the array holds <U3"),
@@ -503,7 +503,7 @@ def test_a_small_file_does_not_fill_the_memory(
 def test_a_pipe_is_no_saved_session(model: pt.CompiledModel, tmp_path: Path) -> None:
     """To open it as a file would wait for somebody who writes to it."""
     os.mkfifo(tmp_path / "talk.npz")
-    with pytest.raises(AcceleratorError, match="no saved session can be read: it is no file"):
+    with pytest.raises(AcceleratorError, match="no saved session can be read: it is not a file"):
         model.session().load(tmp_path / "talk.npz")
 
 
