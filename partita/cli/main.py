@@ -146,7 +146,7 @@ def _usage(cause: str, remedy: str) -> Usage:
 
 
 def _too_many(word: str, command: str, help_text: str) -> Usage:
-    """Error for a word of the command line that is no argument."""
+    """Error for a word of the command line that is not an argument."""
     from partita.accelerators.interface.habits import FLAGS  # start-up
 
     option = word.partition("=")[0]
