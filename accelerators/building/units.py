@@ -272,7 +272,7 @@ class OutputCheck:
     def __init__(self, body: Graph) -> None:
         self._body = body
         self._layouts = [_layout(entry) for entry in body.outputs]
-        """For each output the dtype, and the shape if it is static, or the type if only some sizes are."""
+        """The dtype of each output, and its shape if that is static, or its type if only some sizes are."""
 
     def fits(self, returned: Any) -> bool:
         """True if they are arrays of the dtypes and sizes that the body declares."""

@@ -182,7 +182,7 @@ class Placement(MutableMapping[str, str]):
         missing = [name for name in self._where if name not in graph]
         if missing:
             raise AcceleratorError(
-                f"the placement has {missing[0]!r}, which the graph has not",
+                f"the placement has {missing[0]!r}, which is not in the graph",
                 where=f"graph {graph.name!r}",
                 remedy="Apply it to the graph that query was given, or query again",
             )

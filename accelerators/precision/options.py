@@ -104,9 +104,9 @@ class Open:
     """The devices among which each op's device is chosen."""
 
     allowed: Mapping[str, Sequence[str]]
-    """For each op the devices that run it, the preferred one first; a single one if it is pinned."""
+    """The devices that run each op, the preferred one first; a single one if it is pinned."""
     refusals: Mapping[str, Mapping[str, str]]
-    """For each op the devices that do not run it, with the reasons."""
+    """The devices that do not run each op, with the reasons."""
     preferred: tuple[str, ...]
     """The available devices, except the last resort."""
     pinned: frozenset[str]

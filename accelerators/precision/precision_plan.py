@@ -120,7 +120,7 @@ class PrecisionPlan(MutableMapping[str, str]):
     def __setitem__(self, name: str, precision: str) -> None:
         row = self._row(name)
         check_precision(precision, f"plan[{name!r}]")
-        self._rows[name] = attrs.evolve(row, precision=precision, reason="said by hand", locked=True)
+        self._rows[name] = attrs.evolve(row, precision=precision, reason="set by hand", locked=True)
         self.error = None
 
     def __delitem__(self, name: str) -> None:
@@ -177,7 +177,7 @@ class PrecisionPlan(MutableMapping[str, str]):
         typed = infer(with_channel_scales(graph), strict=False)
         missing = [name for name in self if name not in typed]
         if missing:
-            raise AcceleratorError(f"the plan names {missing[0]!r}, which the graph has not", where=f"graph {graph.name!r}")
+            raise AcceleratorError(f"the plan names {missing[0]!r}, which is not in the graph", where=f"graph {graph.name!r}")
         able = {node.name for node in lowerable(typed)}
         wrong = [name for name, precision in self.items() if precision != KEPT and name not in able]
         if wrong:

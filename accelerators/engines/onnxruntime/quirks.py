@@ -242,7 +242,7 @@ ROWS = (
         "onnxruntime reads outside of GatherBlockQuantized's data where an index is too large",
     ),
 )
-"""Of several rows of one op the first is the reason."""
+"""The first row that applies to an op gives the reason."""
 
 QUIRKS = Quirks(ROWS)
 

@@ -201,7 +201,7 @@ def _steps(body: Body, shape: Shape) -> int:
 
 
 LONGEST_CHAIN = 32
-"""Most ops of a chain; more of them have more live values than there are registers."""
+"""Maximum number of ops of a chain: a longer one has more live values than there are registers."""
 
 
 class ChainProperty(SubgraphProperty):

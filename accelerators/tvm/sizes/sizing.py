@@ -59,7 +59,7 @@ PADDED = frozenset("float32 float64 int32 int64".split())
 """The element types whose padding has a body."""
 
 FEW_ROWS = 8
-"""Least number of rows in products on a GPU; sizes with fewer rows are compiled on their own."""
+"""Minimum number of rows in products on a GPU; sizes with fewer rows are compiled on their own."""
 
 
 @attrs.frozen(slots=True, eq=False)

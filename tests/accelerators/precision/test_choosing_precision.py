@@ -139,7 +139,7 @@ def test_a_plan_is_read_locked_and_changed() -> None:
     plan["third"] = "float32"
     assert plan.error is None
     assert plan.locked == {"third": "float32"}
-    assert plan.why("third").startswith("third (Conv) runs in float32: said by hand")
+    assert plan.why("third").startswith("third (Conv) runs in float32: set by hand")
     again = pt.choose_precision(graph, inputs_of(graph), 0.1, "reference", win="memory", lock=plan.locked)
     assert again["third"] == "float32"
     assert again["first"] == "int8"
