@@ -237,7 +237,7 @@ def _loose(value: Any) -> list[Any]:
 
 
 def refuse(cause: str, where: str) -> NoReturn:
-    raise ReadError(cause, where=where, remedy="Is the file one that SaveJSON, NNVM or MXNet wrote?")
+    raise ReadError(cause, where=where, remedy="The file must be one that SaveJSON, NNVM or MXNet wrote")
 
 
 def of_kind(kind: type | tuple[type, ...], value: Any, what: str, where: str) -> Any:

@@ -55,7 +55,7 @@ def _run_file(path: str) -> ModuleType:
 
 @contextmanager
 def blaming(plugin: str | None) -> Iterator[None]:
-    """Inside, an error from the user's file gets the line number there."""
+    """A context that adds the line in the user's file to an error from it."""
     try:
         yield
     except pt.PartitaError as error:

@@ -63,7 +63,7 @@ def _resolved(reading: Reading, node: Any, proto: Any, params: Mapping[str, Any]
         return proto
     if params is None:
         raise ReadError(
-            f"the attribute {proto.name!r} refers to {reference!r} of a function, and the node stands in none",
+            f"the attribute {proto.name!r} refers to {reference!r} of a function, but the node is in none",
             where=reading.where(node),
         )
     return params.get(reference)
