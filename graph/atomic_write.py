@@ -23,7 +23,7 @@ def no_file(path: str | os.PathLike[str]) -> str | None:
     `/dev` would lose. None for a regular file, or if the path is free."""
     if not os.path.exists(path) or os.path.isfile(path):
         return None
-    return "it is a directory" if os.path.isdir(path) else "it is no file but a device or a pipe"
+    return "it is a directory" if os.path.isdir(path) else "it is not a file but a device or a pipe"
 
 
 def open_aside(folder: str | os.PathLike[str], mode: int = 0o666) -> tuple[int, str]:

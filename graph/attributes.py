@@ -61,7 +61,7 @@ def converted(spec: AttrSpec, value: Any, where: str) -> Any:
             return [_cast(kind[:-1], item) for item in items]
     elif _fits(kind, value):
         return _cast(kind, value)
-    raise TypeMismatch(f"the attribute {spec.name!r} is to be {kind}, not {value!r:.80}", where=where)
+    raise TypeMismatch(f"the attribute {spec.name!r} must be {kind}, not {value!r:.80}", where=where)
 
 
 def _spec(op: str, domain: str, opset: int | None, where: str) -> OpSpec | None:

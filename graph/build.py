@@ -25,7 +25,7 @@ CALL_DOMAIN = "partita"
 
 FUSED = "partita.fused"
 """The metadata key of a fused node for the names of the original nodes that it replaces, one per line. A call needs no such list:
-the nodes in its body have kept their names."""
+the nodes in its body keep their names."""
 
 INLINE = "partita.inline"
 """The metadata key of a call that must not be inlined by `compile`; the value is then "no"."""
@@ -58,7 +58,7 @@ def _as_array(value: Any) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(value)
     except ValueError as error:
-        raise TypeMismatch(f"no array can be made of {value!r:.60}: {error}") from None
+        raise TypeMismatch(f"{value!r:.60} cannot be converted to an array: {error}") from None
 
 
 def _require_strings(array: np.ndarray[Any, Any]) -> None:
@@ -78,7 +78,7 @@ def op(
     opset: int | None = None,
     **attributes: Any,
 ) -> Node:
-    """An op of ONNX or of the user's. A Node as an input means its output 0; None is an absent input.
+    """An op of ONNX or of another domain. A Node as an input means its output 0; None is an absent input.
 
     Attributes are checked and converted by the op's schema at `opset` (21 for ONNX's own ops). Graphs among them are
     bodies: closed, with `captures` bound to their last inputs."""
@@ -109,7 +109,7 @@ def call(
 
     `compile` inlines a call that no device except the last resort takes as a whole; with `inline=False` it is never inlined."""
     if not hasattr(subgraph, "opsets"):  # Graph imports this module
-        raise GraphError(f"a call is of a Graph, not of {type(subgraph).__name__}", where=f"call {name!r}")
+        raise GraphError(f"a call takes a Graph, not {type(subgraph).__name__}", where=f"call {name!r}")
     if inline is not True:
         check_flag(inline, f"call {name or subgraph.name!r}: inline", GraphError)
     if inputs and len(inputs) != len(subgraph.inputs):

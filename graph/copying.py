@@ -1,4 +1,4 @@
-"""Copying and pickling of a graph's attributes, which are plain data."""
+"""Copies a graph's attributes, and checks that they can be pickled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partita.graph.errors import GraphError, PartitaError
 from partita.graph.node import Body, Memo, Node, NodeEntry
 
 PLAIN = (int, float, complex, str, bytes, type(None), np.ndarray, np.generic, np.dtype, Body, Node, NodeEntry)
-"""Values that can always be pickled."""
+"""Types whose values can always be pickled."""
 
 
 def copied_attributes(attributes: Mapping[str, Any], memo: Memo, graph: str) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def copied_attributes(attributes: Mapping[str, Any], memo: Memo, graph: str) -> 
 
 
 def check_attributes(attributes: Mapping[str, Any], graph: str) -> None:
-    """Raises for an attribute that cannot be pickled, naming it and the reason, which the pickler's own error lacks."""
+    """Raises if an attribute cannot be pickled. Unlike the pickler's error, this one names the attribute."""
     for key, value in attributes.items():
         reason = _why_not(value)
         if reason is not None:
@@ -43,7 +43,7 @@ def _refused(what: str, key: str, graph: str) -> GraphError:
 
 
 def _why_not(value: Any) -> str | None:
-    """The reason why the value cannot be pickled, or None. The value is taken apart as by a pickler, and no further."""
+    """The reason why the value cannot be pickled, or None. Visits the same parts of the value as a pickler."""
     waiting, kept, seen = [value], [], set()
     while waiting:
         part = waiting.pop()
@@ -56,8 +56,8 @@ def _why_not(value: Any) -> str | None:
         elif type(part) in (list, tuple, set, frozenset):
             waiting += part
         elif isinstance(part, (FunctionType, BuiltinFunctionType, type)):
-            if not _has_a_name(part):
-                return f"{part!r} is no function or class of a module, which can be found again by its name"
+            if not _is_importable(part):
+                return f"{part!r} is not a function or class that can be imported by its name"
         else:
             try:
                 reduced = copyreg.dispatch_table.get(type(part), lambda one: one.__reduce_ex__(4))(part)
@@ -68,7 +68,7 @@ def _why_not(value: Any) -> str | None:
     return None
 
 
-def _has_a_name(value: Any) -> bool:
+def _is_importable(value: Any) -> bool:
     target: Any = sys.modules.get(getattr(value, "__module__", None) or "builtins")
     for name in value.__qualname__.split("."):
         target = getattr(target, name, None)

@@ -64,7 +64,7 @@ def check_flag(value: object, where: str, error: type[PartitaError]) -> None:
 def check_count(where: str, value: object, error: type[PartitaError], least: int = 0) -> None:
     """Raise the error unless the value is an integer of `least` or more, or None."""
     if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least):
-        raise error(f"{value!r:.80} is no count", where=where, remedy=f"Give an integer of {least} or more")
+        raise error(f"{value!r:.80} is not a count", where=where, remedy=f"Give an integer of {least} or more")
 
 
 def check_path(where: str, value: object, error: type[PartitaError]) -> str:
@@ -72,7 +72,7 @@ def check_path(where: str, value: object, error: type[PartitaError]) -> str:
     try:
         return os.fsdecode(value)  # type: ignore[arg-type]
     except TypeError:
-        raise error(f"{value!r:.80} is no path", where=where, remedy="Give the path of a file") from None
+        raise error(f"{value!r:.80} is not a path", where=where, remedy="Give the path of a file") from None
 
 
 class MissingDependency(PartitaError):

@@ -27,7 +27,7 @@ def truncated(text: str, most: int) -> str:
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """`a, b and 3 more`: at most so many of the names."""
+    """At most `most` of the names: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 

@@ -361,7 +361,7 @@ def _ordered(roots: list[Node], kept: tuple[Node, ...]) -> tuple[Node, ...]:
 def _variables(inputs: Sequence[Node] | None) -> list[Node]:
     for node in inputs or ():
         if not (isinstance(node, Node) and node.is_variable):
-            raise GraphError(f"{node!r} is no graph input", remedy="Make graph inputs with variable(name, dtype, shape)")
+            raise GraphError(f"{node!r} is not a graph input", remedy="Make graph inputs with variable(name, dtype, shape)")
     listed = list(inputs or ())
     if len(set(listed)) < len(listed):
         raise GraphError("an input is listed twice", where=f"inputs {[n.name for n in listed]}")

@@ -14,7 +14,7 @@ from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 def unique(name: str, taken: set[str], counts: dict[str, int] | None = None) -> str:
     """The name, with a number appended if it is taken; it is then marked as taken.
 
-    `counts` keeps the last number of each name, so that many calls do not try a number twice."""
+    `counts` keeps the last number of each name, so that a series of calls tries no number twice."""
     numbers = {} if counts is None else counts
     free_name = name
     while free_name in taken:
@@ -42,7 +42,7 @@ def _check_node_names(nodes: Sequence[Node]) -> None:
     for node in nodes:
         if node.name and first.setdefault(node.name, node) is not node:
             raise GraphError(
-                f"two nodes bear the name {node.name!r}: {first[node.name]!r} and {node!r}",
+                f"two nodes are named {node.name!r}: {first[node.name]!r} and {node!r}",
                 remedy="Give one of them another name= (or none: unnamed nodes are named by the graph)",
             )
 
@@ -53,7 +53,7 @@ def _check_value_names(nodes: Sequence[Node]) -> None:
         for entry in node.outputs:
             if entry.name and first.setdefault(entry.name, entry) != entry:
                 raise GraphError(
-                    f"two values bear the name {entry.name!r}: {_described(first[entry.name])} and {_described(entry)}",
+                    f"two values are named {entry.name!r}: {_described(first[entry.name])} and {_described(entry)}",
                     where=f"node {node.name!r} ({node.op or 'input'})",
                     remedy="Give one of the nodes another name=, or its values other names with output_names=[...]",
                 )
@@ -67,7 +67,7 @@ def check_output_names(outputs: Sequence[NodeEntry], names: Sequence[str]) -> No
     for name, entry in zip(names, outputs, strict=True):
         if first.setdefault(name, entry) != entry:
             raise GraphError(
-                f"two outputs bear the name {name!r}: {_described(first[name])} and {_described(entry)}",
+                f"two outputs are named {name!r}: {_described(first[name])} and {_described(entry)}",
                 remedy="Give each a name of its own in output_names=, or leave output_names out",
             )
 
@@ -92,7 +92,7 @@ def name_nodes(nodes: Sequence[Node]) -> None:
         while True:
             name = f"{stem}_{counts.setdefault(stem, 0)}"
             counts[stem] += 1
-            output_names = _names_made(node, name)
+            output_names = _value_names(node, name)
             if taken.isdisjoint((name, *output_names)):
                 break
         name_node(node, name, output_names or node.output_names)
@@ -137,16 +137,16 @@ def _renamed(body: Any, taken: set[str], reserved: set[str]) -> Any:
                 count += 1
             name = f"{stem}_{count}"
             reserved.add(name)
-            old = len(node.name)
-            values = [name + value[old:] if value.startswith(node.name) else value for value in node.output_names]
+            length = len(node.name)
+            values = [name + value[length:] if value.startswith(node.name) else value for value in node.output_names]
             rebuilt = rebuilt.evolve(name=name, output_names=tuple(values))
         rewriter.keep(node, map_bodies(rebuilt, lambda inner: _renamed(inner, taken, reserved)) if rebuilt.bodies else rebuilt)
 
     return rewrite(body, visit)
 
 
-def _names_made(node: Node, name: str) -> tuple[str, ...]:
-    """The names that the node's values get with this name; empty if they have names already (those without one are absent)."""
+def _value_names(node: Node, name: str) -> tuple[str, ...]:
+    """The names of the node's values once it has this name; empty if any value has a name (values without one are absent)."""
     count = len(node.output_names)
     if any(node.output_names):
         return ()

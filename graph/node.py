@@ -242,7 +242,7 @@ class Node(_MutableNode):
 
     def __delattr__(self, name: str) -> None:
         if name == "affinity":
-            raise GraphError("an affinity is set, to None if there is to be none", where=f"node {self.name!r} ({self.op})")
+            raise GraphError("an affinity cannot be deleted; set it to None", where=f"node {self.name!r} ({self.op})")
         setattr(self, name, None)
 
     def __repr__(self) -> str:

@@ -89,7 +89,7 @@ def in_order(factors: Iterable[Any]) -> Monomial:
 
 
 def long_division(terms: Terms, divisor: Terms) -> Terms | None:
-    """The quotient of two polynomials; None if it has a remainder or coefficients that are no integers. The first term of the
+    """The quotient of two polynomials; None if it has a remainder or coefficients that are not integers. The first term of the
     remainder is divided by the divisor's first term."""
     left, quotient = terms, list[tuple[Monomial, int]]()
     lead = min(divisor, key=_rank, default=None)

@@ -14,11 +14,10 @@ from partita.graph.text.digests import arrays_in
 from partita.graph.types import TensorType, Type
 
 if TYPE_CHECKING:
-    from partita.graph.graph import Graph
-
-if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from partita.graph.graph import Graph
 
 
 LISTED = 16
@@ -50,7 +49,7 @@ class Summary:
     symbols: tuple[str, ...]
     """The symbolic dimensions of the inputs."""
     opsets: Mapping[str, int]
-    """The op sets."""
+    """The opset of each domain."""
 
 
 def summarize(graph: Graph) -> Summary:
@@ -77,7 +76,7 @@ def summarize(graph: Graph) -> Summary:
 
 
 def summary_text(summary: Summary, width: int = 100) -> str:
-    """The table as plain text."""
+    """The summary's table as plain text."""
     from rich.console import Console
 
     stream = StringIO()
@@ -93,15 +92,15 @@ def print_summary(summary: Summary, console: Console | None = None) -> None:
 
 
 def summary_table(summary: Summary) -> Table:
-    """The summary as a table, by rich."""
+    """The summary as a table of the package rich."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=Text(summary.name), show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()
-    for what, text in _rows(summary):
-        table.add_row(what, Text(text))
+    for title, text in _rows(summary):
+        table.add_row(title, Text(text))
     return table
 
 
@@ -125,8 +124,8 @@ def _values(values: tuple[tuple[str, Type | None], ...]) -> str:
     return "\n".join([*shown, f"... {len(values) - LISTED} more"] if len(values) > LISTED else shown)
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def size_text(count: int) -> str:

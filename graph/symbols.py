@@ -132,7 +132,7 @@ def symbols_of(*sizes: Any) -> set[Symbol]:
 
 
 def has_terms(size: AnySize) -> bool:
-    """True for a size that is no polynomial of symbols."""
+    """True for a size that is not a polynomial of symbols."""
     return isinstance(size, Size) and any(isinstance(factor, Term) for monomial in size.terms for factor in monomial)
 
 

@@ -66,7 +66,7 @@ def dtype_name(dtype: Any) -> str:
     try:
         return _name_of(np.dtype(dtype))
     except TypeError:
-        raise TypeMismatch(f"{dtype!r} is no dtype", remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}") from None
+        raise TypeMismatch(f"{dtype!r} is not a dtype", remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}") from None
 
 
 @lru_cache(256)

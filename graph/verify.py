@@ -95,7 +95,7 @@ def _verify_names(graph: Graph, ops: dict[str, Node]) -> None:
             raise GraphError("a node has no name", where=f"graph {graph.name!r}")
         if node.is_op and ops.setdefault(node.name, node) is not node:
             raise GraphError(
-                f"two nodes bear the name {node.name!r}", where=f"{_where(ops[node.name])} and {_where(node)}",
+                f"two nodes are named {node.name!r}", where=f"{_where(ops[node.name])} and {_where(node)}",
                 remedy="Names are unique in a graph and its bodies; give one of them another",
             )
 
@@ -274,7 +274,7 @@ class Signature:
         if many:
             fits = isinstance(value, (list, tuple)) and all(isinstance(item, many) for item in value)
         if not fits:
-            raise TypeMismatch(f"the attribute {name!r} is to be {wanted.kind}, not {value!r:.80}", where=_where(node))
+            raise TypeMismatch(f"the attribute {name!r} must be {wanted.kind}, not {value!r:.80}", where=_where(node))
 
     def _types(self, node: Node) -> None:
         """Checks that element types are allowed, and equal for parameters with the same letter."""
@@ -301,7 +301,7 @@ class Signature:
         first, known = letters.setdefault(param.symbol, (what, text))
         if known != text:
             raise TypeMismatch(
-                f"{what} of {self.spec.title} is {text} and {first} is {known}; they are to be the same", where=_where(node)
+                f"{what} of {self.spec.title} is {text} and {first} is {known}; they must be the same", where=_where(node)
             )
 
 

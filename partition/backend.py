@@ -40,7 +40,7 @@ def register_property(backend: str, *factories: PropertyFactory) -> None:
 
     A class or function of a module that is defined again (a notebook's cell run twice) replaces its earlier definition."""
     if not isinstance(backend, str) or not backend:
-        raise PartitionError(f"{backend!r} is no name for a backend", remedy='Write register_property("mybackend", MyProperty)')
+        raise PartitionError(f"{backend!r} does not name a backend", remedy='Write register_property("mybackend", MyProperty)')
     for factory in factories:
         if isinstance(factory, SubgraphProperty) or not callable(factory):
             raise PartitionError(

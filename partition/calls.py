@@ -133,7 +133,7 @@ class CallMaker:
         except GraphError as error:
             if not draft.foreign:
                 raise
-            cause = f"with the inputs that it returned the body is no graph: {error.cause}"
+            cause = f"with the inputs that it returned the body is not a graph: {error.cause}"
             raise chosen.hooks.error("init_subgraph_inputs", first, cause, error.remedy) from error
 
     def _titled(self, chosen: Chosen, node: Node, extra: Mapping[str, Any]) -> Node:

@@ -197,7 +197,7 @@ def _numbered(groups: GivenGroups, index: OpIndex, free: Sequence[bool], where: 
             raise TypeError
         listed = [[group] if isinstance(group, str) else list(group) for group in groups]
     except TypeError:
-        raise PartitionError(f"{groups!r:.80} is no list of groups", where=where, remedy=remedy) from None
+        raise PartitionError(f"{groups!r:.80} is not a list of groups", where=where, remedy=remedy) from None
     for group in listed:
         members = []
         for one in group:
@@ -206,7 +206,7 @@ def _numbered(groups: GivenGroups, index: OpIndex, free: Sequence[bool], where: 
             if v < 0:
                 is_there = isinstance(name, str) and name in by_name
                 hint = did_you_mean(name, by_name) if isinstance(name, str) and not is_there else None
-                cause = f"{name!r:.80} is no op of the graph"
+                cause = f"{name!r:.80} is not an op of the graph"
                 if is_there:
                     cause += ": it is a node of another one" if isinstance(one, Node) else ": it is a value"
                 raise PartitionError(cause, where=where, remedy=hint or remedy)

@@ -25,14 +25,14 @@ def fingerprint(graph: Graph) -> str:
 
 
 def difference(graph: Graph, ops: Collection[str], all_ops: bool = True, before: Graph | None = None) -> str:
-    """The difference to a graph with these `ops` (or, without `all_ops`, at least these), in words. Linear; nodes are
-    compared if the other graph, `before`, still exists."""
+    """Describes the difference to an earlier graph with these `ops`, or without `all_ops`, with these among others. Compares
+    nodes too if the earlier graph, `before`, still exists. Linear."""
     here = [node.name for node in graph.nodes if node.is_op]
     there, present = set(ops), set(here)
     lost = [repr(name) for name in ops if name not in present]
     new = [repr(name) for name in here if name not in there] if all_ops else []
     parts = [f"it lacks {listed(lost, SHOWN)}"] if lost else []
-    parts += [f"it has {listed(new, SHOWN)} besides"] if new else []
+    parts += [f"it also has {listed(new, SHOWN)}"] if new else []
     if parts:
         return " and ".join(parts)
     if before is not None:
@@ -44,7 +44,7 @@ def difference(graph: Graph, ops: Collection[str], all_ops: bool = True, before:
 
 
 _ENDS = ("the inputs of the graph", "the outputs of the graph", "the opsets")
-"""The last lines of a graph."""
+"""Descriptions of the last lines of a graph, after those of its nodes."""
 
 
 def _lines(graph: Graph) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Options shared by PartitionGraph, `plan` and `optimize_for`: one list, which appears in their signatures and help."""
+"""Options shared by PartitionGraph, `plan` and `optimize_for`: one list, shown in their signatures and help."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ GivenGroups = Iterable[Iterable[Node | str]]
 """Subgraphs, each given by its nodes or their names."""
 
 OwnGrowth = Callable[[list[Node], Callable[[Node, Node], bool]], GivenGroups]
-"""A user's own growth: a function of the nodes that the selector accepts, in topological order, and of a function that returns
-whether an edge (producer, consumer) may be inside a subgraph. It returns the subgraphs."""
+"""A user's own growth, called as `growth(nodes, accepts)`: `nodes` are those that the selector accepts, in topological order;
+`accepts(producer, consumer)` is true if that edge may be inside a subgraph. Returns the subgraphs."""
 
 Growth = str | OwnGrowth
-"""The name of a growth, or a function."""
+"""The name of a growth, or a user's own."""
 
 
 def _option(default: Any, meaning: str) -> Any:
@@ -33,22 +33,22 @@ def _option(default: Any, meaning: str) -> Any:
 class PartitionOptions:
     """Options for every property of a run; None leaves the choice to the property."""
 
-    growth: Growth | None = _option(None, "how subgraphs grow: a name in `partition.growth.GROWTHS`, or a function of yours")  # noqa: RUF009
+    growth: Growth | None = _option(None, "how subgraphs grow: a name in `partition.growth.GROWTHS`, or your own function")  # noqa: RUF009
     groups: GivenGroups | None = _option(None, "the subgraphs themselves, each a set of nodes or of their names")  # noqa: RUF009
     min_subgraph_size: int | None = _option(None, "subgraphs of fewer ops stay in the graph")
-    max_subgraphs: int | None = _option(None, "at most so many subgraphs for each property")
-    max_nodes: int | None = _option(None, "subgraphs of more ops are cut into several; a match of a pattern stays in the graph")
-    dedup_inputs: bool | None = _option(None, "does each outer value enter a subgraph once?")
-    infer_types: bool = _option(True, "do selectors and hooks see types in a graph that has none, as InferType infers them?")
+    max_subgraphs: int | None = _option(None, "the maximum number of subgraphs of each property")
+    max_nodes: int | None = _option(None, "larger subgraphs are cut into several; larger pattern matches stay in the graph")
+    dedup_inputs: bool | None = _option(None, "each outer value is one input of a subgraph, even if several ops read it")
+    infer_types: bool = _option(True, "infer missing types first, so that selectors and hooks see them")
     extra: Mapping[str, Any] = attrs.Factory(dict)
     """The properties' own options, for `pre_partition`."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> PartitionOptions:
-        """The options by name; those that are not listed here are the properties' own."""
-        known = {name: value for name, value in options.items() if name in cls.names()}
-        extra = {name: value for name, value in options.items() if name not in known}
-        chosen = cls(**known, extra=extra)
+        """Reads the options by name; those not listed here belong to the properties."""
+        shared = {name: value for name, value in options.items() if name in cls.names()}
+        extra = {name: value for name, value in options.items() if name not in shared}
+        chosen = cls(**shared, extra=extra)
         if chosen.dedup_inputs is not None:
             check_flag(chosen.dedup_inputs, "option dedup_inputs", PartitionError)
         check_flag(chosen.infer_types, "option infer_types", PartitionError)

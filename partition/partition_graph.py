@@ -57,7 +57,7 @@ def partition_graph(
     if inside and chosen.groups is not None:
         raise PartitionError("groups are of one graph, not of the bodies in it", where="option groups", remedy="Leave inside out")
     if not (isinstance(inside, bool) or callable(inside)):
-        remedy = "Give True, or a function that says of a node whether its bodies are to be partitioned"
+        remedy = "Give True, or a function that returns whether a node's bodies are partitioned"
         raise PartitionError(f"inside={inside!r:.80} says nothing about nodes", where="option inside", remedy=remedy)
     with collector_paused():
         if not inside:
@@ -193,7 +193,7 @@ def _takes(subject: SubgraphProperty, option: str) -> bool:
 
 
 Which = Callable[[Node], bool]
-"""Returns whether the bodies of a node are to be partitioned."""
+"""Returns whether the bodies of a node are partitioned."""
 
 
 def partition_inside(g: Graph, inside: bool | Which, partition: Callable[[Graph, Graph], Graph]) -> Graph:

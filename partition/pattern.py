@@ -128,7 +128,7 @@ def _part(written: Written) -> Part:
     if callable(written):
         return Part(None, written, False, (), getattr(written, "__name__", repr(written)))
     raise PartitionError(
-        f"{written!r} is no part of a pattern",
+        f"{written!r} is not part of a pattern",
         where="Pattern",
         remedy='A part is "Op", "Op|Op", "Op?", a predicate, or a tuple (part, operand, ...)',
     )
@@ -139,7 +139,7 @@ def _named(text: str) -> Part:
     names = [name.strip() for name in text.removesuffix("?").split("|")]
     if any(not name or "?" in name for name in names):
         raise PartitionError(
-            f"{text!r} is no part of a pattern", where="Pattern", remedy='The question mark stands at the end: "Relu|Clip?"'
+            f"{text!r} is not part of a pattern", where="Pattern", remedy='The question mark comes at the end: "Relu|Clip?"'
         )
     ops = None if "*" in names else frozenset(map(domain_and_op, names))
     return Part(ops, None, optional, (), text)

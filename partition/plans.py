@@ -101,10 +101,10 @@ class Plan:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise PartitionError(f"this is no JSON: {error}", where="Plan.from_json") from error
+            raise PartitionError(f"this is not JSON: {error}", where="Plan.from_json") from error
         if not isinstance(content, dict) or content.get("partita_plan") != VERSION:
             raise PartitionError(
-                "this is no plan of a version that is known",
+                "this is not a plan of a version that is known",
                 where="Plan.from_json",
                 remedy="Give the text that plan.to_json() returned",
             )

@@ -105,7 +105,7 @@ class ContainOpSelector(SubgraphSelector):
     def __init__(self, ops: Iterable[str] | Callable[[Node], bool] | None = None) -> None:
         if isinstance(ops, str) or not (ops is None or callable(ops) or isinstance(ops, Iterable)):
             raise PartitaError(
-                f"{ops!r} is no set of op names",
+                f"{ops!r} is not a set of op names",
                 where="ContainOpSelector",
                 remedy=f"Write ContainOpSelector({{{ops!r}}})" if isinstance(ops, str) else "Give names, a predicate or nothing",
             )
@@ -291,7 +291,7 @@ def texts_in(selector: SubgraphSelector) -> list[str]:
 def domain_and_op(name: str) -> tuple[str, str]:
     """"domain::Op" as a pair; a plain name is ONNX's own."""
     if not isinstance(name, str) or not name:
-        raise PartitaError(f"{name!r} is no op name", remedy='Op names are strings such as "Conv" or "com.microsoft::Gelu"')
+        raise PartitaError(f"{name!r} is not an op name", remedy='Op names are strings such as "Conv" or "com.microsoft::Gelu"')
     domain, _, op = name.rpartition("::")
     return ("" if domain == "ai.onnx" else domain, op)
 

@@ -127,7 +127,7 @@ def _property(watched: Watched) -> SubgraphProperty:
     if callable(watched):
         return _Made(watched)
     raise PartitionError(
-        f"{watched!r:.80} is no selector", where="watch", remedy="Give a selector, its class, or a property that makes one"
+        f"{watched!r:.80} is not a selector", where="watch", remedy="Give a selector, its class, or a property that makes one"
     )
 
 

@@ -10,7 +10,7 @@ import attrs
 from partita.graph.errors import PassError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
+from partita.graph.numerics.resize import COORDINATES_SINCE, older_positions
 from partita.graph.ops import spec_of
 from partita.graph.ops.onnx_crashes import is_fragile
 from partita.graph.ops.traits import ops
@@ -128,7 +128,7 @@ class _Conversion:
         """One node: a hidden one restored, an old one with the fields that ONNX lacks, or one that the converter added."""
         if converted.domain == OPAQUE_DOMAIN:
             return self._shown(converted, hidden[converted.attrs["key"]])
-        if converted.op == "Resize" and not converted.domain and self.old < RESIZES_SAY_HOW <= self.opset:
+        if converted.op == "Resize" and not converted.domain and self.old < COORDINATES_SINCE <= self.opset:
             converted = converted.evolve(attrs={**converted.attrs, **self._positions(converted)})
         if self._changes_mask(converted) and len(converted.output_types) == 2:
             data, _ = converted.output_types

@@ -23,7 +23,7 @@ def infer_shape(
     trust_numbers: bool = True,
 ) -> Graph:
     """Infers types; small vectors of sizes are computed. `shapes` are shapes of inputs by name; without `strict` a
-    contradiction is no error and leaves types unknown. With `check_declared`, by default as `strict`, a declared type that
+    contradiction is not an error and leaves types unknown. With `check_declared`, by default as `strict`, a declared type that
     differs from the inferred one is an error; otherwise the inferred type replaces it, with a note in `g.attrs["notes"]`. With
     `check_fits`, by default as `check_declared`, it is an error even without `strict` if sizes of an op's inputs contradict each
     other. Without `trust_numbers` a declared integer size of an op's result that cannot be inferred is replaced by the inferred

@@ -248,7 +248,7 @@ def _check_needs(g: Graph, info: PassInfo, done: Sequence[str]) -> None:
 
 
 def _check_options(info: PassInfo, options: Mapping[str, Any], done: Sequence[str]) -> None:
-    """PassError where an option without a default is not given, as by a caller who is no device."""
+    """PassError where an option without a default is not given, as by a caller who is not a device."""
     for name in sorted(info.required - options.keys()):
         given = f"Only a device of the family {info.family!r} runs it, and gives {name}" if info.family else f"Give {name}=..."
         raise PassError(f"the pass needs the option {name!r}, which is not given", where=_where(info, done), remedy=given)

@@ -130,7 +130,7 @@ def unregister_pass(name: str) -> None:
 def list_passes(family: str = "") -> tuple[str, ...]:
     """The names of all passes, sorted: of those that any graph may go through, or of a family, as "tvm"."""
     if not isinstance(family, str):
-        raise PassError(f"{family!r:.80} is no family of passes", remedy='Write "tvm", or leave it out')
+        raise PassError(f"{family!r:.80} is not a family of passes", remedy='Write "tvm", or leave it out')
     _load(family)
     return tuple(sorted(info.name for info in _passes.values() if info.family == family))
 

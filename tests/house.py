@@ -249,8 +249,8 @@ def asking_docstrings() -> Iterator[str]:
 
 
 def rewrites_outside(*folders: str) -> Callable[[], Iterator[str]]:
-    """Functions that take a graph first and return a graph, perhaps beside other things, and are no passes. The private ones of a
-    file with a pass are parts of that pass, and so is what lies in `passes/` and `partition/`; `graph/` has no passes."""
+    """Functions that take a graph first and return a graph, perhaps beside other things, and are not passes. The private ones of
+    a file with a pass are parts of that pass, and so is what lies in `passes/` and `partition/`; `graph/` has no passes."""
 
     def listed() -> Iterator[str]:
         for path in sources(*folders):

@@ -146,7 +146,7 @@ def test_an_op_that_nobody_declared() -> None:
 
 def test_a_model_is_no_package(tmp_path: Path, graph: pt.Graph) -> None:
     pt.save(graph, tmp_path / "net.onnx")
-    with pytest.raises(pt.PartitaError, match="this is no package of Partita's.*\n  pt.load reads ONNX files"):
+    with pytest.raises(pt.PartitaError, match="this is not a package of Partita's.*\n  pt.load reads ONNX files"):
         pt.import_model(tmp_path / "net.onnx")
 
 

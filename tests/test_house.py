@@ -67,7 +67,7 @@ def lazy_homes(call: ast.Call) -> dict[str, str]:
 
 
 def dotted(node: ast.expr) -> str:
-    """A name with its dots; what it is an attribute of is left out where that is no name."""
+    """A name with its dots; what it is an attribute of is left out where that is not a name."""
     if isinstance(node, ast.Attribute):
         return f"{dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

@@ -10,11 +10,11 @@ import numpy as np
 from partita.graph.types import Array
 
 MASK = 1000.0
-"""Elements below minus this count as a mask (minus infinity) if all others are smaller by this factor."""
+"""Elements of at most -MASK are taken for a mask (in place of -inf) if each is at least MASK times as large as all others."""
 
 
 def distance(answer: Sequence[Any], wanted: Sequence[Any]) -> float:
-    """The largest error of any output: |a - b| over the largest |b|, masks aside; infinite if an element is NaN in only one."""
+    """The largest error of any output, max|a - b| / max|b|, masks scaled apart; infinity if only one side has a NaN."""
     return max((array_distance(np.asarray(a), np.asarray(b)) for a, b in zip(answer, wanted, strict=True)), default=0.0)
 
 
@@ -34,12 +34,12 @@ def array_distance(array: Array, wanted: Array) -> float:
 
 
 def scales(wanted: Array) -> Array:
-    """The scale of each element's error: the largest finite element. Elements of a mask are scaled by the largest of the mask,
-    and the others by the largest of the others, which the mask would hide otherwise. Linear."""
+    """The divisor of each element's error: the largest finite magnitude. In an output with a mask, the elements of the mask are
+    divided by the mask's largest and the others by their own largest, so that the mask hides no error. Linear."""
     finite = np.isfinite(wanted)
     sizes = np.where(finite, np.abs(wanted), 0.0)
     masked = finite & (wanted <= -MASK)
     others = float(sizes.max(initial=0.0, where=~masked))
     is_mask = others > 0 and float(sizes.min(initial=np.inf, where=masked)) >= MASK * others
-    whole = float(sizes.max(initial=0.0)) or 1.0
-    return np.where(masked, whole, others) if is_mask else np.full(wanted.shape, whole)
+    largest = float(sizes.max(initial=0.0)) or 1.0
+    return np.where(masked, largest, others) if is_mask else np.full(wanted.shape, largest)

@@ -268,7 +268,7 @@ def _example(spec: InputSpec, random: np.random.Generator, size: int, where: str
 
 
 def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], where: str) -> list[Wanted | None]:
-    """For each output the array to fill, from the caller's `out`: one array, several in order, or some by name. The word "device"
+    """The array to fill for each output, from the caller's `out`: one array, several in order, or some by name. The word "device"
     in place of an array requests a new one where the output is computed; on its own it does so for all outputs."""
     listed: list[Any]
     if isinstance(out, str):
@@ -284,7 +284,7 @@ def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], whe
     elif isinstance(out, np.ndarray) or _target(out) is not None:
         listed = [out]
     else:
-        cause = f"{type(out).__name__} is no array to write to"
+        cause = f"{type(out).__name__} is not an array to write to"
         raise InputError(cause, where=f"{where}, out", remedy="Give an array, a list of them, or a dictionary by name")
     if len(listed) != len(names):
         cause = f"{len(listed)} arrays are given for {len(names)} outputs"
@@ -298,7 +298,7 @@ def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], whe
             continue
         target = _target(array)
         if target is None:
-            cause = "it is no numpy array that may be written to, nor one on a device in one piece"
+            cause = "it is not a numpy array that may be written to, nor a contiguous one on a device"
             raise InputError(cause, where=title)
         if isinstance(kind, TensorType):
             _check_target(target, kind, title)

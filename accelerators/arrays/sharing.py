@@ -40,7 +40,7 @@ _keeper: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
 
 @contextmanager
 def kept_by(keeper: Keeper) -> Iterator[None]:
-    """Inside, new arrays of `held_once` are placed by the keeper."""
+    """A context in which the keeper places new arrays of `held_once`."""
     token = _keeper.set(keeper)
     try:
         yield
@@ -117,7 +117,7 @@ _known: ContextVar[Known | None] = ContextVar("known", default=None)
 
 @contextmanager
 def each_read_once() -> Iterator[None]:
-    """Inside, `array_digests` reads memory that is not writable only once, for any number of shapes."""
+    """A context in which `array_digests` reads read-only memory once, for any number of shapes."""
     token = _known.set({})
     try:
         yield

@@ -10,7 +10,7 @@ from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.process.forking import renewed_in_children
 
 MOST = 4
-"""Maximum number of concurrent runs, since each keeps memory for intermediate values. Further callers wait."""
+"""Maximum number of instances: each keeps memory for intermediate values. Further callers wait."""
 
 
 class SideBySide:
@@ -18,20 +18,20 @@ class SideBySide:
 
     def __init__(self, compiled: CompiledSubgraph) -> None:
         self._first = compiled
-        self._crew = _Replicas(compiled)
+        self._replicas = _Replicas(compiled)
         renewed_in_children(self)
 
     def renew(self) -> None:
         """Resets the instances in a forked process, which lacks the threads that had borrowed some."""
-        self._crew = _Replicas(self._first)
+        self._replicas = _Replicas(self._first)
 
     def lent(self) -> Loan:
         """An instance for exclusive use in a `with` statement."""
-        return Loan(self._crew)
+        return Loan(self._replicas)
 
     def let_go(self) -> None:
         """Frees the memory of all instances, once they are idle."""
-        for compiled in self._crew.all():
+        for compiled in self._replicas.all():
             compiled.let_go()
 
 
@@ -85,13 +85,13 @@ class _Replicas:
 class Loan:
     """A subgraph that is borrowed during a `with` statement."""
 
-    _crew: _Replicas
+    _replicas: _Replicas
     _borrowed: CompiledSubgraph | None = None
 
     def __enter__(self) -> CompiledSubgraph:
-        self._borrowed = self._crew.borrow()
+        self._borrowed = self._replicas.borrow()
         return self._borrowed
 
     def __exit__(self, *error: object) -> None:
         assert self._borrowed is not None
-        self._crew.give_back(self._borrowed)
+        self._replicas.give_back(self._borrowed)

@@ -272,7 +272,7 @@ class OutputCheck:
     def __init__(self, body: Graph) -> None:
         self._body = body
         self._layouts = [_layout(entry) for entry in body.outputs]
-        """For each output the dtype, and the shape if it is static, or the type if only some sizes are."""
+        """The dtype of each output, and its shape if that is static, or its type if only some sizes are."""
 
     def fits(self, returned: Any) -> bool:
         """True if they are arrays of the dtypes and sizes that the body declares."""
@@ -298,8 +298,8 @@ class OutputCheck:
         return returned
 
     def checked(self, returned: Any, inputs: Sequence[Any], where: str) -> list[Any]:
-        """The outputs as plain arrays; RunError for an output that is no array, or whose dtype or sizes differ from those that
-        follow from these inputs or that the model declares.
+        """The outputs as plain arrays; RunError for an output that is not an array, or whose dtype or sizes differ from those
+        that follow from these inputs or that the model declares.
         """
         values = [_plain(value, entry, where) for value, entry in zip(self.counted(returned, where), self._body.outputs)]
         if not self.fits(values):

@@ -1,9 +1,9 @@
 """The attentions that read a decoder's caches: found in the graph, and checked by computing them.
 
-However an exporter writes attention, it is a region of the graph that reads queries, the joined keys and values, and values that
-follow from sizes (a mask). A region is accepted as causal attention only if it gives the same results, for few earlier tokens,
-for the maximum, and for random numbers between: this detects masks that add to the scores, and masks that restart
-with each chunk of positions. For one that hides positions long past, the size of its window is measured."""
+Attention is a region of the graph that reads queries, the joined keys and values, and values that follow from sizes (a mask).
+Its ops differ between exporters. A region is accepted as causal attention only if it returns the same results: for few earlier
+tokens, for the maximum, and for random counts in between. This detects masks that add to the scores, and masks that restart
+with each chunk of positions. If a region attends to a sliding window, the size of the window is measured."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLOSE = 1e-4
 """Tolerance between two computations of one attention, relative to the largest result."""
 
 LARGE = 16.0
-"""Factor of some test queries: large scores show if they are clipped or bent above some value."""
+"""Factor of some test queries: large scores reveal that a region clips or soft-caps them."""
 
 MOST = 200
 """Maximum number of ops of one attention."""
@@ -41,7 +41,7 @@ MOVES = ops("reshape", "repeating", "forwarding", "casting") | {"Transpose", "Mu
 """The ops that may be between a cache and the product that reads it."""
 
 VALUES = {"MatMul": 1, "Attention": 2}
-"""For each op that keys and values are multiplied in, the input that holds values."""
+"""The ops that multiply by keys or values, each with the index of the input that holds the values."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -125,16 +125,16 @@ def find_regions(graph: Graph, caches: Sequence[Cache], follow: Collection[NodeE
 
 
 def _of_op(node: Node, by_joined: Mapping[NodeEntry, Cache]) -> Region:
-    """ONNX's own Attention."""
+    """The region of an Attention op."""
     query, key, value = node.inputs[0], by_joined.get(node[1]), by_joined.get(node[2])
     if query is None or key is None or value is None:
-        raise Unfit(f"{node.name!r} does not give both its keys and its values")
+        raise Unfit(f"{node.name!r} does not return both its keys and its values as caches")
     return Region(query, key, value, (node,), node[0])
 
 
 def _product_of(cache: Cache, readers: Readers) -> Node | None:
-    """The product by the values of a cache, or the Attention that computes it; None for keys, which are multiplied before
-    a softmax."""
+    """The op that multiplies by a cache's values: a MatMul or an Attention. None for keys, which are multiplied before a
+    softmax."""
     entry = cache.joined
     while True:
         reading = [(n, slot) for n, slot in readers.get(entry, ()) if n.op in VALUES or (n.op in MOVES and slot == 0)]
@@ -167,7 +167,7 @@ def _around(
     nodes, keys, queries = {mix}, set[Cache](), list[NodeEntry]()
 
     def multiplied(node: Node) -> list[NodeEntry]:
-        """The op's inputs; if it multiplies queries by keys, all but the queries, which are recorded."""
+        """The inputs to follow from this op. Of a product of queries and keys it records both, and leaves out the queries."""
         product = node.op == "Attention" or (node.op == "MatMul" and node is not mix)
         source = _source(node.inputs[1], by_joined) if product else None
         read = [entry for entry in node.inputs if entry is not None]
@@ -184,7 +184,7 @@ def _around(
         if entry in by_joined or entry in follow or node.value is not None or node in nodes:
             continue
         if node.is_variable or node.bodies or len(nodes) > MOST:
-            raise Unfit(f"{mix.name!r} reads {entry.name!r}, which is no part of attention")
+            raise Unfit(f"{mix.name!r} reads {entry.name!r}, which is not part of attention")
         nodes.add(node)
         waiting += multiplied(node)
     if len(keys) != 1 or len(queries) != 1:
@@ -219,24 +219,25 @@ class Shapes:
 
 
 def scale_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int]) -> float:
-    """The factor of queries times keys, measured with one earlier token: the first row's weight of that token is a logistic
-    function of the difference of both keys, times the factor."""
+    """The scale of the scores, measured with one earlier token. The token's weight in the first row is the logistic function of
+    the scale times `difference`, which is the query times the difference of the two keys."""
     random = np.random.default_rng(0)
     query, past, new = _random(random, shapes, region.held(known))
     past[1][:], new[1][:] = 1.0, 0.0
-    chance = float(_through(region, known, opsets, query, past, new)[0, 0, 0, 0])
+    weight = float(_through(region, known, opsets, query, past, new)[0, 0, 0, 0])
     difference = float(query[0, 0, 0] @ (past[0][0, 0, 0] - new[0][0, 0, 0]))
-    if not 0.0 < chance < 1.0:
+    if not 0.0 < weight < 1.0:
         raise Unfit(f"{region.result.name!r} is not a softmax of queries times keys")
-    fitted = math.log(chance / (1.0 - chance)) / difference
+    fitted = math.log(weight / (1.0 - weight)) / difference
     usual = shapes.query[3] ** -0.5
     return next((scale for scale in (usual, 1.0) if abs(fitted / scale - 1.0) < 1e-3), fitted)
 
 
 def window_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int]) -> int:
-    """The number of positions, up to its own, that a row attends to; 0 if the last row, with most positions before it, attends to
-    all. A query of zeros weights them equally, so the weight of its own position gives their number. If the cache holds only the
-    last positions, no row attends to more than these and its own."""
+    """The number of positions that a row attends to, including its own; 0 if the last row attends to all.
+
+    A query of zeros weights these positions equally, so that their number is the inverse of one weight. If the cache keeps only
+    the last positions, the window is never 0, and Unfit is raised if it is larger than these and the row's own."""
     query, past, new = _random(np.random.default_rng(0), shapes, region.held(known))
     query[:], past[1][:], new[1][:] = 0.0, 0.0, 0.0
     new[1][:, :, -1] = 1.0
@@ -252,13 +253,13 @@ def window_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str,
 def check(
     region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int], scale: float, window: int, queries: float = 1.0
 ) -> None:
-    """Raise Unfit unless the region computes causal attention at this size, for queries of this magnitude."""
+    """Raises Unfit unless the region computes causal attention at this size, for queries of this magnitude."""
     earlier = region.held(known)
     query, past, new = _random(np.random.default_rng(1), shapes, earlier)
     query *= np.float32(queries)
-    given = _through(region, known, opsets, query, past, new)
-    wanted = _causal(shapes, earlier, scale, query, past, new, window)
-    if not np.allclose(given, wanted, rtol=0.0, atol=CLOSE * float(np.abs(wanted).max())):
+    result = _through(region, known, opsets, query, past, new)
+    expected = _causal(shapes, earlier, scale, query, past, new, window)
+    if not np.allclose(result, expected, rtol=0.0, atol=CLOSE * float(np.abs(expected).max())):
         raise Unfit(f"{region.result.name!r} is not plain causal attention to {earlier} earlier positions")
 
 
@@ -281,12 +282,12 @@ def _through(
             given[cache.joined] = _filled_up(np.concatenate([before, added], axis=cache.axis), cache)
     result = region.computed(known, opsets, given)
     if result.shape != (*query.shape[:3], new[1].shape[3]):
-        raise Unfit(f"{region.result.name!r} has not the sizes of queries and values")
+        raise Unfit(f"{region.result.name!r} does not have the sizes of queries and values")
     return result
 
 
 def _filled_up(joined: Array, cache: Cache) -> Array:
-    """The joined positions; in a buffer of fixed capacity padded with other values, which must have no effect."""
+    """The joined positions. A buffer of fixed capacity is padded with other values, which must have no effect."""
     if cache.room is None:
         return joined
     shape = list(joined.shape)
@@ -297,7 +298,7 @@ def _filled_up(joined: Array, cache: Cache) -> Array:
 def _causal(
     shapes: Shapes, past: int, scale: float, query: Array, before: tuple[Array, Array], new: tuple[Array, Array], window: int
 ) -> Array:
-    """The result of causal attention, computed by the body of the call."""
+    """The result of causal attention, computed by the body of a `cached_attention` call."""
     arrays = [query, *before, *new, np.array([past])]
     inputs = [variable(f"x{i}", array.dtype.name, array.shape) for i, array in enumerate(arrays)]
     q, k, v, new_k, new_v, length = (node[0] for node in inputs)

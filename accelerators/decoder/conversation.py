@@ -186,7 +186,7 @@ class Session:
         if most is not None and self._state.length + rows > most:
             is_asked = most == self._longest and most != self._decoder.room
             raise InputError(
-                f"{self._state.length} tokens were said, and {rows} more are longer than {most}",
+                f"{self._state.length} tokens were read, and {rows} more exceed {most}",
                 where=self._where,
                 remedy="Begin with a larger `longest`, or reset()" if is_asked else "The model has no more positions; reset()",
             )
@@ -199,7 +199,7 @@ class Session:
                 continue
             if array.shape != wanted:
                 cause = f"{node.name!r} has the shape {list(array.shape)}, and the conversation then {list(wanted)}"
-                raise InputError(cause, where=self._where, remedy="Give a number for each token that was said, earlier ones too")
+                raise InputError(cause, where=self._where, remedy="Give a number for each token that was read, earlier ones too")
             masks.append(array != 0)
         if not masks and earlier is not None:
             masks.append(np.concatenate([earlier, np.ones((wanted[0], wanted[1] - earlier.shape[1]), bool)], axis=1))

@@ -51,7 +51,7 @@ class Decoder:
         self._anew = anew
         self._steps: dict[StepSizes, CompiledModel] = {}
         self._prompts: dict[int, CompiledModel | None] = {}
-        """For each number of sequences the model without a past, if that is compiled for any number of tokens."""
+        """The model without a past for each number of sequences, if that is compiled for any number of tokens."""
         self._guard = Guard()
         self.limit: int | None = None
         """The maximum number of positions that its attention supports; None if no limit was found."""
@@ -77,7 +77,7 @@ class Decoder:
         return bool(self.notes)
 
     def token_axes(self) -> tuple[int | None, ...] | None:
-        """For each output the axis of its tokens, None if it depends on the last one; None if tokens cannot be read in pieces."""
+        """The axis of tokens of each output, None if it depends on the last one; None if tokens cannot be read in pieces."""
         with self._guard.lock:
             if self._token_axes is None:
                 self._token_axes = (token_axes(self.roles),)
@@ -244,7 +244,7 @@ def _split(node: Node, rewriter: Rewriter) -> None:
 
 
 _PAST = {"GroupQueryAttention": 3, "MultiHeadAttention": 6}
-"""For each of onnxruntime's ops the index of the input with earlier keys."""
+"""The index of the input with earlier keys, for each of onnxruntime's ops."""
 
 
 def with_joined_caches(graph: Graph) -> Graph:

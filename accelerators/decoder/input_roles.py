@@ -59,12 +59,12 @@ class Roles:
         return sizes
 
     def cache_shape(self, cache: Cache, batch: int, past: int) -> list[int]:
-        """The sizes of a cache that holds so many positions; -1 for unknown ones."""
+        """The sizes of a cache that holds this many positions; -1 for unknown ones."""
         sizes = self.sizes(batch, 1, past)
         return [dim if isinstance(dim, int) else sizes.get(str(dim), -1) for dim in _shape(cache.past)]
 
     def cache_bytes(self, batch: int, past: int) -> dict[str, int]:
-        """The bytes of each cache with room for so many positions, by the name of its input. Unknown sizes count as 1."""
+        """The bytes of each cache with room for this many positions, by the name of its input. Unknown sizes count as 1."""
         return {
             cache.past.name: math.prod(map(abs, self.cache_shape(cache, batch, past))) * numpy_dtype(kind.dtype).itemsize
             for cache in self.caches if isinstance(kind := cache.past.output_types[0], TensorType)

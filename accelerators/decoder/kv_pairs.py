@@ -214,7 +214,7 @@ def read_state(path: str | os.PathLike[str], wanted: Mapping[str, tuple[np.dtype
     is_empty = not arrays and mask is None and length == 0 and batch is not None and batch < 0
     if length is None or length < 0 or batch is None or not (is_whole or is_empty):
         remedy = f"It has to hold {', '.join(wanted)}, and the number of positions in use"
-        raise AcceleratorError("the file is no session of this model", where=str(where), remedy=remedy)
+        raise AcceleratorError("the file is not a session of this model", where=str(where), remedy=remedy)
     return State(arrays, length, None if batch < 0 else batch, mask)
 
 

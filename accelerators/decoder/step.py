@@ -57,7 +57,7 @@ def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
         kind = cache.past.output_types[0]
         shape = kind.shape if isinstance(kind, TensorType) else None
         if kind is None or cache.axis != 2 or shape is None or len(shape) != 4:
-            raise Unfit(f"{cache.past.name!r} is no cache of sequences, heads, positions and depth")
+            raise Unfit(f"{cache.past.name!r} is not a cache of sequences, heads, positions and depth")
         if not cache.grows and cache.room != sizes.room:
             raise Unfit(f"{cache.past.name!r} has room for {cache.room} positions, and others for {sizes.room}")
         if not isinstance(kind, TensorType) or kind.dtype != "float32" or not isinstance(shape[1], int):
@@ -232,7 +232,7 @@ class _StepBuilder:
         buffers = {rewriter.value(cache.past[0]) for cache in self.roles.caches}
         for node in step.nodes:
             if not is_cached_attention(node) and any(entry in buffers for entry in node.inputs):
-                raise Unfit(f"{node.name!r} reads the past, and is no attention")
+                raise Unfit(f"{node.name!r} reads the past, and is not attention")
         return step
 
     def _buffer(self, past: Node) -> Node:

@@ -49,7 +49,7 @@ class Joined(Exception):
 
 
 def token_axes(roles: Roles) -> tuple[int | None, ...] | None:
-    """For each output except caches the axis of its tokens, None if it depends on the last one; None if tokens cannot be
+    """The axis of tokens of each output except caches, None if it depends on the last one; None if tokens cannot be
     read in pieces. Linear."""
     if "rows" in roles.fixed or any(_may_count(node, roles) for node in roles.asked):
         return None

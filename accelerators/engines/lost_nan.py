@@ -27,8 +27,8 @@ Table = Mapping[str, Rule]
 
 
 def loses_nan(node: Node, graph: Graph, table: Table, engine: str) -> str | None:
-    """The reason why a device with NAN="exact" refuses this node; None if NaN propagates, and arises as ONNX specifies, as in a
-    mean of nothing."""
+    """The reason why a device with NAN="exact" refuses this node; None if NaN propagates, and arises where
+    ONNX specifies it, as in the mean of no elements."""
     rule = None if node.domain else table.get(node.op or "")
     if not any(_is_float(entry.type) for entry in node.reads):
         return None
@@ -39,22 +39,22 @@ def loses_nan(node: Node, graph: Graph, table: Table, engine: str) -> str | None
 
 
 def always(node: Node) -> bool:
-    """Lost regardless of attributes."""
+    """NaN is lost with any attributes."""
     return True
 
 
 def only_of(*dtypes: str) -> Rule:
-    """Lost in these element types."""
+    """NaN is lost in these element types."""
     return lambda node: any(isinstance(entry.type, TensorType) and entry.type.dtype in dtypes for entry in node.reads)
 
 
 def with_reduction(node: Node) -> bool:
-    """Lost if the reduction is a maximum or a minimum."""
+    """NaN is lost if the reduction is a maximum or a minimum."""
     return node.attrs.get("reduction", "none") in ("max", "min")
 
 
 def not_known_finite(slot: int) -> Rule:
-    """Lost if inputs from this one on may hold NaN: they are not constant, or their constant is not finite."""
+    """NaN is lost if any input from this index on may hold one: it is not constant, or not finite."""
     return lambda node: not all(_is_finite(entry.node.value) for entry in node.inputs[slot:] if entry is not None)
 
 

@@ -33,7 +33,7 @@ class Aside:
 
     def __init__(self) -> None:
         self.location = LOCATION
-        """The location by which the model refers to it."""
+        """The location by which the model refers to these constants."""
         self.arrays: dict[int, Array] = {}
         """The arrays by their offset in the model."""
         self._offsets: dict[int, int] = {}
@@ -63,22 +63,22 @@ class EngineModel:
     nodes: tuple[Node, ...]
     """The op nodes; number i is named n<i> in the model."""
     probes: tuple[str, ...] = ()
-    """The names of further outputs: the sizes of values that may turn out to be empty."""
+    """The names of extra outputs, which return the sizes of values that may be empty."""
 
     def node_of(self, name: str) -> Node | None:
-        """The node for an engine's name, which is the node's or its output's, possibly with a suffix."""
+        """The node that an engine means by a name: that of the node or of its output, possibly with a suffix."""
         match = re.match(r"[nvy]\d+(?![^\W_])", name)
         return None if match is None else self._by_name.get(match[0])
 
     @lazy
     def _by_name(self) -> dict[str, Node]:
-        known = self.proto.graph.node if self.proto is not None else ()
-        protos = [proto for proto in known if proto.name[:1] == "n"]
+        every = self.proto.graph.node if self.proto is not None else ()
+        protos = [proto for proto in every if proto.name[:1] == "n"]
         pairs = [(proto, self.nodes[int(proto.name[1:])]) for proto in protos]
         return {name: node for proto, node in pairs for name in (proto.name, *proto.output)}
 
     def in_own_words(self, text: str) -> str:
-        """An engine's message with the names of the graph's nodes."""
+        """An engine's message, with the graph's node names in place of the model's."""
 
         def own(match: re.Match[str]) -> str:
             number = int(match[1])
@@ -90,12 +90,12 @@ class EngineModel:
         """The model as the bytes of one file, including its weights; ValueError if they exceed 2 GiB."""
         import onnx
 
-        whole = onnx.ModelProto()
-        whole.CopyFrom(self.proto)
-        for tensor in whole.graph.initializer:
+        model = onnx.ModelProto()
+        model.CopyFrom(self.proto)
+        for tensor in model.graph.initializer:
             if tensor.data_location == _EXTERNAL:
                 _embed(tensor, self.weights[tensor.name])
-        return whole.SerializeToString()
+        return model.SerializeToString()
 
     def write(self, folder: Path) -> Path:
         """Writes the model to a file in the folder, and its weights to another beside it."""
@@ -110,8 +110,8 @@ class EngineModel:
 
 
 def engine_model(graph: Graph, newest: Mapping[str, int], probed: Collection[str] = ()) -> EngineModel:
-    """The subgraph as a model: calls inlined, opsets lowered to those that the engine supports, constants not copied. It has
-    extra outputs with the sizes of the inputs of `probed` ops that may be zero."""
+    """The subgraph as a model: calls inlined, opsets lowered to those that the engine supports, constants not copied. Extra
+    outputs return the sizes of those inputs of `probed` ops that may be empty."""
     inlined = lowered(inline_calls(graph), newest)
     plain = _plainly_named(inlined)
     aside = Aside()
@@ -136,7 +136,7 @@ def model_from_bytes(data: bytes, graph: Graph) -> EngineModel:
     try:
         proto = onnx.ModelProto.FromString(data)
     except DecodeError:
-        raise ValueError("it is no ONNX model") from None
+        raise ValueError("it is not an ONNX model") from None
     inputs = tuple(f"x{i}" for i in range(len(graph.inputs)))
     outputs = tuple(f"y{i}" for i in range(len(graph.outputs)))
     stated = tuple(item.name for item in proto.graph.input), tuple(item.name for item in proto.graph.output)
@@ -144,7 +144,7 @@ def model_from_bytes(data: bytes, graph: Graph) -> EngineModel:
     if stated != (inputs, outputs + probes) or probes != tuple(f"z{i}" for i in range(len(probes))):
         raise ValueError("its inputs and outputs are not those of the subgraph")
     if any(item.type.tensor_type.elem_type != onnx.TensorProto.INT64 for item in proto.graph.output[len(outputs) :]):
-        raise ValueError("what it tells beside its outputs are no sizes")
+        raise ValueError("its extra outputs are not sizes")
     if any(tensor.data_location == _EXTERNAL or tensor.external_data for tensor in _get_all_tensors(proto)):
         raise ValueError("it refers to data in other files")
     ops = tuple(node for node in inline_calls(graph).nodes if node.is_op)
@@ -152,7 +152,7 @@ def model_from_bytes(data: bytes, graph: Graph) -> EngineModel:
 
 
 def _plainly_named(graph: Graph) -> Graph:
-    """The graph with safe names; bodies keep theirs."""
+    """The graph with safe names. Names inside bodies are kept."""
     number = {node: i for i, node in enumerate(graph.inputs)}
     counts = {"c": 0, "n": 0, "v": 0}
     rewriter = Rewriter(graph)
@@ -189,8 +189,8 @@ def _embed_elsewhere(model: Any, aside: Aside) -> None:
     Embeds those of sub-byte types too, because their byte array has another shape than the tensor."""
     from onnx.external_data_helper import _get_all_tensors
 
-    whole = [tensor for tensor in model.graph.initializer if DTYPE_NAMES.get(tensor.data_type) not in BITS]
-    outside = [tensor for tensor in whole if tensor.data_location == _EXTERNAL]
+    wide = [tensor for tensor in model.graph.initializer if DTYPE_NAMES.get(tensor.data_type) not in BITS]
+    outside = [tensor for tensor in wide if tensor.data_location == _EXTERNAL]
     for tensor in outside:
         tensor.data_location = 0
     for tensor in _get_all_tensors(model):

@@ -145,9 +145,9 @@ def _device(label: str) -> Device:
     head, colon, _ = name.partition(":")
     if colon and head.upper() in (HETERO, MULTI, AUTO):
         remedy = "HETERO:, MULTI: and AUTO: stand once, before the whole list"
-        raise UnknownDevice(f"{label!r} is no device of a list", remedy=remedy)
+        raise UnknownDevice(f"{label!r} is not a device of a list", remedy=remedy)
     if name in (HETERO, MULTI):
-        raise UnknownDevice(f"{name} is no device: it stands for several", remedy=f"Write {name}:first,second")
+        raise UnknownDevice(f"{name} is not a device: it stands for several", remedy=f"Write {name}:first,second")
     if not is_known(name) and is_known(name.lower()):
         raise UnknownDevice(f"there is no device {name!r}", remedy=f"Did you mean {name.lower()!r}?")
     if dot and not device_id:

@@ -158,7 +158,7 @@ def checked_answers(answers: object, graph: Graph, where: str) -> Support:
     names = {node.name for node in graph.nodes}
     for name in answers:
         if not isinstance(name, str) or name not in names:
-            raise DeviceMistake(f"it answers about {in_code(name)}, which is no node's name", where=where, remedy=MEND)
+            raise DeviceMistake(f"it answers about {in_code(name)}, which is not the name of a node", where=where, remedy=MEND)
     return {name: yes_or_why_not(answer, where, name) for name, answer in answers.items()}
 
 

@@ -66,7 +66,7 @@ _instances: dict[str, Accelerator] = {}
 def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> type[Accelerator]:
     """Registers a device under its class's `name` (also as a decorator), and a backend of that name with it."""
     if not (isinstance(cls, type) and issubclass(cls, Accelerator)):
-        cause = f"{cls!r} is no class derived from Accelerator"
+        cause = f"{cls!r} is not a class derived from Accelerator"
         raise AcceleratorError(cause, where="register_accelerator", remedy="Give the class itself")
     name = cls.name
     if not is_device_name(name):
@@ -159,7 +159,7 @@ def _instance_of(name: str, entry: _Registration) -> Accelerator:
     try:
         cls = entry.factory()
         if not (isinstance(cls, type) and issubclass(cls, Accelerator)):
-            raise BrokenPackage(f"{cls!r} is no class derived from Accelerator", where=where)
+            raise BrokenPackage(f"{cls!r} is not a class derived from Accelerator", where=where)
         if not is_device_name(name) and name != HETERO:
             raise BrokenPackage("a device's name is letters, digits, '-' and '_', and not HETERO", where=where)
         instance = cls()

@@ -73,7 +73,7 @@ class Config:
     stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = ()
     """Devices, with their values, that run a new size while another compiles it in the background; empty: calls wait for it."""
     said: Mapping[str, Set[str]] = attrs.field(factory=dict)
-    """For each device label the keys that the user set; the others have the device's own values."""
+    """The keys that the user set, for each device label; the others have the device's own values."""
 
     def of(self, device: Device, first: bool) -> Config:
         """The settings for one device alone; graphs are drawn only for the first device."""

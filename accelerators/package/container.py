@@ -171,7 +171,7 @@ def _opened(path: str, key: bytes | None) -> tuple[memoryview, re.Match[bytes]]:
             source.seek(max(0, size - _LENGTH))
             seal = _SEAL.fullmatch(source.read(_LENGTH))
             if seal is None:
-                cause = "this is no package of Partita's, or it was cut short or added to" if size else "it is empty"
+                cause = "this is not a package of Partita's, or it was cut short or added to" if size else "it is empty"
                 remedy = "pt.load reads ONNX files" if path.endswith(".onnx") else _AGAIN
                 raise PackageError(cause, where=path, remedy=remedy)
             _check(source, size, seal, key, path)
@@ -211,7 +211,7 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise PackageError(f"its manifest cannot be read: {error}", where=where, remedy=_AGAIN) from None
     if not isinstance(manifest, dict):
-        raise PackageError("its manifest is no table", where=where, remedy=_AGAIN)
+        raise PackageError("its manifest is not a table", where=where, remedy=_AGAIN)
     return manifest
 
 

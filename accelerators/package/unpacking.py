@@ -122,7 +122,7 @@ class _Importing:
         return None if isinstance(self.recompile, bool) else parse_devices(self.recompile)
 
     def configured(self, devices: Sequence[Device]) -> dict[str, dict[str, Any]]:
-        """For each device label a value for each key: the caller's, or else the one that the model was compiled with."""
+        """A value for each key of each device label: the caller's, or else the one that the model was compiled with."""
         every = {device.label: device for device in [*devices, *(self.others() or ())]}
         given = read_config(self.config, list(every.values()))
         config = {label: dict(values) for label, values in given.by_device.items()}

@@ -523,5 +523,5 @@ def _table_of(given: object, option: str, example: str) -> Mapping[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise AcceleratorError(f"{given!r:.80} is no table", where=f"what_if, option {option}", remedy=f"Write {example}")
+        raise AcceleratorError(f"{given!r:.80} is not a table", where=f"what_if, option {option}", remedy=f"Write {example}")
     return given

@@ -56,7 +56,7 @@ _FORM = {
 
 
 def as_number(value: object) -> float:
-    """The value as a float; NaN if it is no finite number."""
+    """The value as a float; NaN if it is not a finite number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         return math.nan
     try:
@@ -86,7 +86,7 @@ def _rate(value: object) -> float:
 def _times(given: object) -> dict[str, dict[str, float]]:
     """The times as plain numbers; an error names the place of one that is none."""
     if not isinstance(given, Mapping) or not all(isinstance(times, Mapping) for times in given.values()):
-        raise _invalid(f"they are no table of times: {given!r:.80}", 'Give {"cpu": {"conv1": 12.5}}')
+        raise _invalid(f"they are not a table of times: {given!r:.80}", 'Give {"cpu": {"conv1": 12.5}}')
     checked: dict[str, dict[str, float]] = {}
     for device, times in given.items():
         checked[device] = {name: as_number(us) for name, us in times.items()}
@@ -103,7 +103,7 @@ def _pairs(given: object) -> dict[tuple[str, str], HandOver]:
     """The hand-overs; an error names one that is none, or that leads nowhere."""
     remedy = 'Give {("cpu", "cuda"): HandOver(...)}, with two different names'
     if not isinstance(given, Mapping):
-        raise _invalid(f"they are no table of hand-overs: {given!r:.80}", remedy)
+        raise _invalid(f"they are not a table of hand-overs: {given!r:.80}", remedy)
     for pair, one in given.items():
         names = pair if isinstance(pair, tuple) else ()
         if len(names) != 2 or not all(isinstance(name, str) for name in names) or names[0] == names[1]:
@@ -165,10 +165,10 @@ class Costs:
         try:
             content = json.loads(text)
         except (TypeError, ValueError, RecursionError) as error:
-            raise AcceleratorError(f"this is no JSON: {error}", where="Costs.from_json", remedy=remedy) from error
+            raise AcceleratorError(f"this is not JSON: {error}", where="Costs.from_json", remedy=remedy) from error
         wrong = form_error(content, _FORM)
         if wrong is None and content["partita_costs"] != VERSION:
-            wrong = "this is no version of costs that is known"
+            wrong = "this is not a version of costs that is known"
         if wrong is None and content.get("unit", TIME) not in (TIME, ENERGY):
             wrong = f"its unit is {content['unit']!r:.40}"
         if wrong is not None:

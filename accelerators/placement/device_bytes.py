@@ -235,7 +235,7 @@ def bytes_of(most: int | str, label: str) -> float:
     amount = _AMOUNT.fullmatch(most) if isinstance(most, str) else None
     number_of_bytes = as_number(most) if amount is None else float(amount[1]) * _UNITS[amount[2].upper()]
     if not 0 <= number_of_bytes < math.inf:
-        cause = f"{most!r:.80} is no amount of memory"
+        cause = f"{most!r:.80} is not an amount of memory"
         raise AcceleratorError(cause, where=f"limit[{label!r}]", remedy='Write "22GiB", or None for any')
     return number_of_bytes
 

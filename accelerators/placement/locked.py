@@ -38,7 +38,7 @@ MAX_NODES = "max_nodes"
 """The name of the one part that only some plans have."""
 
 WROTE = "Give a file that `partita place --lock` or placement.lock wrote"
-"""The remedy for a file that is no plan."""
+"""The remedy for a file that is not a plan."""
 
 CHECK = "`partita plan --check` lists the differences; `partita place --lock` makes a new plan"
 """The remedy for a plan of another graph."""
@@ -123,7 +123,7 @@ class LockedPlan:
         if wrong is None and limited and content[MAX_NODES] < 1:
             wrong = f"its {MAX_NODES} is {content[MAX_NODES]}"
         if wrong is None and content["partita_lock"] != VERSION:
-            wrong = "this is no version of a locked plan that is known"
+            wrong = "this is not a version of a locked plan that is known"
         if wrong is None:
             found = [
                 f"nodes.{name}.device is {row['device']!r}, which is none of its devices"
@@ -133,7 +133,7 @@ class LockedPlan:
             found += [f"{name!r} is computed, and none of its nodes" for name in strange]
             wrong = next(iter(found), None)
         if wrong is not None:
-            raise ReadError(f"it is no locked plan: {wrong}", where=where, remedy=WROTE)
+            raise ReadError(f"it is not a locked plan: {wrong}", where=where, remedy=WROTE)
         nodes = {name: LockedNode(row["op"], row["device"], tuple(row["types"])) for name, row in content["nodes"].items()}
         rounds = tuple(tuple(names) for names in content["inlined"])
         computed = frozenset(content["computed"])

@@ -182,7 +182,7 @@ class Placement(MutableMapping[str, str]):
         missing = [name for name in self._where if name not in graph]
         if missing:
             raise AcceleratorError(
-                f"the placement has {missing[0]!r}, which the graph has not",
+                f"the placement has {missing[0]!r}, which is not in the graph",
                 where=f"graph {graph.name!r}",
                 remedy="Apply it to the graph that query was given, or query again",
             )
@@ -283,7 +283,7 @@ class Placement(MutableMapping[str, str]):
     def _unknown(self, name: str) -> GraphError:
         if name in self.graph and not self.graph[name].is_op:
             remedy = "Inputs and constants follow the nodes that read them"
-            return NoSuchNode(f"{name!r} is no op", where="placement", remedy=remedy)
+            return NoSuchNode(f"{name!r} is not an op", where="placement", remedy=remedy)
         holder = self._holder_of(name)
         if holder is not None:
             cause = f"{name!r} is inside {holder.name!r} ({holder.op}), which is placed as a whole"

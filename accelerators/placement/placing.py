@@ -192,7 +192,7 @@ def checked_graph(graph: Graph, where: str) -> Graph:
     """The argument, if it is a graph; else an error."""
     if not isinstance(graph, Graph):
         remedy = remedy_for(graph) or "Read a model with load(...) first"
-        raise AcceleratorError(f"{type(graph).__name__} is no Graph", where=where, remedy=remedy)
+        raise AcceleratorError(f"{type(graph).__name__} is not a Graph", where=where, remedy=remedy)
     return graph
 
 

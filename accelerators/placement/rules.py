@@ -131,7 +131,7 @@ def _matching(
     try:
         fits = re.compile(pattern).fullmatch
     except re.error as error:
-        raise AcceleratorError(f"it is no regular expression: {error}", where=where) from error
+        raise AcceleratorError(f"it is not a regular expression: {error}", where=where) from error
     names = [node.name for node in graph.nodes if node.is_op]
     matching = [name for name in names if fits(name)]
     if not matching and not any(map(fits, inlined)) and not (op_will_do and _is_known_op(graph, pattern)):

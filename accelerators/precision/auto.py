@@ -149,7 +149,7 @@ class AutoChoice:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise AcceleratorError(f"this is no JSON: {error}", where="auto") from error
+            raise AcceleratorError(f"this is not JSON: {error}", where="auto") from error
         wrong = form_error(content, _FORM)
         if wrong is None and not 0 <= content["chosen"] < len(content["rows"]):
             wrong = "it has no such row"
@@ -182,7 +182,7 @@ def auto(
     check_flag(again, "option again", AcceleratorError)
     check_flag(progress, "option progress", AcceleratorError)
     if not as_number(seconds) > 0:
-        raise AcceleratorError(f"{seconds!r:.80} is no time", where="auto, option seconds", remedy="Give seconds, above 0")
+        raise AcceleratorError(f"{seconds!r:.80} is not a time", where="auto, option seconds", remedy="Give seconds, above 0")
     start = perf_counter()
     base = query(graph, devices, config=config, pin=pin, forbid=forbid)
     target = Target(devices, config)
@@ -327,7 +327,8 @@ def compiled(
 ) -> CompiledModel:
     """The graph, compiled as `auto` recommends."""
     if config is not None and not isinstance(config, Mapping):
-        raise BadConfig(f"{config!r:.80} is no mapping", where="compile, option config", remedy='Write {"AUTO": {"SECONDS": 30}}')
+        remedy = 'Write {"AUTO": {"SECONDS": 30}}'
+        raise BadConfig(f"{config!r:.80} is not a mapping", where="compile, option config", remedy=remedy)
     given = dict(config or {})
     own = given.pop(AUTO, {})
     if not isinstance(own, Mapping) or not own.keys() <= {"SECONDS"}:

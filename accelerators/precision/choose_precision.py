@@ -122,7 +122,7 @@ def choose(
             where=f"graph {measuring.graph.name!r}", remedy="Lock fewer ops, or allow more",
         )
     reasons = {node.name: _refusal(node.name, options, measuring.refused, tolerance) for node in measuring.ops}
-    reasons |= dict.fromkeys(locked, "said from outside")
+    reasons |= dict.fromkeys(locked, "set from outside")
     later: dict[str, list[Option]] = {}
     for option in sorted((option for option in options if _is_worth_it(option, tolerance)), key=_gain, reverse=True):
         later.setdefault(option.node, []).append(option)

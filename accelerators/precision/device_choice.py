@@ -21,7 +21,7 @@ class DeviceChoice:
         self, graph: Graph, allowed: Mapping[str, Sequence[str]], times: Mapping[tuple[str | None, str], Mapping[str, float]]
     ) -> None:
         self.allowed = allowed
-        """For each op the devices that run it, the preferred one first."""
+        """The devices that run each op, the preferred one first."""
         self.times = times
         """The microseconds of ops by device and precision, and by op."""
         self.neighbours: dict[str, list[tuple[str, float]]] = {name: [] for name in allowed}

@@ -23,7 +23,7 @@ from partita.graph.rewrite import with_affinities, with_changes
 from partita.passes.infer import infer
 
 Times = Mapping[str, Mapping[str, float]]
-"""For each device the microseconds of an op, by precision."""
+"""The microseconds of an op on each device, by precision."""
 
 CONVERTING = ops("quantizing") | {"Cast"}
 """The ops that lowering adds: each runs on any device that supports it, if its neighbour's device does not."""
@@ -63,7 +63,7 @@ class DevicePlan:
 
     def why(self, name: str) -> list[str]:
         """The op's time on each device, and why others refuse it, a line for each."""
-        lines = ["  its device was said from outside"] if name in self.by_hand else []
+        lines = ["  its device was set from outside"] if name in self.by_hand else []
         for label in self.devices:
             times = self.times.get(name, {}).get(label, {})
             if label in self.refusals.get(name, {}):

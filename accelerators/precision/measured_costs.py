@@ -178,8 +178,8 @@ def busy_neighbour() -> Iterator[Sequence[subprocess.Popen[bytes]]]:
 
 
 def in_turns(calls: Sequence[Callable[[], Any]], seconds: float, times_more: int = 1) -> list[list[float]]:
-    """The microseconds of calls that take turns, after one of each that is not measured: until they took so many seconds, or were
-    CALLS each (or some times more)."""
+    """The microseconds of calls that take turns, after one of each that is not measured, until they have taken `seconds` or there
+    are CALLS * `times_more` of each."""
     for call in calls:
         call()
     times: list[list[float]] = [[] for _ in calls]
@@ -350,7 +350,7 @@ class _OnThisMachine:
         return over
 
     def _crossings(self, a: str, b: str, count: int) -> tuple[float, float]:
-        """The microseconds of handing over so many elements from `a` to `b`, and back. For each way there are two models, with
+        """The microseconds of handing over `count` elements from `a` to `b`, and back. For each way there are two models, with
         either op first, so that the ops' own times cancel out."""
         ops = FIRST, SECOND
         ways = [(ops, (a, a)), (ops, (b, b)), *((order, pair) for pair in ((a, b), (b, a)) for order in (ops, ops[::-1]))]

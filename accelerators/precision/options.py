@@ -78,7 +78,7 @@ def locked_of(graph: Graph, lock: Mapping[str, str]) -> dict[str, str]:
     names = [node.name for node in lowerable(graph)]
     for pattern, precision in lock.items():
         if not isinstance(pattern, str):
-            cause = f"{pattern!r} is no name of an op"
+            cause = f"{pattern!r} is not a name of an op"
             raise AcceleratorError(cause, where="choose_precision, option lock", remedy="Give a name, or a pattern of names")
         check_precision(precision, f"lock[{pattern!r}]")
         fitting = [name for name in names if name == pattern] or _matching(pattern, names)
@@ -96,7 +96,7 @@ def _matching(pattern: str, names: Sequence[str]) -> list[str]:
         return [name for name in names if re.fullmatch(pattern, name)]
     except re.error as error:
         where, remedy = "choose_precision, option lock", "Give a name, or a pattern of names"
-        raise AcceleratorError(f"{pattern!r} is no pattern: {error}", where=where, remedy=remedy) from error
+        raise AcceleratorError(f"{pattern!r} is not a pattern: {error}", where=where, remedy=remedy) from error
 
 
 @attrs.frozen(slots=True)
@@ -104,9 +104,9 @@ class Open:
     """The devices among which each op's device is chosen."""
 
     allowed: Mapping[str, Sequence[str]]
-    """For each op the devices that run it, the preferred one first; a single one if it is pinned."""
+    """The devices that run each op, the preferred one first; a single one if it is pinned."""
     refusals: Mapping[str, Mapping[str, str]]
-    """For each op the devices that do not run it, with the reasons."""
+    """The devices that do not run each op, with the reasons."""
     preferred: tuple[str, ...]
     """The available devices, except the last resort."""
     pinned: frozenset[str]

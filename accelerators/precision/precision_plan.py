@@ -120,7 +120,7 @@ class PrecisionPlan(MutableMapping[str, str]):
     def __setitem__(self, name: str, precision: str) -> None:
         row = self._row(name)
         check_precision(precision, f"plan[{name!r}]")
-        self._rows[name] = attrs.evolve(row, precision=precision, reason="said by hand", locked=True)
+        self._rows[name] = attrs.evolve(row, precision=precision, reason="set by hand", locked=True)
         self.error = None
 
     def __delitem__(self, name: str) -> None:
@@ -177,11 +177,11 @@ class PrecisionPlan(MutableMapping[str, str]):
         typed = infer(with_channel_scales(graph), strict=False)
         missing = [name for name in self if name not in typed]
         if missing:
-            raise AcceleratorError(f"the plan names {missing[0]!r}, which the graph has not", where=f"graph {graph.name!r}")
+            raise AcceleratorError(f"the plan names {missing[0]!r}, which is not in the graph", where=f"graph {graph.name!r}")
         able = {node.name for node in lowerable(typed)}
         wrong = [name for name, precision in self.items() if precision != KEPT and name not in able]
         if wrong:
-            cause = f"the plan lowers {wrong[0]!r}, which is no product with constant float32 weights"
+            cause = f"the plan lowers {wrong[0]!r}, which is not a product with constant float32 weights"
             raise AcceleratorError(cause, where=f"graph {graph.name!r}")
         if self.devices is None:
             return lowered_on(typed, self, self.ranges, None, ())
@@ -221,7 +221,7 @@ class PrecisionPlan(MutableMapping[str, str]):
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
             raise AcceleratorError(
-                f"this is no precision plan: {problem}", where="PrecisionPlan.from_json", remedy="Read what to_json wrote"
+                f"this is not a precision plan: {problem}", where="PrecisionPlan.from_json", remedy="Read what to_json wrote"
             ) from problem
 
     def to_table(self) -> Table:

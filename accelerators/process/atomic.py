@@ -104,7 +104,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 def _opened(number: int, may_be_anybodys: bool) -> BufferedReader:
     state = os.fstat(number)
-    why = "it is no file" if not stat.S_ISREG(state.st_mode) else None
+    why = "it is not a file" if not stat.S_ISREG(state.st_mode) else None
     if why is None and not may_be_anybodys and others_may_write(state):
         why = "others may write to it"
     if why is None:

@@ -85,7 +85,7 @@ class Child:
     def ask(self, request: Mapping[str, Any], packing: Packing | None = None, seconds: float | None = None) -> Any:
         """The answer to a request whose arrays are in the packing; an error of the child's is raised. The child is ended if it is
         late, which raises TimeoutError, and by any other exception, since its answer would be taken for that of another
-        request; `Ended` if it ended by itself, or what it said is no answer."""
+        request; `Ended` if it ended by itself, or what it said is not an answer."""
         try:
             if packing is not None:
                 packing.write(self.requests)

@@ -58,7 +58,7 @@ class Places:
 
     @contextmanager
     def place(self, worker: SlotSeeker, needed: int) -> Iterator[None]:
-        """Inside, the worker has a slot, for work that needs `needed` bytes. Raises GivenUp if it was given up before."""
+        """A context in which the worker has a slot, for work that needs `needed` bytes; GivenUp if it was given up before."""
         try:
             with self._guard.lock:
                 self._waiting.append(worker)

@@ -79,7 +79,7 @@ door = Door()
 
 @contextmanager
 def at_a_device() -> Iterator[None]:
-    """Inside, interpreter exit waits. (`enter` and `leave` cost a microsecond less.)"""
+    """A context that delays interpreter exit. (`enter` and `leave` cost a microsecond less.)"""
     door.enter()
     try:
         yield

@@ -29,7 +29,7 @@ _LARGEST = 1 << 30
 
 
 class Garbled(Exception):
-    """The other process wrote something that is no message."""
+    """The other process wrote something that is not a message."""
 
 
 def send(stream: socket.socket, message: Any) -> None:
@@ -57,7 +57,7 @@ def receive(stream: socket.socket, seconds: float | None = None, ended: int | No
     try:
         return json.loads(_exactly(stream, length, until, ended))
     except (ValueError, RecursionError) as error:
-        raise Garbled(f"it wrote what is no JSON: {error_in_words(error):.200}") from error
+        raise Garbled(f"it wrote what is not JSON: {error_in_words(error):.200}") from error
 
 
 def _exactly(stream: socket.socket, size: int, until: float | None, ended: int | None) -> bytes:

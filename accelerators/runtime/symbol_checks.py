@@ -48,7 +48,7 @@ class SizeClaims:
         return bool(self._claims)
 
     def sizes(self, arrays: Sequence[Any]) -> list[int]:
-        """For each claim the size of its symbol in these inputs."""
+        """The size of each claim's symbol in these inputs."""
         return [arrays[claim.input].shape[claim.input_axis] for claim in self._claims]
 
     def check(self, results: Sequence[Any], sizes: Sequence[int]) -> None:

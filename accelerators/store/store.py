@@ -204,9 +204,9 @@ def _words(file: BinaryIO) -> dict[str, Any]:
     try:
         meta = json.loads(words)
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"its metadata is no JSON that can be read: {error}") from None
+        raise Damaged(f"its metadata is not JSON that can be read: {error}") from None
     if not isinstance(meta, dict):
-        raise Damaged("its metadata is no dictionary")
+        raise Damaged("its metadata is not a dictionary")
     return meta
 
 
@@ -270,7 +270,7 @@ def _checked(name: object) -> str:
     """Checks that `write_weights` may give the name: a forged entry may name any file, which would be removed as damaged."""
     if isinstance(name, str) and re.fullmatch("[0-9a-f]{64}", name):
         return name
-    raise Damaged(f"{name!r:.80} is no name of a file of weights")
+    raise Damaged(f"{name!r:.80} is not a name of a file of weights")
 
 
 def _array(files: Mapping[str, Array], name: str, offset: int, dtype: str, shape: Sequence[int]) -> Array:

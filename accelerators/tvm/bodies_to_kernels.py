@@ -90,7 +90,7 @@ def _unchecked(body: Body) -> None:
 
 @contextlib.contextmanager
 def _blamed_on(node: Node, machine: Machine) -> Iterator[None]:
-    """Inside, an error gets the names of the nodes that cannot be compiled."""
+    """A context that adds the names of the nodes that cannot be compiled to an error."""
     try:
         yield
     except PartitaError as error:

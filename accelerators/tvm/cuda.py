@@ -35,7 +35,7 @@ def _architecture(value: Any) -> str:
     """Validates the name of a GPU architecture; "" means the GPU's own."""
     named = isinstance(value, str) and value.startswith("sm_") and value[3:].rstrip("af").isdigit()
     if value != "" and not named:
-        raise BadConfig(f"{value!r} is no GPU architecture", where="ARCH of device 'cuda'", remedy='Write it as "sm_90"')
+        raise BadConfig(f"{value!r} is not a GPU architecture", where="ARCH of device 'cuda'", remedy='Write it as "sm_90"')
     return str(value)
 
 

@@ -33,7 +33,7 @@ def attention(b: BodyBuilder) -> Graph:
 
 @meaning("QAttention", 14, ONE_PRODUCT)
 def quantized(b: BodyBuilder) -> Graph:
-    """QAttention: the same with a product of quantized values."""
+    """QAttention: Attention whose product is of quantized values."""
     product = b.MatMul(b.dequantized(0, 3, 6), b.dequantized(1, 4, 7, axis=1))
     return _by_one_product(b, b.Add(product, b.input(2)), mask=5, past=8, bias=None)
 
@@ -49,26 +49,26 @@ def of_heads(b: BodyBuilder) -> Graph:
 
 @meaning("DecoderMaskedMultiHeadAttention", 14, "mask_filter_value num_heads scale output_qk past_present_share_buffer")
 def of_one_token(b: BodyBuilder) -> Graph:
-    """DecoderMaskedMultiHeadAttention: the queries of one token attend to another sequence, or to a cache in one buffer."""
+    """DecoderMaskedMultiHeadAttention: the query of one token attends to another sequence, or to a cache in one buffer."""
     if b.has(5):
         if not b.attr("past_present_share_buffer", 0):
-            raise NoBody("a cache that grows is not known", where=b.where)
+            raise NoBody("a growing cache is not supported", where=b.where)
         return _with_buffer(b, bias=10, mask=3, added=4, past=5, length=7, beams=9)
     result, keys, values, scores = _attended(b, _parts(b, 10), (3, None), None, _width(b, 2))
     return b.done(result, *(b.Identity(part) for part in (keys, values)), scores)
 
 
 def _with_buffer(b: BodyBuilder, bias: int, mask: int, added: int, past: int, length: int, beams: int) -> Graph:
-    """Attention whose cache is one buffer: keys and values of new tokens are written after its valid positions, so that past and
-    present have the same size. The inputs are given by index; `past` are the keys, which the values follow."""
+    """Attention whose cache is one buffer: keys and values of new tokens are written after its valid positions, so that past
+    and present have the same size. The arguments are indices of inputs; `past` is that of the keys, which the values follow."""
     if b.rank(1) != 3:
-        raise NoBody("a cache in one buffer is not known beside keys of another sequence", where=b.where)
+        raise NoBody("a cache in one buffer is not supported together with keys of another sequence", where=b.where)
     if b.has(beams) and b.has(added) and (b.type(added).shape or ())[:1] != (1,):
-        raise NoBody("a bias for each row of the batch is not known beside beams", where=b.where)
+        raise NoBody("a bias for each row of the batch is not supported together with beams", where=b.where)
     queries, *new = _parts(b, bias)
     count = b.Reshape(b.Cast(b.input(length), to="int64"), [1])
     old = [b.input(past), b.input(past + 1)]
-    places = b.Reshape(b.Add(_counted(b, new[0]), count), [1, 1, -1, 1])
+    places = b.Reshape(b.Add(_row_numbers(b, new[0]), count), [1, 1, -1, 1])
     present = [
         b.ScatterElements(buffer, b.Expand(places, b.Shape(part)), part, axis=2)
         for buffer, part in zip(old, new, strict=True)
@@ -82,19 +82,19 @@ def _with_buffer(b: BodyBuilder, bias: int, mask: int, added: int, past: int, le
 
 def _of_beams(b: BodyBuilder, beams: NodeEntry, length: NodeEntry, past: NodeEntry) -> NodeEntry:
     """The keys or values of each beam, gathered from the beams that its positions belong to."""
-    used = b.Slice(b.Cast(beams, to="int64"), [0], length, [2])
-    whole = b.Shape(past)
-    rest = b.Slice(whole, [1], [4])
-    apart = b.Concat(b.Slice(b.Shape(beams), [0], [2]), rest, axis=0)
-    indices = b.Expand(b.Unsqueeze(used, [2, 4]), apart)
-    return b.Reshape(b.GatherElements(b.Reshape(past, apart), indices, axis=1), whole)
+    owners = b.Slice(b.Cast(beams, to="int64"), [0], length, [2])
+    shape = b.Shape(past)
+    rest = b.Slice(shape, [1], [4])
+    by_beam = b.Concat(b.Slice(b.Shape(beams), [0], [2]), rest, axis=0)
+    indices = b.Expand(b.Unsqueeze(owners, [2, 4]), by_beam)
+    return b.Reshape(b.GatherElements(b.Reshape(past, by_beam), indices, axis=1), shape)
 
 
 def _by_one_product(b: BodyBuilder, product: NodeEntry, mask: int, past: int, bias: int | None) -> Graph:
     """Attention whose queries, keys and values are parts of one product; past keys and values are one input."""
     for name in ("past_present_share_buffer", "do_rotary"):
         if b.attr(name, 0):
-            raise NoBody(f"its attribute {name} is {b.attr(name, 0)}, and only 0 is known", where=b.where)
+            raise NoBody(f"its attribute {name} is {b.attr(name, 0)}; only 0 is supported", where=b.where)
     size, heads = _head_size(b), _head_count(b)
     sizes = [int(one) for one in b.attr("qkv_hidden_sizes", ())] or [size * heads] * 3
     parts = b.ops("Split", 3, product, sizes, axis=2)
@@ -108,10 +108,10 @@ def _by_one_product(b: BodyBuilder, product: NodeEntry, mask: int, past: int, bi
 
 
 def _parts(b: BodyBuilder, bias: int) -> list[NodeEntry]:
-    """Queries, keys and values as [batch, heads, rows, size], with their bias, which is the input `bias`, added."""
+    """Queries, keys and values as [batch, heads, rows, size], plus their bias, which is input number `bias`."""
     heads = _head_count(b)
     if b.rank(0) != 3 or not b.has(1) or not b.has(2):
-        raise NoBody("queries, keys and values that are one value are not known", where=b.where)
+        raise NoBody("queries, keys and values in one value are not supported", where=b.where)
     if b.rank(1) == 4:  # keys and values of another sequence include their bias
         queries = _in_heads(b, b.input(0), heads, _width(b, 0))
         queries = b.Add(queries, _biases(b, bias, heads)[0]) if b.has(bias) else queries
@@ -137,7 +137,7 @@ def _in_heads(b: BodyBuilder, x: NodeEntry, heads: int, width: int) -> NodeEntry
 
 
 def _width(b: BodyBuilder, i: int) -> int:
-    """The total size of an input's heads; -1 if it is unknown, which a Reshape takes unless there are no rows."""
+    """The total size of an input's heads; -1 if it is unknown, which Reshape accepts unless there are no rows."""
     shape = b.type(i).shape or (None,)
     size = shape[-1]
     return size * (_head_count(b) if len(shape) == 4 else 1) if isinstance(size, int) else -1
@@ -148,7 +148,7 @@ def _attended(
 ) -> tuple[NodeEntry, NodeEntry, NodeEntry, NodeEntry]:
     """The attention's result [batch, rows, heads * size], all keys and values, and the scores.
 
-    `added` are the indices of the inputs with the mask and the bias of the scores, `width` is the size of the result's rows."""
+    `added` holds the indices of two inputs, the mask and the bias of the scores; `width` is the size of the result's rows."""
     queries, keys, values = given
     if past is not None:
         keys, values = (b.Concat(old, new, axis=2) for old, new in zip(past, (keys, values), strict=True))
@@ -205,16 +205,16 @@ def _mask(b: BodyBuilder, i: int, keys: NodeEntry) -> NodeEntry | None:
     elif rank in (2, 3):
         seen = b.Greater(b.Unsqueeze(mask, [1, 2] if rank == 2 else [1]), b.constant(0, np.int32))
     else:
-        raise NoBody(f"a mask of {rank} dimensions is not known", where=b.where)
+        raise NoBody(f"a mask of {rank} dimensions is not supported", where=b.where)
     return b.Where(seen, b.constant(0.0, np.float32), b.constant(filtered, np.float32))
 
 
 def _within(b: BodyBuilder, i: int, keys: NodeEntry) -> NodeEntry:
-    """The mask of keys between the beginning, if any, and the end that a one-dimensional mask holds for each row of the batch."""
+    """The mask of a one-dimensional input, which holds the end of the visible keys of each batch row, and perhaps the start."""
     batch, sizes = b.type(0).shape, b.type(i).shape
     if batch is None or sizes is None or not isinstance(batch[0], int) or sizes[0] not in (batch[0], 2 * batch[0]):
-        raise NotYet("how long its mask is, is unknown, or is neither one nor two numbers for each row", where=b.where)
-    positions = b.Cast(_counted(b, keys), to="int32")
+        raise NotYet("its mask has an unknown size, or not one or two numbers for each row of the batch", where=b.where)
+    positions = b.Cast(_row_numbers(b, keys), to="int32")
     ends = b.Slice(b.input(i), [0], [batch[0]], [0])
     seen = b.Less(positions, b.Reshape(ends, [-1, 1, 1, 1]))
     if sizes[0] == batch[0]:
@@ -224,11 +224,11 @@ def _within(b: BodyBuilder, i: int, keys: NodeEntry) -> NodeEntry:
 
 
 def _without_later(b: BodyBuilder, queries: NodeEntry, keys: tuple[NodeEntry, NodeEntry], mask: NodeEntry | None) -> NodeEntry:
-    """The summand of the scores with a causal mask: the mask's, or the lowest number if a key comes after the query.
+    """The summand of the scores with a causal mask: that of `mask`, or the lowest number for a key after the query.
 
-    `keys` are all keys and the new ones. Query i is at the position of new key i; as in onnxruntime, the last query sees all
-    keys, of which there may be more than queries."""
-    columns, rows = _counted(b, keys[0]), _counted(b, queries)
+    `keys` are all keys, and the new ones. Query i is at the position of new key i. As in onnxruntime, the last query sees all
+    keys, even if there are more new keys than queries."""
+    columns, rows = _row_numbers(b, keys[0]), _row_numbers(b, queries)
     total, new = (_rows(b, entry) for entry in keys)
     is_last = b.Equal(rows, b.Sub(_rows(b, queries), 1))
     last = b.Where(is_last, total, b.Add(rows, b.Sub(total, new)))
@@ -241,6 +241,6 @@ def _rows(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
     return b.Gather(b.Shape(x), 2)
 
 
-def _counted(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
+def _row_numbers(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
     """The row numbers of a value, from 0."""
     return b.Range(0, _rows(b, x), 1)

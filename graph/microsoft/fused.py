@@ -18,15 +18,15 @@ CONV = "auto_pad dilations group kernel_shape pads strides"
 
 @meaning("FusedMatMul TransposeMatMul", 13, "alpha transA transB transBatchA transBatchB")
 def matmul(b: BodyBuilder) -> Graph:
-    """FusedMatMul and its older name TransposeMatMul: either matrix may have its last two dimensions, or those of the batch,
-    transposed, and the product is scaled."""
-    left = _turned(b, 0, "transA", "transBatchA")
-    right = _turned(b, 1, "transB", "transBatchB")
+    """FusedMatMul and its older name TransposeMatMul: a scaled product. Each matrix may be stored with its last two dimensions
+    swapped, or with its rows before the batch."""
+    left = _transposed(b, 0, "transA", "transBatchA")
+    right = _transposed(b, 1, "transB", "transBatchB")
     product, alpha = b.MatMul(left, right), float(b.attr("alpha", 1.0))
     return b.done(product if alpha == 1.0 else b.Mul(product, b.like(0, alpha)))
 
 
-def _turned(b: BodyBuilder, i: int, flag: str, batch_flag: str) -> NodeEntry:
+def _transposed(b: BodyBuilder, i: int, flag: str, batch_flag: str) -> NodeEntry:
     """A matrix transposed as its flags require; with the batch flag it is stored as [rows, batch, columns]."""
     rank = b.rank(i)
     perm = list(range(rank))
@@ -47,25 +47,25 @@ def gemm(b: BodyBuilder) -> Graph:
 
 @meaning("FusedConv", 13, f"activation activation_params {CONV}")
 def conv(b: BodyBuilder) -> Graph:
-    """FusedConv: a Conv, a summand, and an activation."""
+    """FusedConv: a Conv, an added value, and an activation."""
     result = b.Conv(*[b.input(i) for i in range(3) if b.has(i)], **b.attrs(*CONV.split()))
     summed = b.Add(result, b.input(3)) if b.has(3) else result
     return b.done(_activated(b, summed, [float(value) for value in b.attr("activation_params", ())]))
 
 
-def _activated(b: BodyBuilder, x: NodeEntry, given: list[float]) -> NodeEntry:
+def _activated(b: BodyBuilder, x: NodeEntry, parameters: list[float]) -> NodeEntry:
     name = b.attr("activation", "")
     if not name:
         return x
     if name in ("Relu", "Tanh", "Sigmoid", "Softplus", "Softsign"):
         return b.op(name, x)
     if name == "LeakyRelu":
-        return b.op(name, x, alpha=given[0] if given else 0.01)
+        return b.op(name, x, alpha=parameters[0] if parameters else 0.01)
     if name == "HardSigmoid":
-        return b.op(name, x, **dict(zip(("alpha", "beta"), given)))
+        return b.op(name, x, **dict(zip(("alpha", "beta"), parameters)))
     if name == "Clip":
-        return b.op(name, x, *[b.like(0, value) for value in given])
-    raise NoBody(f"the activation {name!r} is not known", where=b.where)
+        return b.op(name, x, *[b.like(0, value) for value in parameters])
+    raise NoBody(f"the activation {name!r} is not supported", where=b.where)
 
 
 @meaning("Gelu BiasGelu", 13)
@@ -95,7 +95,7 @@ def quick_gelu(b: BodyBuilder) -> Graph:
 
 @meaning("SkipLayerNormalization", 17, "epsilon")
 def skip_layer_norm(b: BodyBuilder) -> Graph:
-    """SkipLayerNormalization: the sum of two values and a bias, and its norm."""
+    """SkipLayerNormalization: the layer norm of the sum of two values and a bias. The sum is an output too."""
     summed = _summed(b, 4)
     scales = [_wide(b, i) if b.has(i) else None for i in (2, 3)]
     result, *rest = b.ops("LayerNormalization", 3, summed, *scales, epsilon=float(b.attr("epsilon", 1e-12)), axis=-1)
@@ -104,7 +104,7 @@ def skip_layer_norm(b: BodyBuilder) -> Graph:
 
 @meaning("SkipSimplifiedLayerNormalization", 18, "epsilon")
 def simplified_skip_layer_norm(b: BodyBuilder) -> Graph:
-    """SkipSimplifiedLayerNormalization: the sum of two values and a bias, divided by the root of its mean square."""
+    """SkipSimplifiedLayerNormalization: the sum of two values and a bias, divided by its root mean square."""
     summed = _summed(b, 3)
     mean = b.ReduceMean(b.Mul(summed, summed), [-1], keepdims=1)
     epsilon = b.constant(float(b.attr("epsilon", 1e-5)), "float64" if b.type(0).dtype == "float64" else "float32")
@@ -133,7 +133,7 @@ def _narrow(b: BodyBuilder, x: NodeEntry) -> NodeEntry:
 def embed_layer_norm(b: BodyBuilder) -> Graph:
     """EmbedLayerNormalization: the layer norm of the sum of the embeddings of words, positions and segments.
 
-    Its second result is the number of words in each row of the mask."""
+    The second output is the number of unmasked words in each row."""
     summed = b.Gather(b.input(2), b.input(0))
     if b.has(8):
         positions = b.Gather(b.input(3), b.input(8))
@@ -148,8 +148,8 @@ def embed_layer_norm(b: BodyBuilder) -> Graph:
     if count == 1:
         return b.done(normed)
     if b.has(7):
-        mask = b.ReduceSum(b.Cast(b.input(7), to="int32"), [1], keepdims=0)
+        words = b.ReduceSum(b.Cast(b.input(7), to="int32"), [1], keepdims=0)
     else:
         rows = b.Gather(b.Shape(b.input(0)), [0])
-        mask = b.Expand(b.constant(0, np.int32), rows)
-    return b.done(normed, mask, summed)
+        words = b.Expand(b.constant(0, np.int32), rows)
+    return b.done(normed, words, summed)

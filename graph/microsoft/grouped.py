@@ -46,7 +46,7 @@ def attention_types(b: BodyBuilder) -> Sequence[Type]:
     shape, size = b.type(0).shape, _size(b)
     heads, groups = (int(b.attr(name, 0)) for name in ("num_heads", "kv_num_heads"))
     if shape is None or len(shape) != 3:
-        raise NotYet("queries of other than three dimensions are not known", where=b.where)
+        raise NotYet("queries must have three dimensions", where=b.where)
     past = (b.type(3).shape or (None,) * 3)[2] if b.has(3) else 0
     total = past + shape[1] if isinstance(past, int) and isinstance(shape[1], int) else None
     dtype = b.type(0).dtype
@@ -82,7 +82,7 @@ def appended(b: BodyBuilder) -> Graph:
     """GroupQueryAttention on a cache whose positions are all valid, so that new ones are concatenated to it."""
     read = _read(b)
     if b.has(10) or not b.has(3):
-        raise NoBody("a bias, or no cache, is not known here", where=b.where)
+        raise NoBody("a bias, or a missing cache, is not supported", where=b.where)
     keys, values = (b.Concat(b.input(i), new, axis=2) for i, new in ((3, read.keys), (4, read.values)))
     scores = b.MatMul(read.queries, b.Transpose(_repeated(b, read, keys), perm=[0, 1, 3, 2]))
     hidden = b.Where(_seen(b, read, keys), _capped(b, scores), b.like(0, -np.inf))
@@ -119,7 +119,7 @@ def _capped(b: BodyBuilder, scores: NodeEntry) -> NodeEntry:
 def rotary(b: BodyBuilder) -> Graph:
     """RotaryEmbedding: queries or keys rotated by the angles of their positions, of which all or the first are an input."""
     if b.attr("is_packed_batching", 0) or float(b.attr("scale", 1.0)) != 1.0:
-        raise NoBody("packed sequences, and a scale, are not known", where=b.where)
+        raise NoBody("packed sequences and a scale are not supported", where=b.where)
     x, is_flat, heads = b.input(0), b.rank(0) == 3, int(b.attr("num_heads", 0))
     width = (b.type(0).shape or (None,))[-1]
     if not isinstance(width, int):
@@ -144,12 +144,12 @@ def rotary(b: BodyBuilder) -> Graph:
 def _read(b: BodyBuilder) -> _Read:
     for name, plain in PLAIN.items():
         if int(b.attr(name, plain)) != plain:
-            raise NoBody(f"its attribute {name} is {b.attr(name, plain)}, and only {plain} is known", where=b.where)
+            raise NoBody(f"its attribute {name} is {b.attr(name, plain)}; only {plain} is supported", where=b.where)
     if any(b.attr(name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type")):
-        raise NoBody("a cache of integers is not known", where=b.where)
+        raise NoBody("a cache of integers is not supported", where=b.where)
     unknown = [i for i in range(FIRST_UNKNOWN, len(b.node.inputs)) if b.has(i)]
     if unknown or b.has(9):
-        raise NoBody(f"its input {(unknown or [9])[0]} is not known", where=b.where)
+        raise NoBody(f"its input {(unknown or [9])[0]} is not supported", where=b.where)
     heads, groups = int(b.attr("num_heads", 0)), int(b.attr("kv_num_heads", 0))
     if heads < 1 or groups < 1 or heads % groups:
         raise NoBody(f"{heads} heads of queries and {groups} of keys do not go together", where=b.where)

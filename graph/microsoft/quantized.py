@@ -240,7 +240,7 @@ def _unpacked(array: Array, bits: int, b: BodyBuilder) -> Array:
     if bits == 8:
         return array
     if bits != 4:
-        raise NoBody(f"its weights have {bits} bits, and 4 and 8 are known", where=b.where)
+        raise NoBody(f"its weights have {bits} bits; 4 and 8 are supported", where=b.where)
     return np.stack([array & 15, array >> 4], -1).reshape(*array.shape[:-1], -1)
 
 

@@ -64,9 +64,9 @@ def why_unknown(node: Node) -> str | None:
         return None
     if node.op not in _MEANINGS:
         hint = did_you_mean(str(node.op), _MEANINGS)
-        return f"{DOMAIN}.{node.op} is an op of onnxruntime's own that is not known here" + (f": {hint}" if hint else "")
+        return f"{DOMAIN}.{node.op} is an op of onnxruntime that is not supported" + (f": {hint}" if hint else "")
     unknown = sorted(set(node.attrs) - _MEANINGS[node.op].attributes)
-    return f"the attribute {unknown[0]!r} of {DOMAIN}.{node.op} is not known here" if unknown else None
+    return f"the attribute {unknown[0]!r} of {DOMAIN}.{node.op} is not supported" if unknown else None
 
 
 def body_of(node: Node, types: Sequence[Type | None], values: Values, opset: int = 0) -> Graph:

@@ -14,7 +14,7 @@ Ints: TypeAlias = Sequence[int] | np.ndarray | None
 
 @numerics("Identity", why=slow(EVERYWHERE))
 def identity(x: Any) -> Any:
-    """The input itself, of any kind."""
+    """The input itself: a tensor, a sequence or an optional."""
     return x
 
 
@@ -27,8 +27,8 @@ def reshape_attribute(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:
 @numerics("Reshape", since=5, why=slow(EVERYWHERE))
 def reshape(x: np.ndarray, shape: np.ndarray, *, allowzero: int = 0) -> np.ndarray:
     """A new shape; 0 copies a dimension unless ``allowzero``, -1 is inferred."""
-    wanted = [int(d) if d or allowzero else x.shape[i] for i, d in enumerate(shape)]
-    return x.reshape(wanted)
+    sizes = [int(d) if d or allowzero else x.shape[i] for i, d in enumerate(shape)]
+    return x.reshape(sizes)
 
 
 @numerics("Flatten", why=fails("for an array without elements"))
@@ -93,7 +93,7 @@ def split(
     else:
         lengths = np.asarray(stated, np.int64)
         if lengths.min(initial=0) < 0 or lengths.sum() != x.shape[axis]:
-            raise ValueError(f"parts of {lengths.tolist()} are not {x.shape[axis]} in all")
+            raise ValueError(f"{lengths.tolist()} are not sizes of parts that add up to {x.shape[axis]}")
         edges = np.cumsum(lengths)[:-1]
     return tuple(np.split(x, edges, axis))
 
@@ -130,7 +130,7 @@ def tile_one_axis(x: np.ndarray, tiles: np.ndarray, axis: np.ndarray) -> np.ndar
 def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
     """Repeats along every axis."""
     if len(repeats) != x.ndim or (repeats < 0).any():
-        raise ValueError(f"the repeats {repeats.tolist()} are not one count for each of {x.ndim} axes")
+        raise ValueError(f"the repeats {repeats.tolist()} must be {x.ndim} counts, one for each axis, none negative")
     return np.tile(x, repeats)
 
 
@@ -152,17 +152,17 @@ def pad(
     """Pads both ends of axes; negative numbers crop."""
     chosen = range(x.ndim) if axes is None else [int(a) for a in axes]
     if len(pads) != 2 * len(chosen) or any(not -x.ndim <= axis < x.ndim for axis in chosen):
-        raise ValueError(f"{len(pads)} numbers for both ends of axes {[*chosen]} of {x.ndim}")
+        raise ValueError(f"{len(pads)} pads do not fit both ends of axes {[*chosen]} in rank {x.ndim}")
     widths = [(0, 0)] * x.ndim
     for i, axis in enumerate(chosen):
         low, high = widths[axis] = (int(pads[i]), int(pads[i + len(chosen)]))
         if x.shape[axis] + min(0, low) + min(0, high) < 0:
-            raise ValueError(f"axis {axis} has {x.shape[axis]} elements, of which {-min(0, low) - min(0, high)} are cut off")
+            raise ValueError(f"{-min(0, low) - min(0, high)} elements cannot be cut off axis {axis}, which has {x.shape[axis]}")
     x = x[tuple(slice(max(0, -low), size + min(0, high)) for (low, high), size in zip(widths, x.shape))]
-    more = [(max(0, low), max(0, high)) for low, high in widths]
+    added = [(max(0, low), max(0, high)) for low, high in widths]
     if mode == "constant":
-        return np.pad(x, more, constant_values=x.dtype.type(0) if value is None else value.item())
-    return np.pad(x, more, mode=mode)  # type: ignore[call-overload]
+        return np.pad(x, added, constant_values=x.dtype.type(0) if value is None else value.item())
+    return np.pad(x, added, mode=mode)  # type: ignore[call-overload]
 
 
 @numerics("Shape", why=slow(EVERYWHERE))
@@ -200,9 +200,9 @@ def constant(
         (value_int, np.int64),
         (value_ints, np.int64),
     )
-    for given, dtype in typed:
-        if given is not None:
-            return np.array(given, dtype)
+    for attribute, dtype in typed:
+        if attribute is not None:
+            return np.array(attribute, dtype)
     return np.array(value_string if value_string is not None else value_strings, object)
 
 

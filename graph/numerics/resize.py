@@ -1,7 +1,6 @@
 """Resize and Upsample: one axis after the other, each output a weighted sum of a few inputs.
 
-Coordinates are computed in float32, as engines do: on exact halves and integers the choice of the nearest pixel
-depends on it.
+Coordinates are computed in float32, as in engines: the rounding decides which pixel is nearest at exact halves and integers.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ class _Method:
     antialias: bool = False
 
 
-RESIZES_SAY_HOW = 11
+COORDINATES_SINCE = 11
 """The first ONNX version in which resize ops have attributes for the coordinate transformation."""
 
 
 def older_positions(mode: str, factors: np.ndarray | None) -> dict[str, str]:
-    """Attributes for the coordinate transformation of versions without these attributes: of the two pixels around, the upper one
-    is taken in a dimension that shrinks, else the lower. ValueError if some dimensions grow and others shrink."""
+    """The attributes that describe the coordinates of resize ops without such attributes. These ops take the upper of the two
+    pixels around a position in dimensions that shrink, else the lower. ValueError if some grow and others shrink."""
     corner = {"coordinate_transformation_mode": "asymmetric"}
     if mode != "nearest":
         return corner
     if factors is None or ((factors < 1).any() and (factors > 1).any()):
-        raise ValueError("which of two pixels is the nearest depends on the factors")
+        raise ValueError("the nearest of two pixels depends on the factors")
     return {**corner, "nearest_mode": "ceil" if (factors < 1).any() else "floor"}
 
 
@@ -69,10 +68,10 @@ def upsample_attribute(x: np.ndarray, *, scales: Sequence[float], mode: str) -> 
     return upsample(x, np.array(scales, np.float32), mode=mode)
 
 
-@numerics("Upsample", since=9, widen=True, why=fails("for scales that are no integers"))
+@numerics("Upsample", since=9, widen=True, why=fails("for scales that are not integers"))
 @numerics("Resize", until=10, widen=True, why=fails("because it has only the op of opset 11"))
 def upsample(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest") -> np.ndarray:
-    """Output pixel i is at i / scale; of the two pixels around it the lower one is taken, the upper when shrinking."""
+    """Output pixel i is at i / scale. The nearest pixel is the lower of the two around it; the upper if the axis shrinks."""
     method = _Method("nearest" if mode == "nearest" else "linear")
     return _resized(x, _scaled(x, range(x.ndim), scales, None), method)
 
@@ -94,7 +93,7 @@ def resize(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> np.ndarray:
-    """From opset 11: every convention of every framework."""
+    """Opset 11 and newer: with attributes for the conventions of all frameworks."""
     chosen = [axis % x.ndim for axis in (range(x.ndim) if axes is None else axes)]
     region = None if roi is None or not roi.size or coordinate_transformation_mode != "tf_crop_and_resize" else roi
     if sizes is not None and sizes.size:
@@ -139,16 +138,16 @@ def _sized(
 ) -> list[_ResizedAxis]:
     for size, axis in zip(sizes, axes, strict=True):
         if size and not x.shape[axis]:
-            raise ValueError(f"Resize: dimension {axis} has no elements, of which {size} are to be made")
-    wanted, ratios = sizes_and_ratios([x.shape[axis] for axis in axes], [int(size) for size in sizes], policy)
+            raise ValueError(f"Resize: dimension {axis} is empty and cannot grow to {size} elements")
+    lengths, ratios = sizes_and_ratios([x.shape[axis] for axis in axes], [int(size) for size in sizes], policy)
     return [
         _ResizedAxis(axis, size, np.float32(ratio), ratio * x.shape[axis], _region(roi, i, len(axes)))
-        for i, (axis, size, ratio) in enumerate(zip(axes, wanted, ratios, strict=True))
+        for i, (axis, size, ratio) in enumerate(zip(axes, lengths, ratios, strict=True))
     ]
 
 
 def sizes_and_ratios(old: Sequence[int], new: Sequence[int], policy: str) -> tuple[list[int], list[float]]:
-    """The sizes that Resize makes where these are asked for, and their ratios to the old ones."""
+    """The sizes that Resize produces for the requested ones, `new`, and their ratios to the old ones."""
     ratios = [1.0 if wanted == size else wanted / size for size, wanted in zip(old, new, strict=True)]
     if policy == "stretch":
         return list(new), ratios
@@ -174,7 +173,7 @@ def _resized(x: np.ndarray, plan: list[_ResizedAxis], method: _Method) -> np.nda
 
 
 def _along(x: np.ndarray, step: _ResizedAxis, method: _Method) -> np.ndarray:
-    """The array with this one axis resized."""
+    """The array with one axis resized."""
     length = x.shape[step.axis]
     positions = _coordinates(step, length, method.coordinates)
     if method.mode == "nearest":
@@ -184,12 +183,12 @@ def _along(x: np.ndarray, step: _ResizedAxis, method: _Method) -> np.ndarray:
     indices, weights = _taps(positions, step, length, method)
     column = [1] * x.ndim
     column[step.axis] = -1
-    kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+    dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
     shape = [*x.shape]
     shape[step.axis] = step.size
-    y = np.zeros(shape, kind)
+    y = np.zeros(shape, dtype)
     for index, weight in zip(indices.T, weights.T, strict=True):
-        y += np.take(x, np.clip(index, 0, length - 1), axis=step.axis) * weight.reshape(column).astype(kind)
+        y += np.take(x, np.clip(index, 0, length - 1), axis=step.axis) * weight.reshape(column).astype(dtype)
     return y
 
 
@@ -208,8 +207,8 @@ def _coordinates(step: _ResizedAxis, length: int, mode: str) -> np.ndarray:
             return np.full(1, 0.5 * (start + end) * (length - 1), np.float32)
         return np.float32(start * (length - 1)) + i * np.float32((end - start) * (length - 1) / (step.size - 1))
     if mode == "half_pixel_symmetric":
-        apart = np.float32(length) / 2 * (1 - np.float32(step.size) / (step.scale * np.float32(length)))
-        return (apart + (i.astype(np.float64) + 0.5) / step.scale - 0.5).astype(np.float32)
+        offset = np.float32(length) / 2 * (1 - np.float32(step.size) / (step.scale * np.float32(length)))
+        return (offset + (i.astype(np.float64) + 0.5) / step.scale - 0.5).astype(np.float32)
     half = (i + np.float32(0.5)) / step.scale - np.float32(0.5)
     if mode == "pytorch_half_pixel":
         return half if step.size > 1 else i * 0

@@ -42,11 +42,11 @@ def register_op(
     low_out, high_out = _bounds(outputs, f"{where}, outputs", 1)
     for rule in (shape, numpy):
         if not (rule is None or callable(rule)):
-            raise GraphError(f"{rule!r:.80} is no function", where=where)
+            raise GraphError(f"{rule!r:.80} is not a function", where=where)
     check_flag(random, f"{where}, option random", GraphError)
     traits = [traits] if isinstance(traits, str) else list(traits) if isinstance(traits, Iterable) else traits
     if not (isinstance(traits, list) and all(isinstance(trait, str) for trait in traits)):
-        raise GraphError(f"{traits!r:.80} are no traits", where=where, remedy='Give a list of names: traits=["unary"]')
+        raise GraphError(f"{traits!r:.80} are not traits", where=where, remedy='Give a list of names: traits=["unary"]')
     spec = OpSpec(
         op=op,
         domain=domain,
@@ -84,7 +84,7 @@ def _bounds(count: Any, where: str, least: int) -> tuple[int, int]:
     bounds = (count, count) if isinstance(count, int) else count
     is_pair = isinstance(bounds, (tuple, list)) and [type(one) for one in bounds] == [int, int]
     if not is_pair or not least <= bounds[0] <= bounds[1]:
-        raise GraphError(f"{count!r:.80} is no number", where=where, remedy=f"Write a number from {least} on, or two: (1, 3)")
+        raise GraphError(f"{count!r:.80} is not a number", where=where, remedy=f"Write a number from {least} on, or two: (1, 3)")
     return bounds[0], bounds[1]
 
 
@@ -94,7 +94,7 @@ _KINDS: dict[type, str] = {int: "INT", bool: "INT", float: "FLOAT", str: "STRING
 def _attributes(given: Mapping[str, Any], where: str) -> dict[str, AttrSpec]:
     """The attributes with these defaults, or types if they are required."""
     if not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
-        raise GraphError(f"{given!r:.80} are no attributes", where=where, remedy='Write attributes={"beta": 1.0}')
+        raise GraphError(f"{given!r:.80} are not attributes", where=where, remedy='Write attributes={"beta": 1.0}')
     specs = {}
     for name, value in given.items():
         required = isinstance(value, type)
@@ -103,6 +103,6 @@ def _attributes(given: Mapping[str, Any], where: str) -> dict[str, AttrSpec]:
         kind = _KINDS.get(one, "TENSOR")
         if is_list and kind == "TENSOR":
             remedy = "Give a list of numbers or texts"
-            raise GraphError(f"{value!r:.80} is no value", where=f"{where}, attribute {name!r}", remedy=remedy)
+            raise GraphError(f"{value!r:.80} is not a value", where=f"{where}, attribute {name!r}", remedy=remedy)
         specs[name] = AttrSpec(name, kind + "S" * is_list, required, None if required else value)
     return specs

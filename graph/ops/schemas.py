@@ -112,7 +112,7 @@ class CustomOp:
         for inferred in types:
             if not (inferred is None or isinstance(inferred, Type)):
                 raise GraphError(
-                    f"the shape rule gave {inferred!r:.60}, which is no type",
+                    f"the shape rule gave {inferred!r:.60}, which is not a type",
                     where=f"op {self.spec.title}",
                     remedy="It returns a TensorType, or None where it cannot tell; one for each output",
                 )

@@ -312,7 +312,7 @@ def declare(op: str, domain: str, given: frozenset[str]) -> None:
     if unknown:
         near = did_you_mean(unknown[0], TRAITS) or ""
         raise GraphError(
-            f"{unknown[0]!r} is no trait of ops",
+            f"{unknown[0]!r} is not a trait of ops",
             where=f"op {domain}.{op}",
             remedy=f"{near} The traits are {', '.join(sorted(TRAITS))}".strip(),
         )

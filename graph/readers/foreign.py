@@ -45,7 +45,7 @@ def format_of(path: str) -> tuple[str, str] | tuple[None, None]:
 
 
 def remedy_for(given: Any) -> str | None:
-    """The remedy for an object that is no model to Partita; None if nothing is known of its class."""
+    """The remedy for an object that is not a model to Partita; None if nothing is known of its class."""
     packages = (cls.__module__.partition(".")[0] for cls in type(given).__mro__)
     return next((OBJECTS[package] for package in packages if package in OBJECTS), None)
 

@@ -32,7 +32,7 @@ def from_nnvm_json(text: str | bytes) -> Graph:
     except RecursionError:
         refuse("the JSON text nests too deep", "the text")
     except (ValueError, TypeError) as error:
-        refuse(f"this is no JSON text: {error}", "the text")
+        refuse(f"this is not JSON text: {error}", "the text")
     with collector_paused():
         return _JsonReader().graph(document, "graph", 0)
 
@@ -56,7 +56,7 @@ class _JsonReader:
         self.add_types(nodes, attrs, where)
         for i, number in enumerate(a_list(data.get("arg_nodes"), f"{where}.arg_nodes")):
             if nodes[an_index(number, len(nodes), f"{where}.arg_nodes[{i}]")].is_op:
-                refuse(f"node {number} computes something and is no argument", f"{where}.arg_nodes[{i}]")
+                refuse(f"node {number} computes something and is not an argument", f"{where}.arg_nodes[{i}]")
         heads = [
             self.entry(head, nodes, f"{where}.heads[{i}]") for i, head in enumerate(a_list(data.get("heads"), f"{where}.heads"))
         ]
@@ -97,7 +97,7 @@ class _JsonReader:
         counts = [after - before for before, after in pairwise(rows)]
         plausible = all(0 <= count <= MOST_OUTPUTS for count in counts) and sum(counts) <= 64 * len(raw) + MOST_OUTPUTS
         if rows[0] != 0 or not plausible:
-            refuse("these are no plausible numbers of outputs", f"{where}.node_row_ptr")
+            refuse("these are not plausible numbers of outputs", f"{where}.node_row_ptr")
         return counts
 
     def node(self, record: Any, nodes: list[Node], count: int, ours: bool, where: str, depth: int) -> Node:
@@ -237,11 +237,11 @@ def _loose(value: Any) -> list[Any]:
 
 
 def refuse(cause: str, where: str) -> NoReturn:
-    raise ReadError(cause, where=where, remedy="Is the file one that SaveJSON, NNVM or MXNet wrote?")
+    raise ReadError(cause, where=where, remedy="The file must be one that SaveJSON, NNVM or MXNet wrote")
 
 
 def of_kind(kind: type | tuple[type, ...], value: Any, what: str, where: str) -> Any:
-    """The value, checked to be of this kind (booleans are no numbers)."""
+    """The value, checked to be of this kind (booleans are not numbers)."""
     if not isinstance(value, kind) or isinstance(value, bool):
         refuse(f"{what} is expected, not {str(value)!r:.40}", where)
     return value

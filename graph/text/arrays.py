@@ -98,7 +98,7 @@ def from_base64(array_type: TensorType, text: str) -> Array:
     try:
         data = base64.b64decode(text, validate=True)
     except binascii.Error:
-        raise ValueError("text that is no base64") from None
+        raise ValueError("text that is not base64") from None
     if len(data) != element_count(array_type) * dtype.itemsize:
         raise ValueError(f"{len(data)} bytes, which do not make {array_type}")
     if array_type.dtype == "bool" and data.strip(b"\x00\x01"):

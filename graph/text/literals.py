@@ -32,7 +32,7 @@ def print_type(type: Type | None) -> str:
         return f"optional({print_type(type.element)})"
     if isinstance(type, MapType):
         return f"map({type.key}, {print_type(type.value)})"
-    raise WriteError(f"{type!r} is no type")
+    raise WriteError(f"{type!r} is not a type")
 
 
 def _dim(dim: Dim) -> str:

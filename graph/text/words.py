@@ -39,14 +39,14 @@ def unquoted_bytes(token: str) -> bytes:
     try:
         return unquoted(token[1:]).encode("latin1")
     except UnicodeEncodeError:
-        raise ValueError("a character that is no byte (write \\x and two hexadecimal digits)") from None
+        raise ValueError("a character that is not a byte (write \\x and two hexadecimal digits)") from None
 
 
 def _character(match: re.Match[str]) -> str:
     code = match[1] or match[2]
     if code:
         if int(code, 16) > 0x10FFFF:
-            raise ValueError(f"the escape {match[0]}, which is no character")
+            raise ValueError(f"the escape {match[0]}, which is not a character")
         return chr(int(code, 16))
     if match[0] not in _LONG:
         raise ValueError(f"the escape {match[0]}, which does not exist")

@@ -95,7 +95,7 @@ class _JsonWriter:
         """The reference to a body in an attribute."""
         number = self.numbers.get(id(body))
         if number is None:
-            raise WriteError("a graph stands in a list inside a list", where=f"graph {body.name!r}")
+            raise WriteError("a graph is in a list inside a list", where=f"graph {body.name!r}")
         return f'func "{number}"'
 
 

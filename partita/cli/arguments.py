@@ -96,13 +96,13 @@ def _condition(text: str, conditions: Mapping[str, str]) -> tuple[str, float]:
     takes_number = {name.partition("=")[0]: "=" in name for name in conditions}
     if word not in takes_number:
         near = did_you_mean(word, takes_number) or f"there are {', '.join(takes_number)}"
-        raise argparse.ArgumentTypeError(f"{word!r} is no condition for --fail-on: {near}")
+        raise argparse.ArgumentTypeError(f"{word!r} is not a condition for --fail-on: {near}")
     if equals and not takes_number[word]:
         raise argparse.ArgumentTypeError(f"{word!r} takes no number")
     try:
         return word, positive(number) if equals else 1.0
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{number!r} is no number: write {word}=1.1") from None
+        raise argparse.ArgumentTypeError(f"{number!r} is not a number: write {word}=1.1") from None
 
 
 def add_placing(group: argparse._ArgumentGroup) -> None:
@@ -120,7 +120,7 @@ def limit(text: str) -> tuple[str, str]:
     """Parse DEVICE=SIZE."""
     device, equals, size = text.rpartition("=")
     if not equals or not device or not size:
-        raise argparse.ArgumentTypeError(f"{text!r} is no limit: write DEVICE=22GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a limit: write DEVICE=22GiB")
     return device, size
 
 
@@ -150,10 +150,10 @@ def add_repeated(
 
 
 def shape(text: str) -> tuple[str, tuple[Dim, ...]]:
-    """NAME=1,3,224,224; a size that is no number is a symbol."""
+    """NAME=1,3,224,224; a size that is not a number is a symbol."""
     name, equals, sizes = text.rpartition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is no shape: write NAME=1,3,224,224")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a shape: write NAME=1,3,224,224")
     parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
     if not all(parts):
         raise argparse.ArgumentTypeError(f"{text!r} has an empty size: write NAME=1,3,224,224")
@@ -165,7 +165,7 @@ def setting(text: str) -> tuple[str, str, Any]:
     path, equals, value = text.partition("=")
     device, _, key = path.rpartition(".")
     if not equals or not key:
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting: write KEY=VALUE or DEVICE.KEY=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a setting: write KEY=VALUE or DEVICE.KEY=VALUE")
     try:
         return device, key, json.loads(value)
     except ValueError:
@@ -176,7 +176,7 @@ def pair(text: str) -> tuple[str, str]:
     """Parse NAMES=DEVICE."""
     names, equals, device = text.rpartition("=")
     if not equals or not names or not device:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rule: write NAMES=DEVICE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rule: write NAMES=DEVICE")
     return names, device
 
 
@@ -204,7 +204,7 @@ def positive(text: str) -> float:
     """Parse a number above zero."""
     number = float(text)
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no positive number")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return number
 
 

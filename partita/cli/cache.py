@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """List or clear the cache, or show its folder."""
     folder = arguments.folder or str(default_folder())
     if arguments.folder and not (Path(folder) / "entries").is_dir():
-        raise ReadError("this is no cache folder", where=folder, remedy="Name one that a CACHE_DIR named")
+        raise ReadError("this is not a cache folder", where=folder, remedy="Name one that a CACHE_DIR named")
     if arguments.action == "path":
         screen.write_json({"folder": folder})
         screen.show(folder)

@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _ended_as_by_error() -> Iterator[None]:
-    """Inside, SIGTERM ends the command like an error, so that no half-written file remains."""
+    """A context in which SIGTERM ends the command like an error, so that no half-written file remains."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
@@ -146,7 +146,7 @@ def _usage(cause: str, remedy: str) -> Usage:
 
 
 def _too_many(word: str, command: str, help_text: str) -> Usage:
-    """Error for a word of the command line that is no argument."""
+    """Error for a word of the command line that is not an argument."""
     from partita.accelerators.interface.habits import FLAGS  # start-up
 
     option = word.partition("=")[0]
@@ -287,7 +287,7 @@ class _OnScreen(logging.Handler):
 
 @contextmanager
 def _told(verbose: int, screen: Screen) -> Iterator[None]:
-    """Inside, messages of the loggers are shown; nothing without -v."""
+    """A context in which messages of the loggers are shown; without -v it does nothing."""
     if not verbose:
         yield
         return

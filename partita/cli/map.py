@@ -1,4 +1,4 @@
-"""Run a model over all files of a folder, by several processes, each result in a file of its own.
+"""Run a model on all files of a folder, in several processes; each result is a file of its own.
 
 Each .npy, .npz or image file of the folder is one call, in the order of the names. Its outputs are written to NAME.npz in the
 output folder, with the same bytes for any number of workers. Instead of a folder, --input may name a .parquet file: each row is
@@ -77,14 +77,14 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
             yield read_inputs([str(file)], specs, arguments.normalize)
 
     stems = [file.stem for file in files] if table is None else [f"{row:06}" for row in range(len(table))]
-    executor, started, said = "ray" if arguments.ray else "processes", time.monotonic(), time.monotonic()
+    executor, started, reported = "ray" if arguments.ray else "processes", time.monotonic(), time.monotonic()
     results = pt.map_batches(inputs(), model, executor=executor, workers=arguments.workers)
     for number, (stem, outputs) in enumerate(zip(stems, results, strict=True), 1):
         with replacing(folder / f"{stem}.npz") as target:
             write_arrays(target, outputs)
-        if time.monotonic() - said > EVERY:
-            said = time.monotonic()
-            screen.say(f"{number} of {len(stems)}, {number / (said - started):.0f} in a second")
+        if time.monotonic() - reported > EVERY:
+            reported = time.monotonic()
+            screen.say(f"{number} of {len(stems)}, {number / (reported - started):.0f} per second")
     seconds = time.monotonic() - started
     screen.write_json({"files": len(stems), "seconds": seconds, "output": str(folder)})
     screen.show(f"{counted(len(stems), 'file' if table is None else 'row')} in {seconds:.1f} s, written to {folder}")
@@ -92,12 +92,12 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Input files of the folder, by name; each has a distinct name for its result."""
+    """Input files of the folder, sorted by name; WriteError if two of them have the same stem, which names the result."""
     if not folder.is_dir():
         raise ReadError("there is no such folder", where=str(folder), remedy="Give a folder of .npy, .npz or image files")
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in KINDS and path.is_file())
     if not files:
-        raise ReadError("no file of it is an input", where=str(folder), remedy=f"Inputs end in {', '.join(sorted(KINDS))}")
+        raise ReadError("the folder holds no input file", where=str(folder), remedy=f"Inputs end in {', '.join(sorted(KINDS))}")
     by_stem = {file.stem: file for file in files}
     twin = next((file for file in files if by_stem[file.stem] is not file), None)
     if twin is not None:
@@ -123,7 +123,7 @@ class Table:
         try:
             self._file = parquet.ParquetFile(path)
         except (OSError, pyarrow.ArrowException) as error:
-            raise ReadError(f"it is no Parquet file that can be read: {first_line(error)}", where=str(path)) from error
+            raise ReadError(f"it cannot be read as a Parquet file: {first_line(error)}", where=str(path)) from error
 
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)
@@ -141,7 +141,7 @@ class Table:
             raise InputError(cause, where=str(self._path), remedy=listed(specs))
         twin = next((name for name in names if columns.count(name) > 1), None)
         if twin is not None:
-            cause = f"it has {columns.count(twin)} columns {twin!r}, and an input has one value"
+            cause = f"it has {columns.count(twin)} columns {twin!r}; an input takes one"
             raise InputError(cause, where=str(self._path), remedy="Rename all but one of them")
         number = 0
         try:
@@ -157,9 +157,9 @@ class Table:
         try:
             array = np.asarray(cell.as_py())
         except ValueError as error:
-            raise InputError(f"its lists are not of one length: {error}", where=where) from error
+            raise InputError(f"its lists differ in length: {error}", where=where) from error
         if array.dtype.kind not in "bifuU":
-            raise InputError("it holds no numbers, or lacks one", where=where)
+            raise InputError("it does not hold numbers, or one is missing", where=where)
         if isinstance(kind, TensorType) and kind.shape is not None and all(isinstance(size, int) for size in kind.shape):
             shape = tuple(int(size) for size in kind.shape if isinstance(size, int))
             array = array.reshape(shape) if array.size == np.prod(shape, dtype=np.int64) else array

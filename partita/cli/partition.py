@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what to write")
     group.add_argument("-o", "--output", metavar="OUT.onnx", help="write the partitioned model")
     group.add_argument("--report", metavar="PAGE.html", help="write a page for the browser")
-    group.add_argument("--dot", metavar="FILE", help="write a drawing for Graphviz, small calls open")
+    group.add_argument("--dot", metavar="FILE", help="write a drawing for Graphviz, with the contents of small calls")
     group.add_argument("--svg", metavar="FILE", help="write a drawing with a box for each call, the same on every machine")
     group.add_argument("--plan", metavar="FILE", help="write the plan as JSON, which pt.Plan.from_json reads")
     group.add_argument("--all", action="store_true", help=f"list all subgraphs, not only {SHOWN}")
@@ -120,12 +120,12 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--plugin",
         metavar="FILE.py[:NAME]",
-        help="run this Python file, and use the properties, selectors and patterns that it defines",
+        help="run this Python file and use the properties, selectors and patterns that it defines",
     )
     add_placing(group)
     group.add_argument("--growth", choices=tuple(GROWTHS), help="the algorithm that grows subgraphs")
-    add_count(group, "--min-size", 1, "the fewest ops of a subgraph")
-    add_count(group, "--max-subgraphs", 0, "the most subgraphs")
+    add_count(group, "--min-size", 1, "minimum number of ops of a subgraph")
+    add_count(group, "--max-subgraphs", 0, "maximum number of subgraphs")
 
 
 def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> Partitioned:

@@ -38,7 +38,7 @@ def _run_file(path: str) -> ModuleType:
     name = f"{MODULE}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ReadError("this is no Python file", where=path, remedy="Its name ends with .py")
+        raise ReadError("this is not a Python file", where=path, remedy="Its name ends with .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -55,7 +55,7 @@ def _run_file(path: str) -> ModuleType:
 
 @contextmanager
 def blaming(plugin: str | None) -> Iterator[None]:
-    """Inside, an error from the user's file gets the line number there."""
+    """A context that adds the line in the user's file to an error from it."""
     try:
         yield
     except pt.PartitaError as error:

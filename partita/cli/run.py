@@ -205,7 +205,7 @@ def _write_arrays(path: str, names: Sequence[str], outputs: Sequence[Any]) -> No
     """Write arrays by name for `np.load`. Nothing is pickled."""
     for name, value in zip(names, outputs):
         if not isinstance(value, np.ndarray):
-            raise WriteError(f"output {name!r} is no tensor", where=path, remedy="A .npz file holds tensors only")
+            raise WriteError(f"output {name!r} is not a tensor", where=path, remedy="A .npz file holds tensors only")
     with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, value in zip(names, outputs):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

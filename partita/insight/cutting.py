@@ -40,9 +40,9 @@ class Cutter:
         self.ops: tuple[Node, ...] = tuple(self._index.nodes)
         """The ops in topological order; members of cuts are indices into it."""
         self.producers: tuple[tuple[int, ...], ...] = tuple(tuple(dict.fromkeys(sources)) for sources in self._index.preds)
-        """For each op the ops that it depends on, each once."""
+        """The ops that each op depends on, each once."""
         self.consumers = self._index.consumers()
-        """For each op the ops that depend on it."""
+        """The ops that depend on each op."""
 
     def cut(self, members: Iterable[int]) -> Cut:
         """These ops as a graph. Linear in the whole graph."""

@@ -91,7 +91,7 @@ def reduce(
         if not number:
             raise BadConfig(f"{name} is {number}", where="reduce", remedy="Give 1 or more")
     if not callable(fails):
-        raise BadConfig(f"{fails!r:.80} is no function", where="reduce", remedy="Write fails(graph, inputs) -> bool")
+        raise BadConfig(f"{fails!r:.80} is not a function", where="reduce", remedy="Write fails(graph, inputs) -> bool")
     if seconds is not None:
         fails = Timed(fails, seconds)
     typed = apply_pass(graph, "InferShape", strict=False)
@@ -234,7 +234,7 @@ class _Reducing:
         return graph, given
 
     def _runs(self, graph: Graph, arrays: Mapping[str, Any]) -> bool:
-        """True if the trusted device computes it. Incompatible sizes are no failure."""
+        """True if the trusted device computes it. Incompatible sizes are not a failure."""
         try:
             self.trusted.outputs(graph, [arrays[node.name] for node in graph.inputs])
         except AcceleratorError:

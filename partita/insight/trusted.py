@@ -51,7 +51,7 @@ def first_not_finite(graph: Graph, inputs: Sequence[Any], trusted: Trusted) -> s
 
 
 def is_finite(value: Any) -> bool:
-    """True if the value has no NaN and no infinity, or is no float array."""
+    """True if the value has no NaN and no infinity, or is not a float array."""
     if not isinstance(value, np.ndarray) or not (value.dtype.kind == "f" or "float" in value.dtype.name):
         return True
     return bool(np.isfinite(value.astype(np.float64)).all())

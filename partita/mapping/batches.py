@@ -58,7 +58,7 @@ def map_batches(
         items = iter(dataset)
     except TypeError as error:
         remedy = "Give what can be iterated over, such as a list of arrays"
-        raise BadConfig(f"{type(dataset).__name__} is no data set", where="map_batches", remedy=remedy) from error
+        raise BadConfig(f"{type(dataset).__name__} is not a data set", where="map_batches", remedy=remedy) from error
     return _results(items, model, executor, count, ahead, progress, key)
 
 

@@ -133,7 +133,7 @@ class Worker:
 
 
 def packed(arrays: Mapping[str, Array], packing: Packing) -> dict[str, Any]:
-    """The descriptions of the arrays; an error for what is no array."""
+    """The descriptions of the arrays; an error for what is not an array."""
     for name, value in arrays.items():
         if not isinstance(value, (np.ndarray, np.generic)):
             cause = f"a {type(value).__name__} cannot be sent to another process"

@@ -147,15 +147,15 @@ def roofline(model: CompiledModel, profile: Profile | None = None, peaks: Mappin
     `peaks` are those of devices; the others' are measured, by a product of large matrices and the negation of a large array
     on the device, compiled with the model's settings."""
     if not isinstance(model, CompiledModel):
-        cause = f"it is no compiled model: {model!r:.80}"
+        cause = f"it is not a compiled model: {model!r:.80}"
         raise AcceleratorError(cause, where="roofline", remedy="Give what pt.compile returned")
     profile = model.profile() if profile is None else profile
     if not isinstance(profile, Profile):
-        cause = f"it is no profile: {profile!r:.80}"
+        cause = f"it is not a profile: {profile!r:.80}"
         raise AcceleratorError(cause, where="roofline, option profile", remedy="Give what model.profile(...) returned")
     if not isinstance(peaks or {}, Mapping) or not all(isinstance(peak, Peak) for peak in (peaks or {}).values()):
         remedy = "Give {'cpu': pt.Peak(flops_per_us=..., bytes_per_us=...)}"
-        raise AcceleratorError(f"they are no table: {peaks!r:.80}", where="roofline, option peaks", remedy=remedy)
+        raise AcceleratorError(f"they are not a table: {peaks!r:.80}", where="roofline, option peaks", remedy=remedy)
     units = {unit.name: unit for unit in model.units}
     known = dict(peaks or {})
     for unit in units.values():

@@ -49,7 +49,7 @@ class ProviderOptions:
                 raise UnknownKey(f"there is no option {key!r}", where=f"options of {name}", remedy=REMEDY)
             own = config.setdefault(device, {})
             if not isinstance(own, dict):
-                raise BadConfig(f"config of {device!r} is no dictionary", where=f"options of {name}", remedy=REMEDY)
+                raise BadConfig(f"config of {device!r} is not a dictionary", where=f"options of {name}", remedy=REMEDY)
             own[setting] = value
         return attrs.evolve(self, devices=devices, config=config, recompile=recompile == "1").checked()
 
@@ -62,7 +62,7 @@ def _json(text: str, name: str) -> dict[str, Any]:
     try:
         read = json.loads(text)
     except ValueError as error:
-        raise BadConfig(f"config is no JSON: {error}", where=f"options of {name}", remedy=REMEDY) from None
+        raise BadConfig(f"config is not JSON: {error}", where=f"options of {name}", remedy=REMEDY) from None
     if not isinstance(read, dict):
-        raise BadConfig("config is no dictionary", where=f"options of {name}", remedy=REMEDY)
+        raise BadConfig("config is not a dictionary", where=f"options of {name}", remedy=REMEDY)
     return read

@@ -198,7 +198,7 @@ class GraphReader:
         kind, dtype = self._kind(value)
         name = self.api.text("GetValueInfoName", value)
         if kind != TENSOR:
-            return f"{name!r} is no tensor" if kind else f"the type of {name!r} is not known"
+            return f"{name!r} is not a tensor" if kind else f"the type of {name!r} is not known"
         if dtype == DTYPE_NUMBERS["string"]:
             return f"{name!r} holds strings, which providers in Python cannot read"
         return None if dtype else f"the element type of {name!r} is not known to Partita"

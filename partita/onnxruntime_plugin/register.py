@@ -63,7 +63,7 @@ def plugin_path(
         raise PartitaError(f"providers are written for Linux, and this is {sys.platform}", where="ort_plugin", remedy=remedy)
     if not isinstance(name, str) or not (name.isidentifier() and name.isascii()):
         remedy = 'Use letters and digits, as "Partita"'
-        raise PartitaError(f"{name!r} is no name for a provider", where="ort_plugin", remedy=remedy)
+        raise PartitaError(f"{name!r} is not a name for a provider", where="ort_plugin", remedy=remedy)
     if isinstance(devices, SubgraphProperty) != callable(compute):
         remedy = "Give both, or the names of devices alone"
         raise PartitaError("a property and the function compute belong together", where="ort_plugin", remedy=remedy)

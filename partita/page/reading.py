@@ -33,7 +33,7 @@ def read_page(path: str | os.PathLike[str]) -> Scene:
     except OSError as error:
         raise _no_page(where, error.strerror or str(error)) from None
     except ValueError:
-        raise _no_page(where, "it is no text") from None
+        raise _no_page(where, "it is not text") from None
     _, begin, rest = text.partition(BEGIN)
     if not begin:
         raise _no_page(where, "there is no report in it")
@@ -89,13 +89,13 @@ _READ: dict[str, Callable[[Sequence[str]], Callable[[Any], Any]]] = {
 
 def _natural(number: Any) -> int:
     if not isinstance(number, int) or number < 0:
-        raise ValueError(f"{number!r} is no number of a text")
+        raise ValueError(f"{number!r} is not a number of a text")
     return number
 
 
 def _finite(number: Any) -> float:
     if not math.isfinite(number):
-        raise ValueError(f"{number!r} is no time")
+        raise ValueError(f"{number!r} is not a time")
     return float(number)
 
 

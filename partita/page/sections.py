@@ -65,7 +65,7 @@ def children(items: Sequence[Item]) -> dict[int, list[int]]:
 
 
 def positions(items: Sequence[Item], parent: int, members: Sequence[int]) -> list[int]:
-    """For each item the position, among these members, of the member that contains it; -1 if none does."""
+    """The position among these members of the one that contains each item; -1 if none does."""
     result: list[int | None] = [None] * len(items)
     outside = NOWHERE
     for position, box in enumerate(members):
@@ -125,7 +125,7 @@ def _name(scopes: Sequence[str], section: Sequence[int], start: int) -> str:
 
 
 def _scopes(items: Sequence[Item]) -> list[str]:
-    """For each box the scope of its first op: its name up to the last slash or dot."""
+    """The scope of each box's first op: its name up to the last slash or dot."""
     names = [""] * len(items)
     for i, item in enumerate(items):
         if item.kind == "op":

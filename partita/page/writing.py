@@ -60,9 +60,9 @@ def report_page(
 ) -> Path:
     """Write one HTML file that shows a graph, plan, placement or compiled model: devices, borders and the reasons for them.
 
-    A `profile` (`model.profile()`) adds the time of each part of that run; a `timeline` (`model.timeline()`) the real calls, on
-    their devices and threads; for a graph, the `placement` by which it was partitioned adds the refusals of each device. With
-    `before`, an earlier page or an object that a page can show, changes since are marked. The file needs no network. -> its path
+    A `profile` (`model.profile()`) adds the times of a run, and a `timeline` (`model.timeline()`) its calls on devices and
+    threads. For a graph, the `placement` by which it was partitioned adds the refusals of each device. `before` is an earlier
+    page, or any object that a page can show: changes since then are marked. The file needs no network. Returns its path.
 
         report_page(model, "report.html", profile=model.profile())"""
     target = Path(check_path("report_page", path, WriteError))
@@ -99,8 +99,8 @@ def inert(json: str) -> str:
 
 
 def _shown(text: str, backslash: str = "\\") -> str:
-    """The text with visible escapes for characters that change the direction of text, such as U+202E: in a name they would
-    reverse its surroundings."""
+    """The text with visible escapes for characters that change the direction of text, such as U+202E: a name with them would
+    reverse the text around it."""
     return re.sub("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", lambda match: f"{backslash}u{{{ord(match[0]):x}}}", text)
 
 

@@ -28,9 +28,9 @@ class Captured:
     dynamic: Mapping[int, frozenset[int]]
     """For each input that is a tensor: the dimensions that may change from call to call."""
     integers: frozenset[int]
-    """Indices of inputs that are integers, may change from call to call, and are no sizes of a tensor."""
+    """Indices of inputs that are integers, may change from call to call, and are not sizes of a tensor."""
     loose: frozenset[int]
-    """Indices of inputs that are numbers, may change from call to call, and are no sizes of a tensor."""
+    """Indices of inputs that are numbers, may change from call to call, and are not sizes of a tensor."""
 
     @classmethod
     def of(cls, module: torch.fx.GraphModule) -> Captured:

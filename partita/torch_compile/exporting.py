@@ -1,7 +1,7 @@
 """Converts a captured graph to our graph with torch's own exporter; parameters become constants in torch's memory.
 
 What ONNX cannot express is an error here, so that it stays in torch: writes to tensors, random numbers, ops without an ONNX form,
-computed results that are no tensors."""
+computed results that are not tensors."""
 
 from __future__ import annotations
 

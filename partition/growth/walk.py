@@ -32,7 +32,7 @@ class FilterError(ValueError):
         self.seed, self.invented, self.duplicates = seed, invented, duplicates
         wrong = []
         if invented:
-            wrong.append(f"nodes that are no candidates: {invented}")
+            wrong.append(f"nodes that are not candidates: {invented}")
         if duplicates:
             wrong.append(f"nodes more than once: {duplicates}")
         super().__init__(f"filter, in the growth from node {seed}, returned {' and '.join(wrong)}")

@@ -1,15 +1,14 @@
 """Convolutions and integer products as products that devices have kernels for.
 
-Convolutions of signals and volumes whose strides equal their windows are matrix products of patches by the filters. Video
-transformers begin with one. Images have kernels of their own.
+A convolution of a signal or volume whose strides equal its windows is a matrix product of patches by the filters. Video
+transformers begin with one. Convolutions of images have kernels of their own.
 
-Of ConvInteger and MatMulInteger all sums are int32, as in ONNX, so that both sides
-agree bit for bit.
+All sums of ConvInteger and MatMulInteger are int32, as in ONNX, so that the results agree bit for bit.
 
-A weight that does not fit int8 once its zero point is subtracted is a signed byte plus one number per output channel: the product
-by this number is the number times the sum of the elements read. A product of two values with computed zero points is that of
-their integers, minus the contributions of the zero points. A ConvInteger by computed weights, or of other ranks than images, is
-computed in float64, which holds every sum."""
+Weights that do not fit int8 once their zero point is subtracted become signed bytes plus one offset per output channel. The
+product by an offset is the offset times the sum of the elements read. A product of two values with computed zero points is the
+product of their integers, minus the contributions of the zero points. A ConvInteger with computed weights, or of a signal or
+volume, is computed in float64, which represents every sum exactly."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def is_pair_of_unknown_points(node: Node) -> bool:
 
 
 def integer_product(b: BodyBuilder) -> Graph | None:
-    """The body of an integer product; None if it needs none or has none."""
+    """The body of an integer product; None if it needs no decomposition, or none is possible."""
     if is_pair_of_unknown_points(b.node):
         return _pair(b)
     if is_far(b.node):
@@ -60,21 +59,21 @@ def integer_product(b: BodyBuilder) -> Graph | None:
 
 
 def _far(b: BodyBuilder) -> Graph:
-    """The product by the weights as signed bytes, plus the product by ones times the difference of weights and bytes."""
+    """The product by the signed bytes, plus the offsets times the product by ones."""
     weight, point = _weight_of(b.node), _point_of(b.node)
     assert weight is not None and point is not None
-    moved = 128 if weight.dtype == np.uint8 else 0
+    shift = 128 if weight.dtype == np.uint8 else 0
     per_channel = (-1, *[1] * (weight.ndim - 2)) if b.node.op == "ConvInteger" else (-1,)
-    missing = np.asarray(moved - point.astype(np.int32), np.int32).reshape(() if point.size == 1 else per_channel)
-    signed = (weight.astype(np.int16) - moved).astype(np.int8)
+    offsets = np.asarray(shift - point.astype(np.int32), np.int32).reshape(() if point.size == 1 else per_channel)
+    signed = (weight.astype(np.int16) - shift).astype(np.int8)
     sums, ones = (
         b.op(str(b.node.op), b.input(0), array, b.optional(2), **b.node.attrs) for array in (signed, _ones(b.node, weight))
     )
-    return b.done(b.Add(sums, b.Mul(ones, missing)))
+    return b.done(b.Add(sums, b.Mul(ones, offsets)))
 
 
 def _ones(node: Node, weight: Array) -> Array:
-    """Weights of 1, which sum up a window: one output channel for all, or one for each if there are groups."""
+    """Weights of 1, which sum up a window: for one output channel, or for all of them if there are groups."""
     if node.op == "MatMulInteger":
         return np.ones((len(weight), 1), np.int8)
     results = 1 if int(node.attrs.get("group", 1)) == 1 else len(weight)
@@ -109,15 +108,15 @@ def _doubles(b: BodyBuilder) -> Graph | None:
     points = [b.optional(i) for i in (2, 3)]
     if any(entry is not None and len(static_shape(entry) or ()) > 1 for entry in points):
         return None
-    around = None if points[1] is None else b.Reshape(points[1], [-1, *[1] * (len(shape) - 1)])
-    sides = [_as_double(b, value, point) for value, point in ((b.input(0), points[0]), (b.input(1), around))]
+    aligned = None if points[1] is None else b.Reshape(points[1], [-1, *[1] * (len(shape) - 1)])
+    sides = [_as_double(b, value, point) for value, point in ((b.input(0), points[0]), (b.input(1), aligned))]
     return b.done(b.Cast(b.Conv(*sides, **b.node.attrs), to="int32"))
 
 
 def _as_double(b: BodyBuilder, value: NodeEntry, point: NodeEntry | None) -> NodeEntry:
     """The integers in float64 with their zero point subtracted."""
-    number = b.Cast(value, to="float64")
-    return number if point is None else b.Sub(number, b.Cast(point, to="float64"))
+    double = b.Cast(value, to="float64")
+    return double if point is None else b.Sub(double, b.Cast(point, to="float64"))
 
 
 def _weight_of(node: Node) -> Array | None:
@@ -145,25 +144,26 @@ FEW = 16
 
 
 def is_of_patches(node: Node) -> bool:
-    """True for such a convolution of floats, of static sizes, by a constant that reads all channels."""
+    """True for a float32 convolution of a volume, or of a signal with few windows, whose strides equal its windows: with static
+    sizes, constant weights, one group and no padding."""
     if node.op != "Conv" or node.domain or None in node.inputs[:2]:
         return False
-    weight, given, result = node.reads[1].node.value, node.reads[0].type, node.output_types[0]
-    if weight is None or not isinstance(given, TensorType) or not isinstance(result, TensorType):
+    weight, data, result = node.reads[1].node.value, node.reads[0].type, node.output_types[0]
+    if weight is None or not isinstance(data, TensorType) or not isinstance(result, TensorType):
         return False
-    if not given.is_static or not result.is_static or given.dtype != "float32" or weight.ndim not in (3, 5):
+    if not data.is_static or not result.is_static or data.dtype != "float32" or weight.ndim not in (3, 5):
         return False
     taps, attributes = list(weight.shape[2:]), node.attrs
     ones = [1] * len(taps)
-    is_side_by_side = list(attributes.get("strides") or ones) == taps and list(attributes.get("dilations") or ones) == ones
+    is_tiling = list(attributes.get("strides") or ones) == taps and list(attributes.get("dilations") or ones) == ones
     is_plain = not any(attributes.get("pads") or ()) and attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     windows = math.prod((static_shape(node[0]) or ())[2:])
     is_few = windows < FEW or len(taps) == 3
-    return is_side_by_side and is_plain and attributes.get("group", 1) == 1 and math.prod(taps) > 1 and windows > 0 and is_few
+    return is_tiling and is_plain and attributes.get("group", 1) == 1 and math.prod(taps) > 1 and windows > 0 and is_few
 
 
 def patches(b: BodyBuilder) -> Graph:
-    """The body of such a convolution."""
+    """The body of a convolution for which `is_of_patches` is true."""
     outs, channels, *taps = b.value(1).shape
     batch, _, *windows = static_shape(b.node[0]) or ()
     rank, depth = len(taps), channels * math.prod(taps)

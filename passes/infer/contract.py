@@ -20,7 +20,7 @@ _NOTHING = Graph([])
 """The graph of a reading whose sizes are given."""
 
 Shapes = tuple[tuple[int, ...] | None, ...]
-"""The shapes of all inputs; None for one that is no tensor."""
+"""The shapes of all inputs; None for one that is not a tensor."""
 
 
 class Contract:

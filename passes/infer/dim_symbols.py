@@ -15,7 +15,7 @@ from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 _GENERATED = re.compile(r"unk__\d+")
-"""The symbols that inference makes up for sizes that are no integers and no symbols of inputs."""
+"""The symbols that inference makes up for sizes that are not integers and no symbols of inputs."""
 
 
 def merged(a: Type | None, b: Type | None) -> Type | None:

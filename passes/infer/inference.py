@@ -1,4 +1,4 @@
-"""A reading of a graph that derives whole types, also of values that are no tensors and inside of bodies."""
+"""A reading of a graph that derives whole types, also of values that are not tensors and inside of bodies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Inference(Reading):
     engines do not compare, and with `check_declared` a declared type that differs from the inferred one; otherwise types that do
     not follow remain unknown, and inferred ones replace declared ones.
 
-    A size that is no integer and no symbol gets a name of its own: sizes of one name are equal."""
+    A size that is not an integer and no symbol gets a name of its own: sizes of one name are equal."""
 
     def __init__(self, strict: bool, check_declared: bool, check_fits: bool) -> None:
         super().__init__(Graph([]), (), exact=True)
@@ -346,7 +346,7 @@ class Inference(Reading):
         return known
 
     def _dim(self, size: Size) -> Dim:
-        """The name of a size that is no integer."""
+        """The name of a size that is not an integer."""
         name = self._names.get(size)
         if name is None:
             ((monomial, count), *others) = size.terms.items()

@@ -102,7 +102,7 @@ def _with_shapes(g: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
         if node is None:
             hint = did_you_mean(name, by_name) or f"Its inputs are {', '.join(by_name) or 'none'}"
             raise TypeMismatch(
-                f"a shape is given for {name!r}, which is no input", where=f"graph {g.name!r}", remedy=hint
+                f"a shape is given for {name!r}, which is not an input", where=f"graph {g.name!r}", remedy=hint
             )
         given[node] = bound(node, shape, symbols)
     symbols = {name: size for name, size in symbols.items() if size is not None and size != name}

@@ -125,7 +125,7 @@ def test_constant_indices_are_held_against_the_dimension_that_they_count(build: 
 
 @pytest.mark.parametrize("device", ["cpu", "HETERO:cpu,reference"])
 def test_static_sizes_that_contradict_each_other_are_no_answer(device: str) -> None:
-    """A slice of six positions that is to have seven, and a bound that is no single number."""
+    """A slice of six positions that is to have seven, and a bound that is not a single number."""
     x = pt.variable("x", "float32", (2, 7, 8))
     first = pt.op("Slice", pt.constant(np.arange(6)), *[pt.constant(np.array([value])) for value in (0, 7, 0)])
     table = pt.op("Gather", pt.constant(numbers(6, 8)), first)

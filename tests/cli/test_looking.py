@@ -226,7 +226,7 @@ def test_cache(partita: Command, model: str) -> None:
     done = partita("cache clear --folder .")
     assert (done.status, done.err) == (
         1,
-        "error: .: this is no cache folder\n  Name one that a CACHE_DIR named.\n",
+        "error: .: this is not a cache folder\n  Name one that a CACHE_DIR named.\n",
     )
 
 

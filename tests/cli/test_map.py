@@ -63,7 +63,7 @@ def test_two_files_of_one_name_are_an_error(partita: Command, model: str, folder
 
 def test_a_folder_without_inputs_is_an_error(partita: Command, model: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "no file of it is an input" in partita(f"map {model} --input empty --output outputs").err
+    assert "the folder holds no input file" in partita(f"map {model} --input empty --output outputs").err
     assert "there is no such folder" in partita(f"map {model} --input nowhere --output outputs").err
 
 
@@ -99,10 +99,10 @@ def test_rows_of_a_parquet_file_are_inputs(partita: Command, model: str, tmp_pat
     twins = pyarrow.Table.from_arrays([pyarrow.array([1.0]), pyarrow.array([2.0])], names=["x", "x"])
     parquet.write_table(twins, path)
     done = partita(f"map {model} --devices reference --input {path} --output outputs")
-    assert done.status != 0 and "it has 2 columns 'x', and an input has one value" in done.err
+    assert done.status != 0 and "it has 2 columns 'x'; an input takes one" in done.err
     parquet.write_table(pyarrow.table({"x": [[1.0, None]]}), path)
     done = partita(f"map {model} --devices reference --input {path} --output outputs")
-    assert done.status != 0 and "row 0, column 'x': it holds no numbers, or lacks one" in done.err
+    assert done.status != 0 and "row 0, column 'x': it does not hold numbers, or one is missing" in done.err
     path.write_bytes(b"PAR1 and no more")
     done = partita(f"map {model} --devices reference --input {path} --output outputs")
-    assert done.status != 0 and "it is no Parquet file that can be read" in done.err
+    assert done.status != 0 and "it cannot be read as a Parquet file" in done.err

@@ -46,8 +46,8 @@ def test_costs_of_a_file_decide(partita: Command, model: str) -> None:
 
 @pytest.mark.parametrize("options, status, error", [
     ("--limit onnxruntime=4KiB --limit-free", 2, "--limit and --limit-free exclude each other"),
-    ("--limit onnxruntime", 2, "'onnxruntime' is no limit: write DEVICE=22GiB"),
-    ("--limit onnxruntime=much", 1, "'much' is no amount of memory"),
+    ("--limit onnxruntime", 2, "'onnxruntime' is not a limit: write DEVICE=22GiB"),
+    ("--limit onnxruntime=much", 1, "'much' is not an amount of memory"),
     ("--limit cuda=1GiB", 1, "'cuda' is none of the devices asked for"),
     ("--costs none.json", 1, "no costs can be read from it"),
     ("--limit onnxruntime=1 --limit reference=1", 1, "no placement within the limits is found"),
@@ -60,7 +60,7 @@ def test_wrong_options_are_refused(partita: Command, model: str, options: str, s
 def test_a_file_that_is_no_plan_is_refused(partita: Command, model: str) -> None:
     Path("plan.json").write_text("{}")
     done = partita(f"plan --check plan.json {model}")
-    assert done.status == 1 and "it is no locked plan: it has no 'partita_lock'" in done.err
+    assert done.status == 1 and "it is not a locked plan: it has no 'partita_lock'" in done.err
 
 
 def test_placements_are_measured_and_the_best_is_locked(

@@ -190,7 +190,7 @@ def test_outputs_that_are_text_or_no_tensors(
     pt.save(pt.Graph([pt.op("SequenceConstruct", x, x)], output_names=["y"]), "two.onnx")
     done = partita("run two.onnx --devices reference -o z.npz")
     assert (done.status, Path("z.npz").exists()) == (1, False)
-    assert "z.npz: output 'y' is no tensor" in done.err
+    assert "z.npz: output 'y' is not a tensor" in done.err
 
 
 def test_an_image(partita: Command, model: str) -> None:
@@ -402,8 +402,8 @@ def test_tune(partita: Command, model: str) -> None:
     ("name", "message"),
     [
         ("none.partita", "none.partita: the package cannot be read: No such file or directory"),
-        ("text.partita", "text.partita: this is no package of Partita's"),
-        ("cut.partita", "cut.partita: this is no package of Partita's, or it was cut short"),
+        ("text.partita", "text.partita: this is not a package of Partita's"),
+        ("cut.partita", "cut.partita: this is not a package of Partita's, or it was cut short"),
         ("other.partita", "other.partita: "),
     ],
 )

@@ -241,7 +241,7 @@ def test_a_plan_with_words_for_numbers_is_damaged() -> None:
         content["groups"][0]["index"] = odd
         with pytest.raises(pt.PartitaError, match="the plan is damaged"):
             pt.Plan.from_json(json.dumps(content))
-    with pytest.raises(pt.PartitaError, match="this is no JSON"):
+    with pytest.raises(pt.PartitaError, match="this is not JSON"):
         pt.Plan.from_json("[" * 100_000)
 
 

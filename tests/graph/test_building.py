@@ -94,7 +94,7 @@ X = variable("x", "float32", (2,))
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: constant([[1], [2, 3]]), r"no array can be made of \[\[1\], \[2, 3\]\]"),
+        (lambda: constant([[1], [2, 3]]), r"\[\[1\], \[2, 3\]\] cannot be converted to an array"),
         (lambda: constant(object()), "holds numbers or strings, not object"),
         (lambda: Graph([X], opsets=21), 'opsets are versions by domain, not 21\n  Write {"": 21}'),
         (lambda: Graph([X], opsets={"": "21"}), "no opset of domain 'ai.onnx' has the version '21'\n  Write {\"\": 21}"),
@@ -108,7 +108,7 @@ X = variable("x", "float32", (2,))
         (lambda: verify("x"), "a Graph is expected, not str"),
         (lambda: save("x", "x.onnx"), "a Graph is expected, not str"),
         (lambda: load(b"", shapes=[1]), "shapes are given by the inputs' names, not as list"),
-        (lambda: load(3), "an object of type int is no ONNX model"),
+        (lambda: load(3), "an object of type int is not an ONNX model"),
         (lambda: apply_pass(Graph([X]), None), "passes are given as a name or a list of names, not None"),
         (lambda: apply_pass(Graph([X]), "InferShape", shapes=[1]), "shapes are given by the inputs' names"),
         (lambda: register_pass(lambda g: g), r'Write @register_pass\("MyPass"\)'),
@@ -129,7 +129,7 @@ def test_a_users_function_that_returns_too_much_or_nothing(declared: Callable[..
 
 
 def test_a_users_shape_rule_that_returns_no_type(declared: Callable[..., Graph]) -> None:
-    with pytest.raises(PartitaError, match="the shape rule gave 'float32', which is no type"):
+    with pytest.raises(PartitaError, match="the shape rule gave 'float32', which is not a type"):
         apply_pass(declared(shape=lambda types, attrs: "float32"), "InferShape")
 
 
@@ -164,5 +164,5 @@ def test_inputs_of_a_graph_are_variables(listed: str) -> None:
     x = variable("x", "float32", (2,))
     y = op("Relu", x, name="y")
     wrong: Any = {"an op": y, "a constant": constant(np.zeros(2)), "a text": "x", "its value": x[0]}[listed]
-    with pytest.raises(GraphError, match="is no graph input"):
+    with pytest.raises(GraphError, match="is not a graph input"):
         Graph([y], [x, wrong])

@@ -110,12 +110,12 @@ def test_what_cannot_be_pickled_says_which_attribute_and_why() -> None:
     class Local(SubgraphProperty):
         """Its class is inside a function."""
 
-    message = r"graph 'net': the attribute 'subgraph_property' cannot be pickled: <function .*<lambda> at .* is no function"
+    message = r"graph 'net': the attribute 'subgraph_property' cannot be pickled: <function .*<lambda> at .* is not a function"
     selector = ContainOpSelector(lambda node: True)
     with pytest.raises(GraphError, match=message) as raised:
         pickle.dumps(chain("Relu").evolve(attrs={"subgraph_property": PatternProperty(selector)}))
     assert "Leave it out: g.evolve(attrs={" in str(raised.value)
-    with pytest.raises(GraphError, match=r"cannot be pickled: <class '.*Local'> is no function or class of a module"):
+    with pytest.raises(GraphError, match=r"cannot be pickled: <class '.*Local'> is not a function or class that can be imported"):
         pickle.dumps(chain("Relu").evolve(attrs={"subgraph_property": Local()}))
     with pytest.raises(GraphError, match=r"'stream' cannot be pickled: generator: cannot pickle 'generator' object"):
         pickle.dumps(chain("Relu").evolve(attrs={"stream": (i for i in range(3))}))

@@ -52,13 +52,13 @@ def _evolved():
 
 
 @pytest.mark.parametrize("make, message", [
-    (_own_names, "node 'b' (Exp): two values bear the name 'v': output 0 of 'a' (Relu) and output 0 of 'b' (Exp)"),
-    (_an_input, "node 's' (Split): two values bear the name 's_0': the input 's_0' and output 0 of 's' (Split)"),
-    (_a_constant, "node 'a' (Add): two values bear the name 'v': the constant 'v' and output 0 of 'a' (Add)"),
-    (_one_node, "node 's' (Split): two values bear the name 'v': output 0 of 's' (Split) and output 1 of 's' (Split)"),
-    (_unnamed_nodes, "node 'b' (Exp): two values bear the name 'v': output 0 of a new node (Relu) and output 0 of 'b' (Exp)"),
-    (_a_dead_node, "node 'b' (Exp): two values bear the name 'a': output 0 of 'a' (Relu) and output 0 of 'b' (Exp)"),
-    (_evolved, "node 'b' (Exp): two values bear the name 'a': output 0 of 'a' (Relu) and output 0 of 'b' (Exp)"),
+    (_own_names, "node 'b' (Exp): two values are named 'v': output 0 of 'a' (Relu) and output 0 of 'b' (Exp)"),
+    (_an_input, "node 's' (Split): two values are named 's_0': the input 's_0' and output 0 of 's' (Split)"),
+    (_a_constant, "node 'a' (Add): two values are named 'v': the constant 'v' and output 0 of 'a' (Add)"),
+    (_one_node, "node 's' (Split): two values are named 'v': output 0 of 's' (Split) and output 1 of 's' (Split)"),
+    (_unnamed_nodes, "node 'b' (Exp): two values are named 'v': output 0 of a new node (Relu) and output 0 of 'b' (Exp)"),
+    (_a_dead_node, "node 'b' (Exp): two values are named 'a': output 0 of 'a' (Relu) and output 0 of 'b' (Exp)"),
+    (_evolved, "node 'b' (Exp): two values are named 'a': output 0 of 'a' (Relu) and output 0 of 'b' (Exp)"),
 ])
 def test_two_values_of_one_name_are_refused_where_the_graph_is_made(make, message):
     with pytest.raises(GraphError) as caught:
@@ -67,7 +67,7 @@ def test_two_values_of_one_name_are_refused_where_the_graph_is_made(make, messag
 
 
 def test_bodies_are_graphs_too():
-    with pytest.raises(GraphError, match="two values bear the name 'v'"):
+    with pytest.raises(GraphError, match="two values are named 'v'"):
         pt.call(_own_names(), X, name="call")
 
 
@@ -106,7 +106,7 @@ def test_two_values_are_not_returned_under_one_name():
     with pytest.raises(GraphError) as caught:
         pt.Graph([first, second], output_names=["y", "y"])
     assert str(caught.value) == (
-        "two outputs bear the name 'y': output 0 of 'a' (Relu) and output 0 of 'b' (Exp)\n"
+        "two outputs are named 'y': output 0 of 'a' (Relu) and output 0 of 'b' (Exp)\n"
         "  Give each a name of its own in output_names=, or leave output_names out."
     )
     assert pt.Graph([first, second, first]).output_names == ("a", "b", "a_1")
@@ -115,10 +115,10 @@ def test_two_values_are_not_returned_under_one_name():
 
 def test_the_verifier_finds_what_a_pass_assembled():
     first, second = pt.op("Relu", X, name="a"), pt.op("Exp", X, name="b", output_names=["a"])
-    with pytest.raises(GraphError, match="two values bear the name 'a'"):
+    with pytest.raises(GraphError, match="two values are named 'a'"):
         verify(pt.Graph.assembled((X, first, second), [X], [first[0]], "net", {"": 21}))
     other = pt.op("Exp", X, name="b")
-    with pytest.raises(GraphError, match="two outputs bear the name 'y'"):
+    with pytest.raises(GraphError, match="two outputs are named 'y'"):
         verify(pt.Graph.assembled((X, first, other), [X], [first[0], other[0]], "net", {"": 21}, ("y", "y")))
 
 
@@ -157,5 +157,5 @@ def test_names_that_somebody_gave_stay_and_are_an_error() -> None:
 
     x, c = pt.variable("x", "float32", (3,)), pt.variable("c", "bool", ())
     node = pt.op("If", c, then_branch=named("Neg"), else_branch=named("Abs")).evolve(captures=(x[0],))
-    with pytest.raises(PartitaError, match="two nodes bear the name 'mine'"):
+    with pytest.raises(PartitaError, match="two nodes are named 'mine'"):
         verify(pt.Graph([node], [x, c]))

@@ -33,7 +33,7 @@ def test_each_op_has_one_row_of_known_traits() -> None:
     assert names == sorted(set(names))
     for name, has in _table().items():
         assert has and has <= TRAITS.keys(), name
-        assert name in op_names(), f"{name} is no op of ONNX or onnxruntime"
+        assert name in op_names(), f"{name} is not an op of ONNX or onnxruntime"
     assert set().union(*_table().values()) == TRAITS.keys()
 
 
@@ -97,10 +97,10 @@ def test_the_traits_of_a_users_op_are_forgotten_with_it() -> None:
 
 def test_an_unknown_trait_is_an_error_that_lists_the_known_ones(mine: Callable[..., pt.Graph]) -> None:
     mine("unary")
-    with pytest.raises(pt.PartitaError, match="'unry' is no trait of ops") as caught:
+    with pytest.raises(pt.PartitaError, match="'unry' is not a trait of ops") as caught:
         mine("unry")
     assert "Did you mean 'unary'?" in str(caught.value) and all(name in str(caught.value) for name in TRAITS)
-    with pytest.raises(pt.GraphError, match="3 are no attributes"):
+    with pytest.raises(pt.GraphError, match="3 are not attributes"):
         mine("long", attributes=3)
     assert traits("Half", "my") == {"unary"}
 
@@ -139,17 +139,17 @@ def test_operands_of_a_commutative_op_match_in_any_order(mine: Callable[..., pt.
     [
         ({"op": 5}, "'my' and 5 do not name an op"),
         ({"domain": None}, "None and 'Odd' do not name an op"),
-        ({"inputs": (3, 1)}, "(3, 1) is no number\n  Write a number from 0 on, or two"),
-        ({"inputs": "a"}, "op my.Odd, inputs: 'a' is no number"),
-        ({"inputs": True}, "True is no number"),
-        ({"outputs": 0}, "0 is no number\n  Write a number from 1 on"),
-        ({"attributes": [1]}, "[1] are no attributes"),
-        ({"attributes": {"a": [b"x"]}}, "op my.Odd, attribute 'a': [b'x'] is no value"),
-        ({"shape": 5}, "5 is no function"),
+        ({"inputs": (3, 1)}, "(3, 1) is not a number\n  Write a number from 0 on, or two"),
+        ({"inputs": "a"}, "op my.Odd, inputs: 'a' is not a number"),
+        ({"inputs": True}, "True is not a number"),
+        ({"outputs": 0}, "0 is not a number\n  Write a number from 1 on"),
+        ({"attributes": [1]}, "[1] are not attributes"),
+        ({"attributes": {"a": [b"x"]}}, "op my.Odd, attribute 'a': [b'x'] is not a value"),
+        ({"shape": 5}, "5 is not a function"),
         ({"random": "yes"}, "'yes' is neither True nor False"),
-        ({"traits": [3]}, "[3] are no traits"),
-        ({"traits": 5}, "5 are no traits"),
-        ({"traits": ["unray"]}, "'unray' is no trait of ops\n  Did you mean 'unary'"),
+        ({"traits": [3]}, "[3] are not traits"),
+        ({"traits": 5}, "5 are not traits"),
+        ({"traits": ["unray"]}, "'unray' is not a trait of ops\n  Did you mean 'unary'"),
     ],
 )
 def test_declarations_that_make_no_sense(wrong: dict[str, Any], message: str) -> None:

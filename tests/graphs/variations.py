@@ -164,4 +164,4 @@ MICROSOFT = {
     "k_quant_type": ("NONE", "PER_TENSOR"), "v_quant_type": ("NONE", "PER_TENSOR"), "qkv_hidden_sizes": ([8, 8, 8], [8, 8]),
     "axes": ([0], [1], [-1]), "activations": (["Sigmoid", "Tanh", "Tanh"],), "direction": ("reverse", "bidirectional"),
 }
-"""Values of attributes of onnxruntime's ops that are no integers."""
+"""Values of attributes of onnxruntime's ops that are not integers."""

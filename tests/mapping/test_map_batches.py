@@ -327,7 +327,7 @@ def test_what_cannot_be_asked_for_is_an_error() -> None:
     for other in others:
         with pytest.raises(pt.BadConfig, match=f"map_batches: a model is .*not {type(other).__name__}\n  Compile it first"):
             pt.map_batches([], other)
-    with pytest.raises(pt.BadConfig, match="map_batches: int is no data set\n  Give what can be iterated over"):
+    with pytest.raises(pt.BadConfig, match="map_batches: int is not a data set\n  Give what can be iterated over"):
         pt.map_batches(others[1], model())
     with pytest.raises(pt.BadConfig, match="map_batches: progress cannot be 5\n  Give a function, or None"):
         pt.map_batches([], model(), progress=others[1])

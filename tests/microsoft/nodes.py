@@ -43,7 +43,7 @@ class Case:
 
     @property
     def feeds(self) -> dict[str, Array]:
-        """The inputs that are no constants."""
+        """The inputs that are not constants."""
         return {f"i{i}": given for i, given in enumerate(self.inputs) if isinstance(given, np.ndarray)}
 
 

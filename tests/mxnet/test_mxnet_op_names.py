@@ -45,7 +45,7 @@ def test_an_unknown_name_is_met_with_a_near_one() -> None:
 
 
 def test_a_list_of_names_is_no_name() -> None:
-    with pytest.raises(UnknownOp, match=r"mxnet_ops: \['Convolution'\] is no name of an op\n  Write mxnet_ops\("):
+    with pytest.raises(UnknownOp, match=r"mxnet_ops: \['Convolution'\] is not a name of an op\n  Write mxnet_ops\("):
         pt.mxnet_ops(["Convolution"])  # type: ignore[arg-type]
 
 

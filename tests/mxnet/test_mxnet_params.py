@@ -119,9 +119,9 @@ GOOD = file_bytes({"arg:w": W, "aux:m": M})
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"some text that is no parameter file", "this is no MXNet parameter file"),
-        (b"", "this is no MXNet parameter file"),
-        (file_bytes({"w": W}, magic=0x113), "this is no MXNet parameter file"),
+        (b"some text that is not a parameter file", "this is not an MXNet parameter file"),
+        (b"", "this is not an MXNet parameter file"),
+        (file_bytes({"w": W}, magic=0x113), "this is not an MXNet parameter file"),
         (GOOD[:100], "the file ends inside"),
         (GOOD[:-3], "the file ends inside name 1, which needs 5 bytes"),
         (GOOD + b"x", "1 bytes follow the last name"),
@@ -182,7 +182,7 @@ def test_damaged_files(content, message):
         (".", "the parameter file cannot be opened"),
         (7, "parameters cannot be read from a int"),
         ({"w": "text"}, "the value holds <U4, not numbers"),
-        ({"w": [[1], [2, 3]]}, "the value is no array of numbers"),
+        ({"w": [[1], [2, 3]]}, "the value is not an array of numbers"),
         ({3: W}, "a parameter's name is text, not 3"),
     ],
 )

@@ -86,20 +86,20 @@ def test_elements_in_another_order(op, shape, attributes, expected):
 
 
 WRONG = [
-    ("Reshape", {"shape": "()"}, "'shape' is to be given, and is '()'"),
-    ("Reshape", {"shape": "(-5, 0)"}, "'shape' is to be sizes, or MXNet's codes from 0 to -4, and is '(-5, 0)'"),
-    ("Reshape", {"shape": "(0, 0, -3)"}, "'shape' is to be one that takes at most the 3 dimensions of the data"),
-    ("Reshape", {"shape": "(-1, -1, -2)"}, "'shape' is to be one with a single -1, and is '(-1, -1, -2)'"),
-    ("Reshape", {"shape": "(-4, 0, 2, -2)"}, "'shape' is to be one with two sizes after -4, at most one of them -1"),
-    ("Reshape", {"shape": "(-4, -1, -1, -2)"}, "'shape' is to be one with two sizes after -4, at most one of them -1"),
-    ("Reshape", {"shape": "(-4, -2, 1)"}, "'shape' is to be one with two sizes after -4, at most one of them -1"),
-    ("Reshape", {"shape": "(-4, 2)"}, "'shape' is to be one with two sizes after -4, at most one of them -1"),
+    ("Reshape", {"shape": "()"}, "'shape' must be given, but is '()'"),
+    ("Reshape", {"shape": "(-5, 0)"}, "'shape' must be sizes, or MXNet's codes from 0 to -4, but is '(-5, 0)'"),
+    ("Reshape", {"shape": "(0, 0, -3)"}, "'shape' must be one that takes at most the 3 dimensions of the data"),
+    ("Reshape", {"shape": "(-1, -1, -2)"}, "'shape' must be one with a single -1, but is '(-1, -1, -2)'"),
+    ("Reshape", {"shape": "(-4, 0, 2, -2)"}, "'shape' must be one with two sizes after -4, at most one of them -1"),
+    ("Reshape", {"shape": "(-4, -1, -1, -2)"}, "'shape' must be one with two sizes after -4, at most one of them -1"),
+    ("Reshape", {"shape": "(-4, -2, 1)"}, "'shape' must be one with two sizes after -4, at most one of them -1"),
+    ("Reshape", {"shape": "(-4, 2)"}, "'shape' must be one with two sizes after -4, at most one of them -1"),
     ("Reshape", {"shape": "(0, -4, 2, -1, -2)"}, "a dimension of 3 cannot be split into 2 and 1"),
-    ("Reshape", {"target_shape": "(0, 0)"}, "'target_shape' is to be sizes, at most one of them 0, and is '(0, 0)'"),
-    ("Reshape", {"target_shape": "(-2, 3)"}, "'target_shape' is to be sizes, at most one of them 0, and is '(-2, 3)'"),
+    ("Reshape", {"target_shape": "(0, 0)"}, "'target_shape' must be sizes, at most one of them 0, but is '(0, 0)'"),
+    ("Reshape", {"target_shape": "(-2, 3)"}, "'target_shape' must be sizes, at most one of them 0, but is '(-2, 3)'"),
     ("transpose", {"axes": "(0, 1, 3)"}, "axis 3"),
-    ("expand_dims", {}, "'axis' is to be a whole number, and is missing"),
-    ("depth_to_space", {"block_size": "0"}, "'block_size' is to be 1 or more, and is '0'"),
+    ("expand_dims", {}, "'axis' must be a whole number, but is missing"),
+    ("depth_to_space", {"block_size": "0"}, "'block_size' must be 1 or more, but is '0'"),
 ]
 
 

@@ -98,19 +98,19 @@ def test_an_axis_of_one_that_is_squeezed():
 
 
 WRONG = [
-    ("slice", {"begin": "(0, 1)", "end": "(2,)"}, "'begin' is to be as long as end and step, and is '(0, 1)'"),
-    ("slice", {"begin": "(0,)", "end": "(2,)", "step": "(1, 1)"}, "'begin' is to be as long as end and step, and is '(0,)'"),
-    ("slice", {"begin": "()", "end": "()"}, "'begin' is to be as long as end and step, and is '()'"),
-    ("slice", {"begin": "(0,)", "end": "(2,)", "step": "(0,)"}, "'step' is to be other than 0, and is '(0,)'"),
-    ("reverse", {"axis": "()"}, "'axis' is to be given, and is '()'"),
-    ("SliceChannel", {"num_outputs": "4"}, "'num_outputs' is to be a divisor of the axis's size 6, and is '4'"),
-    ("SliceChannel", {"num_outputs": "0"}, "'num_outputs' is to be 1 or more, and is '0'"),
-    ("SliceChannel", {"num_outputs": "3", "squeeze_axis": "True"}, "'squeeze_axis' is to be False where a part is longer than 1"),
-    ("_split_v2", {"indices": "(2, 7)", "axis": "1"}, "'indices' is to be rising from 0 to at most 6, and is '(2, 7)'"),
-    ("_split_v2", {"indices": "(3, 2)", "axis": "1"}, "'indices' is to be rising from 0 to at most 6, and is '(3, 2)'"),
-    ("Pad", {"mode": "edge", "pad_width": "(0, 1, 2)"}, "'pad_width' is to be two numbers, 0 or more, for each axis"),
-    ("Pad", {"mode": "edge", "pad_width": "(0, -1)"}, "'pad_width' is to be two numbers, 0 or more, for each axis"),
-    ("Pad", {"mode": "edge", "pad_width": "()"}, "'pad_width' is to be two numbers, 0 or more, for each axis"),
+    ("slice", {"begin": "(0, 1)", "end": "(2,)"}, "'begin' must be as long as end and step, but is '(0, 1)'"),
+    ("slice", {"begin": "(0,)", "end": "(2,)", "step": "(1, 1)"}, "'begin' must be as long as end and step, but is '(0,)'"),
+    ("slice", {"begin": "()", "end": "()"}, "'begin' must be as long as end and step, but is '()'"),
+    ("slice", {"begin": "(0,)", "end": "(2,)", "step": "(0,)"}, "'step' must be other than 0, but is '(0,)'"),
+    ("reverse", {"axis": "()"}, "'axis' must be given, but is '()'"),
+    ("SliceChannel", {"num_outputs": "4"}, "'num_outputs' must be a divisor of the axis's size 6, but is '4'"),
+    ("SliceChannel", {"num_outputs": "0"}, "'num_outputs' must be 1 or more, but is '0'"),
+    ("SliceChannel", {"num_outputs": "3", "squeeze_axis": "True"}, "'squeeze_axis' must be False where a part is longer than 1"),
+    ("_split_v2", {"indices": "(2, 7)", "axis": "1"}, "'indices' must be rising from 0 to at most 6, but is '(2, 7)'"),
+    ("_split_v2", {"indices": "(3, 2)", "axis": "1"}, "'indices' must be rising from 0 to at most 6, but is '(3, 2)'"),
+    ("Pad", {"mode": "edge", "pad_width": "(0, 1, 2)"}, "'pad_width' must be two numbers, 0 or more, for each axis"),
+    ("Pad", {"mode": "edge", "pad_width": "(0, -1)"}, "'pad_width' must be two numbers, 0 or more, for each axis"),
+    ("Pad", {"mode": "edge", "pad_width": "()"}, "'pad_width' must be two numbers, 0 or more, for each axis"),
 ]
 
 
@@ -125,7 +125,7 @@ def test_parts_of_an_axis_of_unknown_size_are_limited_in_number():
     most = MOST - 1
     graph = load_mxnet(symbol(node("SliceChannel", "n", 0, attrs={"num_outputs": str(most)})), shapes={"x": (2, None)})
     assert len(graph["n"].output_names) == most
-    with pytest.raises(ReadError, match="'num_outputs' is to be a divisor of the axis's size, and is '32768'"):
+    with pytest.raises(ReadError, match="'num_outputs' must be a divisor of the axis's size, but is '32768'"):
         load_mxnet(symbol(node("SliceChannel", "n", 0, attrs={"num_outputs": str(MOST)})), shapes={"x": (2, None)})
 
 

@@ -109,7 +109,7 @@ def test_variables_of_one_name_stay_apart():
     assert listed(graph) == ["d: Sub(x, x_2)", "x_1: Relu(d_output)"]
     assert [(n.name, dict(n.metadata)) for n in graph.inputs] == [("x", {}), ("x_2", {"mxnet.name": "x"})]
     assert [n[0].type.shape for n in graph.inputs] == [(2,), ("n",)]
-    with pytest.raises(ReadError, match="a shape is given for 'x_3', which is no variable"):
+    with pytest.raises(ReadError, match="a shape is given for 'x_3', which is not a variable"):
         load_mxnet(symbol(X, node("elemwise_sub", "d", 0, 1)), shapes={"x_3": (2,)})
 
 
@@ -265,7 +265,7 @@ def test_a_users_op_that_is_one_op():
     one_op("my_elu", "Elu", alpha=number("a", 1.0))
     try:
         graph = load_mxnet(symbol(node("my_elu", "s", 0, attrs={"a": "2.0"})), shapes={"x": (2,)})
-        with pytest.raises(ReadError, match="the parameter 'a' is to be a number, and is 'no'"):
+        with pytest.raises(ReadError, match="the parameter 'a' must be a number, but is 'no'"):
             load_mxnet(symbol(node("my_elu", "s", 0, attrs={"a": "no"})), shapes={"x": (2,)})
     finally:
         del _table["my_elu"]
@@ -300,13 +300,13 @@ RELU = node("relu", "r", 0)
 @pytest.mark.parametrize(
     "symbol, message",
     [
-        ("{", "symbol: this is no JSON"),
-        ("[" * 100_000, "this is no file|cannot be opened|this is no JSON"),
-        (b"[" * 100_000, "symbol: this is no JSON"),
-        (b"\xff\xfe\x00", "symbol: this is no JSON"),
-        ("{}", "this JSON is no MXNet symbol: it has no list of nodes, or no heads"),
+        ("{", "symbol: this is not JSON"),
+        ("[" * 100_000, "this is not a file|cannot be opened|this is not JSON"),
+        (b"[" * 100_000, "symbol: this is not JSON"),
+        (b"\xff\xfe\x00", "symbol: this is not JSON"),
+        ("{}", "this JSON is not an MXNet symbol: it has no list of nodes, or no heads"),
         ({"nodes": [], "heads": []}, "the symbol has no outputs"),
-        ({"nodes": [3], "heads": [[0, 0]]}, "symbol, node 0: a node is to have an op and a name"),
+        ({"nodes": [3], "heads": [[0, 0]]}, "symbol, node 0: a node must have an op and a name"),
         (
             symbol({"op": "relu", "name": "", "inputs": [[0, 0]]}),
             "symbol, node 1: a node's op or name is empty",
@@ -315,56 +315,56 @@ RELU = node("relu", "r", 0)
             symbol(node("relu", "r", 1)),
             "node 'r' (relu): inputs refers to node 1, and only the first 1 nodes can be meant",
         ),
-        (symbol(node("relu", "r", -1)), "inputs holds [-1, 0, 0], which is to be [node, output, version]"),
+        (symbol(node("relu", "r", -1)), "inputs holds [-1, 0, 0], which must be [node, output, version]"),
         (symbol({**RELU, "inputs": [[0]]}), "inputs holds [0]"),
-        (symbol({**RELU, "inputs": 3}), "inputs is to be a list"),
+        (symbol({**RELU, "inputs": 3}), "inputs must be a list"),
         (symbol(RELU, heads=[[7, 0]]), "heads refers to node 7"),
         (symbol(RELU, heads=[[1, 3]]), "output 3 of 'r' is read, and in use relu has 1"),
-        (symbol({**RELU, "attrs": {"axis": 3}}), "the parameter 'axis' is to be text, and is 3"),
-        (symbol({**RELU, "attrs": [1]}), "attrs is to be a dictionary"),
-        (symbol({**RELU, "control_deps": [4]}), "control_deps is to be a list of earlier nodes"),
+        (symbol({**RELU, "attrs": {"axis": 3}}), "the parameter 'axis' must be text, but is 3"),
+        (symbol({**RELU, "attrs": [1]}), "attrs must be a dictionary"),
+        (symbol({**RELU, "control_deps": [4]}), "control_deps must be a list of earlier nodes"),
         (symbol({**RELU, "attrs": {"slope": "1"}}), "the op has no parameter 'slope' that can be honoured"),
         (symbol(node("relu", "r", 0, 0)), "the op takes 1 to 1 inputs, and has 2"),
         (
             symbol(node("Concat", "c", 0, attrs={"num_args": "2"})),
-            "the parameter 'num_args' is to be the number of inputs, 1, and is '2'",
+            "the parameter 'num_args' must be the number of inputs, 1, but is '2'",
         ),
-        (symbol(node("Activation", "a", 0)), "the parameter 'act_type' is to be given, and is missing"),
+        (symbol(node("Activation", "a", 0)), "the parameter 'act_type' must be given, but is missing"),
         (
             symbol(node("Activation", "a", 0, attrs={"act_type": "swish"})),
-            "'act_type' is to be one of relu, sigmoid, tanh, softrelu, softsign, and is 'swish'",
+            "'act_type' must be one of relu, sigmoid, tanh, softrelu, softsign, but is 'swish'",
         ),
         (
             symbol(node("expand_dims", "e", 0, attrs={"axis": "1.5"})),
-            "the parameter 'axis' is to be a whole number, and is '1.5'",
+            "the parameter 'axis' must be a whole number, but is '1.5'",
         ),
         (
             symbol(node("expand_dims", "e", 0, attrs={"axis": "9" * 19})),
-            "the parameter 'axis' is to be a number of 64 bits",
+            "the parameter 'axis' must be a number of 64 bits",
         ),
-        (symbol(node("Dropout", "d", 0, attrs={"mode": "never"})), "'mode' is to be one of training, always"),
+        (symbol(node("Dropout", "d", 0, attrs={"mode": "never"})), "'mode' must be one of training, always"),
         (
             symbol(node("Pooling", "p", 0, attrs={"kernel": "(2, 2)", "stride": "(0, 1)"})),
-            "'stride' is to be 2 numbers, each 1 or more, and is '(0, 1)'",
+            "'stride' must be 2 numbers, each 1 or more, but is '(0, 1)'",
         ),
         (
             symbol(node("Pooling", "p", 0, attrs={"kernel": "(2, 2)", "pooling_convention": "same"})),
-            "'pooling_convention' is to be valid or full, and is 'same'",
+            "'pooling_convention' must be valid or full, but is 'same'",
         ),
         (symbol(node("transpose", "t", 0, attrs={"axes": "(0, 0)"})), "an axis is named twice in (0, 0)"),
         (
             symbol(node("Reshape", "r", 0, attrs={"shape": "(-3, 0)"})),
-            "the number of dimensions of 'x' must be known to read this op, and is not",
+            "the number of dimensions of 'x' must be known to read this op, but is not",
         ),
         (
             symbol(node("SliceChannel", "s", 0, attrs={"num_outputs": "1000000000"})),
-            "'num_outputs' is to be a divisor of the axis's size",
+            "'num_outputs' must be a divisor of the axis's size",
         ),
         (
             symbol(node("GroupNorm", "g", 0, 0, 0, attrs={"num_groups": "1000000000"})),
-            "'num_groups' is to be at most 65536",
+            "'num_groups' must be at most 65536",
         ),
-        (symbol(node("_CachedOp", "c", 0)), "a call is to have one subgraph, and has 0"),
+        (symbol(node("_CachedOp", "c", 0)), "a call must have one subgraph, but has 0"),
         (symbol(node("_CachedOp", "c", subgraphs=[symbol(RELU)])), "the call has 0 inputs and its body 1"),
     ],
 )
@@ -418,16 +418,16 @@ def test_an_array_of_another_shape_than_declared():
 
 def test_what_names_nothing():
     with pytest.raises(
-        ReadError, match="a shape is given for 'dta', which is no variable\n  The variables are x"
+        ReadError, match="a shape is given for 'dta', which is not a variable\n  The variables are x"
     ):
         load_mxnet(symbol(RELU), shapes={"dta": (1,)})
-    with pytest.raises(ReadError, match="none of the 1 parameters bears the name of a variable"):
+    with pytest.raises(ReadError, match="none of the 1 parameters has the name of a variable"):
         load_mxnet(symbol(RELU), {"arg:y": np.ones(1)})
 
 
 @pytest.mark.parametrize(
     "source, message",
-    [("missing-symbol.json", "cannot be opened"), (".", "this is no file"), (3, "cannot be read from a int")],
+    [("missing-symbol.json", "cannot be opened"), (".", "this is not a file"), (3, "cannot be read from a int")],
 )
 def test_what_is_no_symbol(source, message):
     with pytest.raises(ReadError, match=message):

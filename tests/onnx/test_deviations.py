@@ -271,9 +271,9 @@ def test_a_squeeze_that_is_made_with_empty_axes_is_a_copy_elsewhere(opset: int, 
 @pytest.mark.parametrize(
     ("op", "attributes", "cause"),
     [
-        ("Crop", {"border": 1}, "the attribute 'border' is to be INTS, not INT"),
-        ("ImageScaler", {"scale": 2.0, "bias": "x"}, "the attribute 'bias' is to be FLOATS, not STRING"),
-        ("LayerNormalization", {"axis": "x"}, "the attribute 'axis' is to be INT, not STRING"),
+        ("Crop", {"border": 1}, "the attribute 'border' must be INTS, not INT"),
+        ("ImageScaler", {"scale": 2.0, "bias": "x"}, "the attribute 'bias' must be FLOATS, not STRING"),
+        ("LayerNormalization", {"axis": "x"}, "the attribute 'axis' must be INT, not STRING"),
         ("LayerNormalization", {"axis": -(2**62)}, "'x' has no axis that could be normalized"),
     ],
 )

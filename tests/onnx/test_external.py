@@ -38,12 +38,12 @@ def test_external_data_is_mapped(tmp_path):
     ({"location": "link.bin"}, "outside the model's folder"),
     ({"location": "linked/secret.bin"}, "outside the model's folder"),
     ({"location": "missing.bin"}, "there is no file 'missing.bin'"),
-    ({"location": ""}, "no relative path"),
-    ({"location": "."}, "no regular file"),
-    ({"offset": 100}, "is to end at byte 112 of 'data.bin', which has 12"),
+    ({"location": ""}, "not a relative path"),
+    ({"location": "."}, "not a regular file"),
+    ({"offset": 100}, "should end at byte 112 of 'data.bin', which has 12"),
     ({"offset": -4}, "the offset of external data is '-4'"),
     ({"offset": 10**30}, "the offset of external data"),
-    ({"length": 8}, "8 bytes is given for a tensor that takes 12"),
+    ({"length": 8}, "has 8 bytes, but the tensor takes 12"),
 ])
 def test_data_that_is_not_the_models_own_is_refused(tmp_path, location, message):
     secret = tmp_path / "secret.bin"
@@ -59,14 +59,14 @@ def test_data_that_is_not_the_models_own_is_refused(tmp_path, location, message)
 
 def test_absolute_paths_are_refused(tmp_path):
     (tmp_path / "data.bin").write_bytes(bytes(12))
-    with pytest.raises(ReadError, match="no relative path"):
+    with pytest.raises(ReadError, match="not a relative path"):
         load(_write(tmp_path, location=str(tmp_path / "data.bin")))
 
 
 def test_bytes_have_no_folder_unless_one_is_given(tmp_path):
     (tmp_path / "data.bin").write_bytes(bytes(12))
     data = _write(tmp_path).read_bytes()
-    with pytest.raises(ReadError, match=r"(?s)its folder is not known.*base_dir="):
+    with pytest.raises(ReadError, match=r"(?s)whose folder is unknown.*base_dir="):
         load(data)
     assert load(data, base_dir=tmp_path)["w"].value.tolist() == [0, 0, 0]
 

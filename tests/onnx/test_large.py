@@ -105,7 +105,7 @@ def test_data_of_another_size_than_the_shape_says(apart: None) -> None:
 def test_strings_in_raw_data_are_refused(apart: None) -> None:
     model = chain(weights(1))
     model.graph.initializer[0].data_type = onnx.TensorProto.STRING
-    with pytest.raises(PartitaError, match="strings cannot stand in raw or external data"):
+    with pytest.raises(PartitaError, match="strings cannot be stored as raw or external data"):
         load(model.SerializeToString())
 
 

@@ -174,7 +174,7 @@ def _huge(proto):
     (lambda m: m.opset_import.add(domain="far", version=2**35), ReadError, "34359738368 of opset 'far'; 1 to 2147483647"),
     (lambda m: setattr(m, "ir_version", 99), ReadError, "IR version 99 is newer"),
     (lambda m: m.graph.node[0].input.append("x"), ReadError, "has 1 inputs, not 2"),
-    (_attribute, ReadError, "'alpha' is to be FLOAT, not INT"),
+    (_attribute, ReadError, "'alpha' must be FLOAT, not INT"),
     (_huge, ReadError, "takes 4611686018427387904 bytes, and the file holds 4 bytes"),
     (lambda m: m.ClearField("graph"), ReadError, "there is no graph in it"),
 ])
@@ -188,7 +188,7 @@ def test_bad_files_have_one_clear_error(tmp_path):
     for name, data, message in [
         ("empty.onnx", b"", "the file is empty"),
         ("text.onnx", b"Hello, this is a text file.\n" * 9, "it is a text file"),
-        ("cut.onnx", whole[: len(whole) // 2], "no ONNX model"),
+        ("cut.onnx", whole[: len(whole) // 2], "not an ONNX model"),
     ]:
         (tmp_path / name).write_bytes(data)
         with pytest.raises(ReadError, match=message):
@@ -197,7 +197,7 @@ def test_bad_files_have_one_clear_error(tmp_path):
         load(tmp_path)
     with pytest.raises(ReadError, match="no such file"):
         load(tmp_path / "missing.onnx")
-    with pytest.raises(ReadError, match="an object of type int is no ONNX model"):
+    with pytest.raises(ReadError, match="an object of type int is not an ONNX model"):
         load(7)
 
 

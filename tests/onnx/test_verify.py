@@ -57,11 +57,11 @@ def _wrong_constant():
 
 
 @pytest.mark.parametrize("make, error, message", [
-    (_two_values_of_a_name, GraphError, "node 'b' .*two values bear the name 'v'"),
+    (_two_values_of_a_name, GraphError, "node 'b' .*two values are named 'v'"),
     (_wrong_output, GraphError, "node 'z' .*node 'y' has no output 3"),
-    (_cut_attribute, TypeMismatch, "node 'y' .*'alpha' is to be FLOAT, not 'much'"),
+    (_cut_attribute, TypeMismatch, "node 'y' .*'alpha' must be FLOAT, not 'much'"),
     (_unconnected, GraphError, "node 'call' .*0 inputs and its body 1"),
-    (_shared_name_in_a_body, GraphError, "two nodes bear the name 'y'"),
+    (_shared_name_in_a_body, GraphError, "two nodes are named 'y'"),
     (_other_opsets, GraphError, "node 'call' .*share one opset map"),
     (_open_body, GraphError, "node 'y' .*the body 'then_branch' has 1 inputs; the node gives it 0 inputs and 0 captured"),
     (_wrong_constant, TypeMismatch, "node 'w' .*has the shape"),
@@ -72,7 +72,7 @@ def test_what_is_wrong_is_named(make, error, message):
 
 
 @pytest.mark.parametrize("line, message", [
-    ("y = Add(x, i)", "input 1 .*is int64 and input 0 .* is float32; they are to be the same"),
+    ("y = Add(x, i)", "input 1 .*is int64 and input 0 .* is float32; they must be the same"),
     ("y = Not(x)", "input 0 .* is float32\n  It may be bool"),
     ("y = Neg(x) : int32[3]", "output 0 .* is int32 and input 0 .* is float32"),
     ("y = Rleu(x)", "has no op 'Rleu'"),

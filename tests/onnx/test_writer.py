@@ -188,7 +188,7 @@ def test_outputs_of_all_kinds(outputs, names):
 
 def test_an_output_cannot_bear_an_inputs_name():
     x = pt.variable("x", "float32", (3,))
-    with pytest.raises(WriteError, match="bears the name of another value"):
+    with pytest.raises(WriteError, match="has the name of another value"):
         to_model(pt.Graph([pt.op("Neg", x, name="y")], output_names=["x"]))
 
 
@@ -280,7 +280,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for external in (False, True):
-        with pytest.raises(WriteError, match="it is no file but a device or a pipe"):
+        with pytest.raises(WriteError, match="it is not a file but a device or a pipe"):
             save(load(model(LINE)), pipe, external=external)
     assert pipe.is_fifo() and os.listdir(tmp_path) == ["pipe"]
 

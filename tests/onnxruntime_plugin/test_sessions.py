@@ -144,7 +144,7 @@ def test_strings_and_sequences_stay_with_onnxruntime(caplog: pytest.LogCaptureFi
         assert assigned(running, name) == [["Neg"]]
         assert np.array_equal(running.run(None, {"x": X})[0], -np.concatenate([X, X]))
         del running
-    assert "'s' is no tensor" in caplog.text
+    assert "'s' is not a tensor" in caplog.text
 
 
 def branch(op: str, name: str) -> onnx.GraphProto:
@@ -227,8 +227,8 @@ def test_session_options_choose_devices_and_configuration(without_relu: str) -> 
         assert running.run(None, {"x": X})[0].min() == 0
         for given, message in (
             ({"devices": "nowhere"}, "nowhere"), ({"cpu.NUM_THREAD": "1", "devices": "HETERO:cpu,reference"}, "NUM_THREADS"),
-            ({"threads": "1"}, "there is no option 'threads'"), ({"config": "{"}, "config is no JSON"),
-            ({"config": "[]"}, "config is no dictionary"), ({"recompile": "yes"}, 'give "0" or "1"'),
+            ({"threads": "1"}, "there is no option 'threads'"), ({"config": "{"}, "config is not JSON"),
+            ({"config": "[]"}, "config is not a dictionary"), ({"recompile": "yes"}, 'give "0" or "1"'),
         ):
             with pytest.raises(Exception, match=message):
                 session(chain("Relu"), name, given)
@@ -369,7 +369,7 @@ def test_equal_arguments_give_one_library() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"devices": "nowhere"}, "nowhere"), ({"name": "a b"}, "no name for a provider"),
+    ({"devices": "nowhere"}, "nowhere"), ({"name": "a b"}, "not a name for a provider"),
     ({"devices": "cpu", "config": {"NUM_THREAD": 1}}, "NUM_THREADS"),
 ])
 def test_mistakes_of_the_caller(arguments: dict, message: str) -> None:

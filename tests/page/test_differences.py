@@ -109,7 +109,7 @@ def damaged(change: Callable[[Any], Any]) -> Callable[[str], str]:
         (damaged(lambda data: data["items"].pop("us") and None), "KeyError"),
         (damaged(lambda data: data["items"]["us"].pop() and None), "its data is not what"),
         (damaged(lambda data: data["items"]["name"].__setitem__(0, 10**9)), "IndexError"),
-        (damaged(lambda data: data["items"]["name"].__setitem__(0, -1)), "-1 is no number of a text"),
+        (damaged(lambda data: data["items"]["name"].__setitem__(0, -1)), "-1 is not a number of a text"),
         (damaged(lambda data: data["items"]["parent"].__setitem__(1, 1)), "boxes that lie in each other"),
         (damaged(lambda data: data["items"]["parent"].__setitem__(0, 0)), "boxes that lie in each other"),
         (damaged(lambda data: data["items"]["parent"].__setitem__(0, -2)), "a number of a box that is not there"),
@@ -117,8 +117,8 @@ def damaged(change: Callable[[Any], Any]) -> Callable[[str], str]:
         (damaged(lambda data: data["edges"][0].__setitem__(0, 99)), "a number of a value that is not there"),
         (damaged(lambda data: data["values"]["source"].__setitem__(0, -1)), "a number of a box that is not there"),
         (damaged(lambda data: data["items"].__setitem__("us", {})), "its data is not what"),
-        (damaged(lambda data: data["items"]["us"].__setitem__(0, float("nan"))), "nan is no time"),
-        (lambda page: page.replace('"total_us":0.0', '"total_us":1e999'), "inf is no time"),
+        (damaged(lambda data: data["items"]["us"].__setitem__(0, float("nan"))), "nan is not a time"),
+        (lambda page: page.replace('"total_us":0.0', '"total_us":1e999'), "inf is not a time"),
         (lambda page: page.replace('"nbytes":[768', '"nbytes":[1e999'), "OverflowError"),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_page_as_large_as_one_may_be(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    for name, why in (("none.html", "No such file"), ("", "it is no file"), ("binary", "it is no text")):
+    for name, why in (("none.html", "No such file"), ("", "it is not a file"), ("binary", "it is not text")):
         path = tmp_path / name
         with pytest.raises(pt.GraphError, match=why):
             pt.report_page(small(), tmp_path / "page.html", before=path)

@@ -243,7 +243,7 @@ def test_a_hook_that_changes_the_graph_and_fails_then(error: type[BaseException]
 def test_inputs_whose_names_are_taken() -> None:
     message = error_of(with_hooks(init_subgraph_inputs=lambda self, variables, entries: [variable("neg1", "float32", SHAPE)]))
     where = "property 'mine', hook init_subgraph_inputs, node 'relu0' (Relu)"
-    assert f"{where}: with the inputs that it returned the body is no graph: two nodes bear the name 'neg1'" in message
+    assert f"{where}: with the inputs that it returned the body is not a graph: two nodes are named 'neg1'" in message
 
 
 def test_an_output_that_the_node_does_not_have() -> None:

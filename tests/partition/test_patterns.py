@@ -164,11 +164,11 @@ def test_an_earlier_anchor_wins_over_a_longer_match() -> None:
     ("parts", "message"),
     [
         (["Conv?"], "a pattern needs a part that is not optional"),
-        (["Relu?|Clip"], "The question mark stands at the end"),
-        ([3], "3 is no part of a pattern"),
-        ([()], "() is no part of a pattern"),
+        (["Relu?|Clip"], "The question mark comes at the end"),
+        ([3], "3 is not part of a pattern"),
+        ([()], "() is not part of a pattern"),
         ([("Add", [])], "has to end with a part that is not optional"),
-        (["Relu|"], "'Relu|' is no part of a pattern"),
+        (["Relu|"], "'Relu|' is not part of a pattern"),
     ],
 )
 def test_what_is_no_pattern(parts: list[object], message: str) -> None:

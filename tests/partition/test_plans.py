@@ -67,7 +67,7 @@ def test_a_plan_read_from_json_does_the_same() -> None:
 def test_a_plan_for_another_graph_is_refused() -> None:
     planned = plan(from_edges(EDGES, DEVICE))
     longer = from_edges({**EDGES, "8": ["7"]}, DEVICE)
-    with pytest.raises(PartitaError, match=r"the plan was made for another graph \(its name was .*\): it has '8' besides"):
+    with pytest.raises(PartitaError, match=r"the plan was made for another graph \(its name was .*\): it also has '8'"):
         planned.apply(longer)
     with pytest.raises(PartitaError, match=r"another graph \(its name was .*\): it lacks '8'"):
         plan(longer).apply(from_edges(EDGES, DEVICE))
@@ -100,8 +100,8 @@ def test_a_plan_that_was_tampered_with_is_checked_again() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "this is no JSON"),
-        ("[]", "no plan of a version that is known"),
+        ("{", "this is not JSON"),
+        ("[]", "not a plan of a version that is known"),
         ('{"partita_plan": 1}', "the plan is damaged: 'groups'"),
     ],
 )
@@ -351,18 +351,18 @@ def test_groups_given_as_sets_of_nodes() -> None:
     ("groups", "message"),
     [
         ([["a", "d"]], "cycle"),
-        ([["a"], ["e"]], "'e' is no op of the graph"),
-        ([["zzzz"]], "'zzzz' is no op of the graph\n  Give groups of nodes, or of their names"),
-        ([["aa"]], "'aa' is no op of the graph\n  Did you mean 'a'"),
-        ([["x", "a"]], "'x' is no op of the graph"),
+        ([["a"], ["e"]], "'e' is not an op of the graph"),
+        ([["zzzz"]], "'zzzz' is not an op of the graph\n  Give groups of nodes, or of their names"),
+        ([["aa"]], "'aa' is not an op of the graph\n  Did you mean 'a'"),
+        ([["x", "a"]], "'x' is not an op of the graph"),
         ([["a", "b"], ["b"]], "'b' is in two groups, or twice in one"),
-        ([5], r"\[5\] is no list of groups"),
-        (5, "5 is no list of groups"),
-        ([[op("Relu", variable("z", "float32", (4,)), name="a")]], "'a' is no op of the graph: it is a node of another one"),
-        ([[op("Relu", variable("z", "float32", (4,)), name="a")[0]]], "'a' is no op of the graph: it is a value"),
-        ([[["a"]]], r"\['a'\] is no op of the graph"),
-        ("ab", "'ab' is no list of groups"),
-        ({"first": ["a"]}, "is no list of groups"),
+        ([5], r"\[5\] is not a list of groups"),
+        (5, "5 is not a list of groups"),
+        ([[op("Relu", variable("z", "float32", (4,)), name="a")]], "'a' is not an op of the graph: it is a node of another one"),
+        ([[op("Relu", variable("z", "float32", (4,)), name="a")[0]]], "'a' is not an op of the graph: it is a value"),
+        ([[["a"]]], r"\['a'\] is not an op of the graph"),
+        ("ab", "'ab' is not a list of groups"),
+        ({"first": ["a"]}, "is not a list of groups"),
     ],
 )
 def test_groups_that_cannot_be(groups: Any, message: str) -> None:

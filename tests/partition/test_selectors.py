@@ -45,7 +45,7 @@ def test_no_argument_means_the_affinity_of_the_seed() -> None:
 
 @pytest.mark.parametrize("given", ["Conv", 3, {""}])
 def test_what_is_no_set_of_op_names(given: object) -> None:
-    with pytest.raises(PartitaError, match=r"is no (set of op names|op name)"):
+    with pytest.raises(PartitaError, match=r"is not (a set of op names|an op name)"):
         ContainOpSelector(given)  # type: ignore[arg-type]
 
 

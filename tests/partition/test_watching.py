@@ -132,7 +132,7 @@ def test_what_cannot_be_watched_says_so() -> None:
         pt.watch(graph, pt.PatternProperty(pt.Pattern("Relu"), "p"))
     with pytest.raises(pt.PartitionError, match="Chain may keep state, so every seed needs a new one"):
         pt.watch(graph, Chain())
-    with pytest.raises(pt.PartitionError, match="3 is no selector"):
+    with pytest.raises(pt.PartitionError, match="3 is not a selector"):
         pt.watch(graph, 3)  # type: ignore[arg-type]
     with pytest.raises(pt.GraphError, match="a Graph is expected, not str"):
         pt.watch("model.onnx", Chain)  # type: ignore[arg-type]

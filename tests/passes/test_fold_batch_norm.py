@@ -129,7 +129,7 @@ def computed_bias() -> Graph:
 
 
 KEPT = {
-    "a weight is no number": unknown_weight,
+    "a weight is not a number": unknown_weight,
     "a weight would be infinite": lambda: too_large("float16"),
     "the product is an output": lambda: Graph([norm(c := conv(), 6), c]),
     "the product is read twice": two_readers,

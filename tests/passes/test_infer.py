@@ -244,7 +244,7 @@ def test_contradictions_name_the_node(net: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("shapes", "said"),
     [
-        ({"y": (1,)}, "graph 'net': a shape is given for 'y', which is no input\n  Did you mean"),
+        ({"y": (1,)}, "graph 'net': a shape is given for 'y', which is not an input\n  Did you mean"),
         ({"x0": (1, 3)}, "input 'x0': the shape float32[1, 3] is given for an input declared float32[N, 2]"),
         ({"x0": (1, 2), "x1": (2, 2)}, "input 'x1': 'N' would be both 1 and 2"),
     ],

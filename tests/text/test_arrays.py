@@ -56,7 +56,8 @@ def test_bytes_of_arrays(kind: TensorType, text: str, values: object) -> None:
         (TensorType("int16", (2,)), "AAEC", "3 bytes, which do not make int16[2]"),
         (TensorType("bool", (2,)), "AAI=", "a byte that is neither true nor false"),
         (TensorType("string", (1,)), "AA==", "bytes for strings"),
-        (TensorType("uint8", (1,)), "A", "text that is no base64"), (TensorType("uint8", (1,)), "A A=", "text that is no base64"),
+        (TensorType("uint8", (1,)), "A", "text that is not base64"),
+        (TensorType("uint8", (1,)), "A A=", "text that is not base64"),
     ],
 )
 def test_bytes_that_make_no_array(kind: TensorType, text: str, said: str) -> None:

@@ -128,7 +128,7 @@ class TestConstants:
 
     def test_an_array_of_another_type_is_refused(self) -> None:
         graph, text = self.big()
-        with pytest.raises(ReadError, match=r"is no float32\[4, 10\]"):
+        with pytest.raises(ReadError, match=r"is not a float32\[4, 10\]"):
             parse(text.replace("[40]", "[4, 10]"), constants=graph)
 
     def test_in_full_on_request(self) -> None:
@@ -149,11 +149,11 @@ BAD = {
     "": "line 1, column 1: expected graph, func or opset, found the end of the text",
     "graph g(x) -> (y) {\n  y = Relu(x\n}": "line 3, column 1: expected ')', found '}'",
     "graph g(x) -> (y) {\n  y = Relu(z)\n}": "line 2, column 12: there is no value 'z' above",
-    "graph g(x) -> (y) { y = Relu(x) : float33 }": "line 1, column 35: 'float33' is no dtype",
+    "graph g(x) -> (y) { y = Relu(x) : float33 }": "line 1, column 35: 'float33' is not a dtype",
     "graph g(x) -> (y) { y = Relu(x) : float32, ? }": "line 1, column 21: there are 1 values and 2 types",
     "graph g(x) -> (y) { x = Relu(x) }": "line 1, column 21: there are two nodes named 'x'",
     "graph g(x) -> (y) { x = Relu(x) name=y }": "line 1, column 21: there are two values named 'x'",
-    "graph g(x) -> (y=x, y=z) { z = Relu(x) }": "line 1, column 8: two outputs bear the name 'y'",
+    "graph g(x) -> (y=x, y=z) { z = Relu(x) }": "line 1, column 8: two outputs are named 'y'",
     "graph g(x) -> (y) { y = Relu(x) {a=1, a=2} }": "line 1, column 39: 'a' is given twice",
     "graph g(x) -> (y) { y = Relu(x) {a=what} }": "line 1, column 36: expected a value (a number",
     "graph g(x) -> (y) { y = call f(x) }": "line 1, column 30: there is no function 'f' above",
@@ -161,7 +161,7 @@ BAD = {
     "graph g(x) -> (y) { y = const float32[N] [1.0] }": "line 1, column 31: the type of a constant is a dtype with sizes",
     "graph g(x) -> (y) { y = const int8[1] [300] }": "line 1, column 39: this is a number that does not fit int8",
     "graph g(x) -> (y) { y = const int8[2] base64 \"AA==\" }": "this is 1 bytes, which do not make int8[2]",
-    "graph g(x) -> (y) { y = const int8[2] base64 \"A\" }": "this is text that is no base64",
+    "graph g(x) -> (y) { y = const int8[2] base64 \"A\" }": "this is text that is not base64",
     "graph g(x) -> (%x[4]) { }": "line 1, column 16: expected the name of an output, found '%'",
     "graph g(x) -> (y=%x[4]) { }": "line 1, column 18: node 'x' has no output 4",
     'graph g(x) -> (y) { y = Relu(x) {a="\\q"} }': "this is the escape \\q, which does not exist",

@@ -48,7 +48,7 @@ def test_escapes_that_people_write() -> None:
 @pytest.mark.parametrize(
     ("token", "said"),
     [
-        (r'"\u{110000}"', r"the escape \u{110000}, which is no character"), (r'"\q"', r"the escape \q, which does not exist"),
+        (r'"\u{110000}"', r"the escape \u{110000}, which is not a character"), (r'"\q"', r"the escape \q, which does not exist"),
         (r'"\u{1000000}"', r"the escape \u, which does not exist"), (r'"\u41"', r"the escape \u, which does not exist"),
         (r'"\xe"', r"the escape \x, which does not exist"), (r'"\xEE"', r"the escape \x, which does not exist"),
     ],
@@ -61,5 +61,5 @@ def test_escapes_that_are_none(token: str, said: str) -> None:
 
 def test_a_character_that_is_no_byte() -> None:
     assert unquoted_bytes(r'b"\u{ff}"') == b"\xff"
-    with pytest.raises(ValueError, match=r"a character that is no byte \(write \\x and two hexadecimal digits\)"):
+    with pytest.raises(ValueError, match=r"a character that is not a byte \(write \\x and two hexadecimal digits\)"):
         unquoted_bytes(r'b"\u{100}"')

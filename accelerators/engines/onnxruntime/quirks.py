@@ -75,7 +75,7 @@ def _is_no_image(c: Case) -> bool:
 
 
 def _by_row(c: Case) -> bool:
-    """True for a zero point of the first matrix or of the result, and for QLinearMatMul a scale, that is no single number."""
+    """True for a zero point of the first matrix or of the result, and for QLinearMatMul a scale, that is not a single number."""
     slots = (2,) if c.op == "MatMulInteger" else (1, 2, 6, 7)
     return any(c.shape(slot) not in (None, (), (1,)) for slot in slots)
 
@@ -242,7 +242,7 @@ ROWS = (
         "onnxruntime reads outside of GatherBlockQuantized's data where an index is too large",
     ),
 )
-"""Of several rows of one op the first is the reason."""
+"""The first row that applies to an op gives the reason."""
 
 QUIRKS = Quirks(ROWS)
 

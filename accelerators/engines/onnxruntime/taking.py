@@ -37,7 +37,7 @@ asking = Asking()
 
 @contextmanager
 def asked() -> Iterator[Mapping[str, Mapping[str, str]]]:
-    """Inside, Partita's providers record their reasons in new sessions of this thread, which compile nothing and cannot run."""
+    """A context in which Partita's providers record their reasons; new sessions of this thread compile nothing and cannot run."""
     asking.reasons = reasons = dict[str, dict[str, str]]()
     try:
         yield reasons

@@ -13,32 +13,32 @@ from partita.graph.types import Dim
 
 
 def is_same_dilated(c: Case) -> bool:
-    """True if it is dilated, and padded to the same size."""
+    """True for dilated windows with auto_pad SAME_UPPER or SAME_LOWER."""
     return _is_same(c) and any(step != 1 for step in c.attr("dilations", ()))
 
 
 def least_padding(c: Case) -> int:
-    """The least padding of an axis that is padded to the same size."""
+    """The least padding of any axis under auto_pad SAME_UPPER or SAME_LOWER; 0 under any other."""
     return min((axis.padding for axis in _axes(c)), default=0) if _is_same(c) else 0
 
 
 def leaves_a_rest(c: Case) -> bool:
-    """True for a pool with ceil_mode and the padding VALID that may leave elements after the last complete window."""
+    """True for a pool with ceil_mode and auto_pad VALID that may have elements after its last complete window."""
     return c.attr("auto_pad") == "VALID" and bool(c.attr("ceil_mode", 0)) and any(axis.rest for axis in _axes(c))
 
 
 def is_padded_by_a_stride(c: Case) -> bool:
-    """True for an output_padding of a stride or more."""
+    """True for an output_padding that is at least the stride."""
     return any(more >= axis.stride for more, axis in zip(c.attr("output_padding") or (), _axes(c)))
 
 
 def is_larger_than_windows(c: Case) -> bool:
-    """True for an output_shape that the windows do not reach."""
+    """True for an output_shape larger than what the windows cover."""
     axes = list(_axes(c))
-    wanted, extra = c.attr("output_shape") or (), c.attr("output_padding") or [0] * len(axes)
+    shape, extra = c.attr("output_shape") or (), c.attr("output_padding") or [0] * len(axes)
     return any(
         isinstance(axis.size, int) and (axis.size - 1) * axis.stride + axis.span + more < size
-        for size, more, axis in zip(wanted[len(wanted) - len(axes) :], extra, axes)
+        for size, more, axis in zip(shape[len(shape) - len(axes) :], extra, axes)
     )
 
 

@@ -111,7 +111,7 @@ class GivenIndices:
         for slot, node in self._wide.items():
             long = _longer_than_32_bits(np.asarray(inputs[slot]))
             if long is not None:
-                cause = f"{long} is no size, axis or index that openvino computes with: it has 32 bits for it"
+                cause = f"{long} is not a size, axis or index that openvino computes with: it has 32 bits for it"
                 raise RunError(cause, where=f"device 'openvino', {node.name!r} ({node.op})")
         return inputs
 

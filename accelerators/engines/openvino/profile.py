@@ -11,26 +11,26 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node
 
 Owners = Mapping[str, Node]
-"""For each layer's name, the node of the graph that it computes, or for which it prepares inputs."""
+"""The node that each layer, by name, computes or prepares inputs for."""
 
 Microseconds = tuple[float, float]
 """Wall time and processor time in microseconds."""
 
 
 def owners_of_layers(compiled: Any, model: EngineModel, graph: Graph) -> Owners:
-    """The engine's layers by name.
+    """The node of each layer of the compiled model.
 
-    The engine reports which layers each layer was made from. A layer that it adds itself (a change of layout, a part of
-    an op) belongs to the layer that reads it, or else to the one that it reads. Linear.
+    The engine reports the original layers of each layer. A layer that the engine adds (a change of layout, a part of an op)
+    gets the node of a layer that reads it, or else of a layer that it reads. Linear.
     """
     owners: dict[str, Node] = {f"x{number}": node for number, node in enumerate(graph.inputs)}
     layers = compiled.get_runtime_model().get_ordered_ops()
     for layer in reversed(layers):
         name, info = layer.get_friendly_name(), layer.get_rt_info()
-        made_of = str(info["originalLayersNames"].value).split(",") if "originalLayersNames" in info else []
+        originals = str(info["originalLayersNames"].value).split(",") if "originalLayersNames" in info else []
         readers = [reader.get_node().get_friendly_name() for port in layer.outputs() for reader in port.get_target_inputs()]
-        known = [model.node_of(part) for part in (name, *made_of)] + [owners.get(reader) for reader in readers]
-        owner = next((node for node in known if node is not None), None)
+        candidates = [model.node_of(part) for part in (name, *originals)] + [owners.get(reader) for reader in readers]
+        owner = next((node for node in candidates if node is not None), None)
         if owner is not None:
             owners.setdefault(name, owner)
     for layer in layers:
@@ -42,11 +42,12 @@ def owners_of_layers(compiled: Any, model: EngineModel, graph: Graph) -> Owners:
 
 
 KEPT = 16
-"""Number of runs from which a time is a mean: openvino reports whole microseconds, too coarse for differences of large sums."""
+"""Number of the run after which a time is the mean of all later runs. openvino reports means in whole microseconds: their
+rounding error, times the number of runs, soon exceeds the time of one run."""
 
 
 class Times:
-    """The layers' times in the last run. openvino reports the mean of all runs, including the slow first one."""
+    """The layers' times in the last run, or since run number KEPT. openvino reports means that include the slow first run."""
 
     def __init__(self, runs: int = 0, last_times: Mapping[str, Microseconds] | None = None, before: Times | None = None) -> None:
         self.runs = runs
@@ -55,7 +56,7 @@ class Times:
         self._before = before
 
     def after(self, infos: Sequence[Any]) -> Times:
-        """The times after one more run: they count from the run before, or from run number KEPT."""
+        """The times after one more run, measured from the run before it, or from run number KEPT."""
         before = self if self.runs <= KEPT or self._before is None else self._before
         earlier = Times(before.runs, before._last_times)
         return Times(self.runs + 1, {info.node_name: _microseconds(info) for info in infos}, earlier)
@@ -75,7 +76,7 @@ def _microseconds(info: Any) -> Microseconds:
 
 
 def rows_of(infos: Sequence[Any], times: Times, owners: Owners, model: EngineModel) -> Sequence[ProfileRow]:
-    """A row for each layer, then one for each node without a layer of its name.
+    """A row for each layer, then one for each node that no layer belongs to.
 
     Layers that the engine added and did not run are left out.
     """

@@ -334,7 +334,7 @@ ROWS = (
     ),
     Quirk("Unique", "openvino's Unique sorts floats wrongly if one is NaN, and in its own order for sorted=0", _of_floats),
 )
-"""Of several rows of one op the first is the reason."""
+"""The first row that applies to an op gives the reason."""
 
 QUIRKS = Quirks(ROWS)
 

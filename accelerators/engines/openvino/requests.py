@@ -39,8 +39,8 @@ class CompiledRequests(CompiledSubgraph):
         self.model = model
         """The ONNX model that was compiled."""
         self._exported = exported or (lambda: compiled.export_model().getvalue())
-        """The engine's own compiled form; given for a model that was imported, since the engine cannot read what it exports of
-        one."""
+        """Returns the engine's own compiled form. For an imported model these are the imported bytes: the engine cannot read
+        what it exports of one."""
         self._engine = engine
         self._compiled = compiled
         self._perf_count = perf_count
@@ -53,7 +53,7 @@ class CompiledRequests(CompiledSubgraph):
         self._count = len(graph.outputs)
         self._probes = len(compiled.outputs) - self._count
         if self._probes < 0:
-            raise CompileError(f"openvino makes {len(compiled.outputs)} outputs of {self._count}", where="device 'openvino'")
+            raise CompileError(f"openvino returns {len(compiled.outputs)} of {self._count} outputs", where="device 'openvino'")
         self._indices = GivenIndices(graph)
         self._empties = Empties(graph, self._probes > 0)
         self._free: deque[_Request] = deque()
@@ -62,9 +62,9 @@ class CompiledRequests(CompiledSubgraph):
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """One run on a free request."""
         inputs = self._indices.checked(inputs)
-        without = self._empties.results(inputs)
-        if without is not None:
-            return without
+        computed = self._empties.results(inputs)
+        if computed is not None:
+            return computed
         try:
             request = self._free.pop()
         except IndexError:
@@ -90,9 +90,8 @@ class CompiledRequests(CompiledSubgraph):
         return rows_of(infos, times, self._owners, self.model)
 
     def _noted(self, infos: Sequence[Any]) -> tuple[Sequence[Any], Times]:
-        """Records the counters and times. With several streams each has its own counters, of an unknown stream; then the times
-        are not updated.
-        """
+        """Updates the times, and returns counters and times. With several streams the counters are those of an unknown stream,
+        and the times are not updated."""
         if int(self._compiled.get_property("NUM_STREAMS")) == 1:
             with self._guard.lock:
                 self._times = self._times.after(infos)
@@ -135,7 +134,7 @@ class _Request:
         return [self.request.get_output_tensor(first + i).data.copy() for i in range(count)]
 
     def _bind(self, out: Sequence[Any] | None) -> list[Array | None]:
-        """For each large output the array to write to: the caller's, or a new one."""
+        """The array to write each output to, the caller's or a new one; None for small outputs."""
         bound: list[Array | None] = []
         for i, large in enumerate(self._shapes):
             if large is None:
@@ -150,7 +149,7 @@ class _Request:
 
 
 def _plain(array: Array) -> Array:
-    """The array with openvino's int64: numpy has two equal dtypes of 64-bit integers, and onnxruntime returns the other."""
+    """The array with the 64-bit dtype that openvino accepts: numpy has two equal ones, and onnxruntime returns the other."""
     return array.view(array.dtype.str) if array.dtype.char in "lLqQ" else array
 
 
@@ -172,13 +171,13 @@ def _fits(target: Array, shape: tuple[int, ...], dtype: Any) -> bool:
 def _numbers(ports: Sequence[Any], count: int) -> list[int]:
     """The number of the body's input for each of the engine's inputs.
 
-    The engine drops unused inputs. An input that is an output as well has lost its name; if only one is left, it is
-    that one.
+    The engine drops unused inputs, and an input that is also an output loses its name. Nameless inputs are the remaining ones
+    in order, if there are as many.
     """
     numbers = [_number(port) for port in ports]
     rest = [number for number in range(count) if number not in numbers]
     if numbers.count(None) not in (0, len(rest)):
-        raise CompileError("openvino does not tell its inputs apart", where="device 'openvino'")
+        raise CompileError("openvino's inputs cannot be told apart", where="device 'openvino'")
     return [rest.pop(0) if number is None else number for number in numbers]
 
 

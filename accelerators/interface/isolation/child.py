@@ -103,7 +103,7 @@ class _Server:
         return {"outputs": outputs, "rows": [attrs.asdict(row) for row in compiled.profile_rows()]}
 
     def _rooms(self, layouts: Sequence[Any], packing: Packing) -> list[tuple[Description, Array] | None]:
-        """For each output of static size its description and an array in the shared memory of replies."""
+        """The description of each output of static size, and an array in the shared memory of replies."""
         listed: list[tuple[Description, Array] | None] = []
         rooms = [None if layout is None else packing.room(*layout) for layout in layouts]
         self.replies.reserve(packing.end)
@@ -133,7 +133,7 @@ class _Server:
 
 
 def _anonymous_bytes() -> int:
-    """The memory of this process that is no file's, once it has returned what it does not use to the system."""
+    """The memory of this process that belongs to no file, once it has returned what it does not use to the system."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     with suppress(OSError):

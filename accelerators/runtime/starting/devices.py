@@ -142,7 +142,7 @@ class Workshops:
 
     @contextmanager
     def place(self, graph: Graph) -> Iterator[None]:
-        """Inside, all of them may compile: a model takes one compile slot, however many devices it has."""
+        """A context in which all of them may compile: a model takes one compile slot, however many devices it has."""
         if not self._open:
             yield
             return

@@ -1,4 +1,4 @@
-"""The roles of values whose elements are no data: sizes, indices, and parameters of ops."""
+"""The roles of values whose elements are not data: sizes, indices, and parameters of ops."""
 
 from __future__ import annotations
 

@@ -65,11 +65,11 @@ class Tools:
 @cache
 def tools(triple: str = "") -> Tools | None:
     """A C++ compiler, preferably the one that CXX names; else the linker and compiler of the package ziglang; else a linker
-    alone. None if there is no linker. For another machine, given by its triple, CXX names nothing."""
+    alone. None if there is no linker. CXX is ignored for another machine, given by its triple."""
     if not is_here(triple):
         return _cross_tools(triple)
     compiler = _compiler()
-    direct = _behind(compiler) if compiler and _ON_LINUX and not _named() else None
+    direct = _linker_of(compiler) if compiler and _ON_LINUX and not _named() else None
     if direct is not None:
         return direct
     if compiler:
@@ -84,10 +84,10 @@ def tools(triple: str = "") -> Tools | None:
 
 
 def _cross_tools(triple: str) -> Tools | None:
-    """GCC's cross compiler, clang with the libraries for that machine, or ziglang; None if there is none of them."""
+    """GCC's cross compiler, clang with the libraries for that machine, or ziglang; None if none of them is found."""
     arch, _, system = triple.partition("-")
     for command in ((f"{triple}-g++",), (f"{triple}-gcc",), ("clang++", f"--target={triple}"), ("clang", f"--target={triple}")):
-        found = _behind(command) if "linux" in system and find_program(command[0]) else None
+        found = _linker_of(command) if "linux" in system and find_program(command[0]) else None
         if found is not None:
             return found
     if not has_ziglang():
@@ -98,11 +98,11 @@ def _cross_tools(triple: str) -> Tools | None:
     return Tools((*zig, "cc", "-target", "aarch64-macos", "-shared", "-Wl,-undefined,dynamic_lookup"), (), ())
 
 
-def _behind(compiler: tuple[str, ...]) -> Tools | None:
-    """The linker that the compiler calls, with glibc's math library and the compiler's own; None if these are not found. Called
-    directly, it takes a third of the time: the compiler starts three processes and reads the symbols of all of glibc."""
-    asked = ("prog-name=ld", "file-name=libm.so.6", "libgcc-file-name")
-    linker, functions, own = (_said(*compiler, f"-print-{what}") for what in asked)
+def _linker_of(compiler: tuple[str, ...]) -> Tools | None:
+    """The linker that the compiler calls, with glibc's math library and the compiler's own; None if these are not found. It
+    takes a third of the compiler's time: that one starts three processes and reads the symbols of all of glibc."""
+    options = ("prog-name=ld", "file-name=libm.so.6", "libgcc-file-name")
+    linker, functions, own = (_output_of(*compiler, f"-print-{option}") for option in options)
     program = find_program(linker) if linker else None
     if program is None or not os.path.isfile(functions):
         return None
@@ -110,7 +110,7 @@ def _behind(compiler: tuple[str, ...]) -> Tools | None:
     return Tools((program, "-shared", "--as-needed"), libraries, (*compiler, "-DPARTITA_PLAIN_SYMBOLS"))
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     return "" if done.returncode else done.stdout.strip()
 
@@ -139,7 +139,7 @@ def can_link(triple: str = "") -> bool:
 
 
 def check_linker(triple: str) -> None:
-    """NotSupported if there is no linker for this triple's machine."""
+    """Raises NotSupported if there is no linker for this triple's machine."""
     if not can_link(triple):
         raise no_linker(triple)
 
@@ -173,7 +173,7 @@ def share(path: str | Path, files: Sequence[str | Path], triple: str = "") -> No
 class Sharing:
     """`share` as TVM calls it; the options are for TVM's own compilers and ignored.
 
-    A program without kernels, of views alone, becomes an object file too; by default TVM writes it as C."""
+    With the target triple TVM writes an object file even for a program of views alone, instead of C."""
 
     def __init__(self, triple: str = "") -> None:
         self.triple = triple
@@ -189,8 +189,8 @@ class Sharing:
 def not_linked(error: Exception) -> NotSupported:
     """The error for kernels that could not be linked."""
     if _has_no_room(error):
-        cause = f"there is no room to link its kernels in: {first_line(error)}"
-        return NotSupported(cause, remedy=f"Make room in {_temporary()}, or have TMPDIR name another folder")
+        cause = f"there is no room to link its kernels: {first_line(error)}"
+        return NotSupported(cause, remedy=f"Make room in {_temporary()}, or set TMPDIR to another folder")
     return NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED)
 
 
@@ -209,7 +209,7 @@ def _temporary() -> str:
 
 
 def link(executable: Any, objects: Sequence[bytes], machine: Machine) -> bytes:
-    """Shared library of an executable without imported kernels, these object files, and our thread pool."""
+    """The shared library of an executable (without its kernels), these object files, and our thread pool."""
     try:
         with tempfile.TemporaryDirectory(prefix="partita-") as folder:
             path = Path(folder) / "library.so"
@@ -237,8 +237,8 @@ def load(library: bytes) -> Any:
             path.write_bytes(library)
             return load_library(str(path))
     except Exception as error:
-        cause = f"the library that was linked of its kernels does not load: {first_line(error)}"
-        raise NotSupported(cause, remedy="TMPDIR must name a folder with room in it, that code may run from") from error
+        cause = f"the linked library of its kernels cannot be loaded: {first_line(error)}"
+        raise NotSupported(cause, remedy="Set TMPDIR to a folder that has room and that code may run from") from error
 
 
 def _program(executable: Any, kernels: bytes, target: Any, folder: Path) -> bytes:
@@ -248,8 +248,8 @@ def _program(executable: Any, kernels: bytes, target: Any, folder: Path) -> byte
     pack = part("runtime._ffi_api")
     if is_elf(kernels):
         return data_object(_PROGRAM, pack.ModulePackImportsToTensor(executable.mod).numpy().tobytes(), kernels)
-    said = str(_stand_in(target).get_function("_get_target_string")())
-    return written(pack.ModulePackImportsToLLVM(executable.mod, False, said, ""), folder)
+    description = str(_stand_in(target).get_function("_get_target_string")())
+    return written(pack.ModulePackImportsToLLVM(executable.mod, False, description, ""), folder)
 
 
 @cache

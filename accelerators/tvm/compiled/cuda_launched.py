@@ -289,7 +289,7 @@ class CudaSession:
 
     @contextmanager
     def _arguments(self, bound: Mapping[int, int]) -> Iterator[None]:
-        """Inside, launched kernels get these addresses in place of memory blocks."""
+        """A context in which launched kernels get these addresses in place of memory blocks."""
         uses = [(self._launches[number], position, block) for number, position, block in uses_of(self._steps, bound)]
         try:
             for launch, position, block in uses:
@@ -313,7 +313,7 @@ class CudaSession:
 
     @contextmanager
     def _clocked(self, up: bool, number: int) -> Iterator[None]:
-        """Inside, one copy is queued; it is timed if runs are measured."""
+        """A context for queueing one copy, which is timed if runs are measured."""
         events = self._copy_events.get((up, number), ())
         for event in events[:1]:
             call("cuEventRecord", event.handle, self._stream.handle)

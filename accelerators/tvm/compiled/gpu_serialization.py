@@ -184,14 +184,14 @@ def _formula(written: Any) -> Formula:
 
 def _number(written: Any) -> int | float:
     if not isinstance(written, (int, float)):
-        raise TypeError(f"{written!r} is no number")
+        raise TypeError(f"{written!r} is not a number")
     return written
 
 
 def _open_size(written: Any) -> Size:
     size = _formula(written)
     if not isinstance(size, (int, Extent)):
-        raise TypeError(f"{written!r} is no size")
+        raise TypeError(f"{written!r} is not a size")
     return size
 
 

@@ -148,7 +148,7 @@ class _OpenClSession:
 
     @contextmanager
     def _arguments(self, bound: Mapping[int, Any]) -> Iterator[None]:
-        """Inside, launched kernels get these buffers in place of memory blocks."""
+        """A context in which launched kernels get these buffers in place of memory blocks."""
         arguments = [(self._launches[number][0], i, block) for number, i, block in uses_of(self._steps, bound)]
         try:
             for kernel, i, block in arguments:

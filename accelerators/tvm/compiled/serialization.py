@@ -54,7 +54,7 @@ def unpacked(data: bytes, where: str, kind: str) -> tuple[dict[str, Any], memory
         end = _LENGTH.size + length
         return dict(json.loads(bytes(data[_LENGTH.size : end]))), memoryview(data)[end:]
     except (struct.error, ValueError, TypeError) as error:
-        raise AcceleratorError(f"this is no subgraph {kind}: {error}", where=where) from None
+        raise AcceleratorError(f"this is not a subgraph {kind}: {error}", where=where) from None
 
 
 def compiling_again(graph: Graph, compile_again: Callable[[], C], cause: str) -> Callable[[], C]:

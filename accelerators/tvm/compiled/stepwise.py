@@ -95,7 +95,7 @@ class CompiledSteps(CompiledTvm):
 
     @abstractmethod
     def _driver_errors(self) -> AbstractContextManager[None]:
-        """Inside, errors of the driver become RunError."""
+        """A context in which errors of the driver become RunError."""
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """The outputs, copied from the device: directly into the arrays of `out` if given."""

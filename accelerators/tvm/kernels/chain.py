@@ -60,7 +60,7 @@ def chain(body: Body, machine: Machine) -> Draft | None:
 
 
 def find_chain(body: Body) -> dict[Node, Formula] | None:
-    """The formula of each op of a chain; None if the body is no chain of results of one shape."""
+    """The formula of each op of a chain; None if the body is not a chain of results of one shape."""
     version = body.graph.opset
     formulas = {node: compute for node in body.ops if (compute := formula(node, version)) is not None}
     arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
@@ -201,7 +201,7 @@ def _steps(body: Body, shape: Shape) -> int:
 
 
 LONGEST_CHAIN = 32
-"""Most ops of a chain; more of them have more live values than there are registers."""
+"""Maximum number of ops of a chain: a longer one has more live values than there are registers."""
 
 
 class ChainProperty(SubgraphProperty):

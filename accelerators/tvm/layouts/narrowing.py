@@ -1,8 +1,8 @@
 """Activations and weights stored in 16 bits, as PRECISION requests, after every layout is chosen.
 
-A product reads its image and its weights in the narrow type, and the ops after it stay there: element-wise ops, norms, pools and
-moves, whose kernels compute in float32 and round where they store. Ops before the first product, and ops that would lose too much
-precision, stay in float32. Casts connect the two; kernels fuse them."""
+A product reads its image and its weights in the narrow type. The ops after it keep that type: element-wise ops, norms, pools
+and moves, whose kernels compute in float32 and round when they store. Ops before the first product, and ops that would lose too
+much precision, stay in float32. Casts connect the two types; kernels fuse the casts."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from partita.passes.constants import Namer
 from partita.passes.registry import LAYOUT_NOTES, REQUESTS, register_pass
 
 PRODUCTS = ops("convolution", "matmul") | {"DepthwiseConv"}
-"""Ops that are made narrow anywhere in the graph."""
+"""Ops that become narrow even if none of their inputs is."""
 
 STAYING = ops("circular", "shuffle") | frozenset(
     """BatchNormalization GlobalLpPool GroupNormalization Hardmax InstanceNormalization Log LpPool MeanVarianceNormalization
     ReduceL1 ReduceLogSum ReduceLogSumExp ReduceProd Shrink Sign Tile""".split()
 )
-"""Ops whose results need float32, or whose kernels take nothing narrower."""
+"""Ops whose results need float32, or whose kernels support no narrower type."""
 
 FOLLOWING = (
     ops("unary", "broadcast", "copying", "reduction", "pool", "global_pool", "softmax", "norm") | {"Pad", "Resize"}
@@ -46,20 +46,20 @@ FOLLOWING = (
 OVERFLOWING = frozenset("Exp Pow Reciprocal ReduceL2 ReduceSum ReduceSumSquare Softplus".split())
 """Ops whose results may overflow float16 although their inputs do not."""
 
-TURNING = VIEWS | {"Transpose"}
+REORDERING = VIEWS | {"Transpose"}
 """Ops that reorder a constant matrix for a product."""
 
 SHOWN = 8
-"""The number of ops that the report names for one reason."""
+"""Maximum number of ops that the report names for one reason."""
 
 TABLE = 4096
-"""Least number of elements of a Gather's table that is stored in the narrow type."""
+"""Minimum number of elements of a Gather's table that is stored in the narrow type."""
 
 KEPT = ops("row_norm") | frozenset("Add Clip Div Gemm Max Min Mul PRelu Sub Sum".split())
 """Ops whose constants, unless they are matrices, stay in float32 next to a narrow first input: their kernels take both types."""
 
 Supports = Callable[[Node], bool]
-"""True if a kernel takes an op as it is typed."""
+"""True if a kernel supports an op with the types that it has."""
 
 
 @register_pass("NarrowTypes", keeps=REQUESTS, family="tvm")
@@ -72,8 +72,8 @@ def narrow_types(
     halves_by: Used | None = None,
     why_wide: str = "",
 ) -> Graph:
-    """Products and stored values in the 16-bit type that PRECISION requests, with a note on those that stay in float32. Linear,
-    apart from the queries of the kernels."""
+    """Puts products and stored values into the 16-bit type that PRECISION requests, and notes the ops that stay in float32.
+    Linear, apart from the queries of the kernels."""
     notes: tuple[str, ...] = (why_wide,) if why_wide else ()
     if dtype != "float32":
         result = narrow(graph, dtype, takes(graph, machine))
@@ -99,7 +99,7 @@ class Narrowed:
         for name, reason in self.wide:
             if name not in narrow:
                 by_reason.setdefault(reason, []).append(name)
-        by = f", products by {used}" if used is not None and used.name != "fma" else ", products by float32's"
+        by = f", products by {used}" if used is not None and used.name != "fma" else ", products by float32 instructions"
         first = f"{counted(len(narrow), 'op')} in {self.dtype}{by}"
         return (first, *(f"in float32, since {reason}: {listed(names)}" for reason, names in by_reason.items()))
 
@@ -121,7 +121,7 @@ def narrow(graph: Graph, dtype: str, supports: Supports) -> Narrowed:
 
 
 class _Narrowing:
-    """One walk in the graph's order. Each value has the form that its op made, and the other form if a reader needs it."""
+    """One walk in topological order. A value has the type that its op produces, and the other one too if a reader needs it."""
 
     def __init__(self, graph: Graph, dtype: str, supports: Supports) -> None:
         self.graph = graph
@@ -130,12 +130,12 @@ class _Narrowing:
         self.rewriter = Rewriter(graph)
         self.namer = Namer(graph)
         self.narrow: dict[NodeEntry, NodeEntry] = {}
-        """The narrow form of each value of the old graph."""
+        """The narrow form of values of the original graph."""
         self.float32: dict[NodeEntry, NodeEntry] = {}
-        """The float32 form of values of the old graph that were made narrow."""
+        """The float32 form of values of the original graph that became narrow."""
         self.constants: dict[NodeEntry, NodeEntry] = {}
         self.made: set[NodeEntry] = set()
-        """The values of the old graph whose ops make the narrow form."""
+        """The values of the original graph whose ops produce the narrow form."""
         self.wide: list[tuple[str, str]] = []
 
     def run(self) -> Graph:
@@ -150,7 +150,7 @@ class _Narrowing:
                 continue
             reason = self._why_wide(node, products)
             if reason is None and not self._keep_narrow(node):
-                reason = f"no kernel takes them in {self.dtype}"
+                reason = f"no kernel supports them in {self.dtype}"
             if reason is not None:
                 self._keep_wide(node, reason)
         for entry in self.graph.outputs:
@@ -161,32 +161,32 @@ class _Narrowing:
     # -- which ops -----------------------------------------------------------------------------------------
 
     def _why_wide(self, node: Node, products: set[NodeEntry]) -> str | None:
-        """The reason for which the op stays in float32; None if it need not."""
+        """The reason why the op has to stay in float32, or None."""
         if node.op in ops("classifying") and not node.domain and any(entry in self.made for entry in node.reads):
             return None
         floats = [entry for entry in node.outputs if float32_shape(entry) is not None]
         if not floats or node.bodies or len(floats) < sum(map(bool, node.output_names)):
-            return "they make other numbers than float32"
+            return "their results are not float32"
         if _is_product(node) or (node.domain == DOMAIN and node.op == "ToBlocked" and node[0] in products):
             return None
         if node.op == "Gather" and not node.domain and _is_table(node.inputs[0]):
             return None
-        if _is_turned_constant(node) and node[0] in products:
+        if _is_reordered_constant(node) and node[0] in products:
             return None
         if not any(entry in self.made for entry in node.reads):
-            return "nothing that they read is narrow"
+            return "none of their inputs is narrow"
         if node.domain == DOMAIN:
             return None
         if node.domain or node.op not in FOLLOWING:
-            return f"{node.op} needs its digits"
+            return f"{node.op} would lose precision"
         if self.dtype == "float16" and node.op in OVERFLOWING:
-            return f"what {node.op} makes may be larger than any float16"
+            return f"results of {node.op} may overflow float16"
         return None
 
     # -- narrow ops ----------------------------------------------------------------------------------------
 
     def _keep_narrow(self, node: Node) -> bool:
-        """Keeps the op on narrow values; False if no kernel takes it."""
+        """Rebuilds the op on narrow values; returns False if no kernel supports that."""
         inputs = [None if entry is None else self._read(node, i, entry) for i, entry in enumerate(node.inputs)]
         if node.op in ops("commutative") and not node.domain:
             inputs.sort(key=lambda entry: entry is not None and not _is_narrow(entry))
@@ -216,7 +216,7 @@ class _Narrowing:
         """True for a constant that stays in float32: a bias, or a scalar that the narrow type cannot represent."""
         if node.domain == DOMAIN:
             return slot > 1 or node.op not in PRODUCTS
-        if array.size == 1 and _is_held(array, self.dtype):
+        if array.size == 1 and _is_exact(array, self.dtype):
             return False
         if node.op == "Pow":
             return False
@@ -241,15 +241,15 @@ class _Narrowing:
     # -- float32 -------------------------------------------------------------------------------------------
 
     def _keep_wide(self, node: Node, reason: str) -> None:
-        """Keeps the op on float32."""
+        """Keeps the op in float32."""
         narrow = [entry for entry in node.reads if entry in self.made]
-        is_told = bool(narrow) or any(float32_shape(entry) is not None for entry in node.outputs)
-        if is_told:
+        is_reported = bool(narrow) or any(float32_shape(entry) is not None for entry in node.outputs)
+        if is_reported:
             self.wide += [(name, reason) for name in origins_of(node)]
         swapped = {entry: self._float32(entry) for entry in (*narrow, *(e for e in node.captures if e in self.made))}
         inputs = tuple(None if entry is None else swapped.get(entry) or self.rewriter.value(entry) for entry in node.inputs)
         captures = tuple(swapped.get(entry) or self.rewriter.value(entry) for entry in node.captures)
-        changes: dict[str, Any] = {"metadata": {**node.metadata, WIDE: reason}} if is_told else {}
+        changes: dict[str, Any] = {"metadata": {**node.metadata, WIDE: reason}} if is_reported else {}
         if inputs != node.inputs or captures != node.captures:
             changes |= {"inputs": inputs, "captures": captures}
         rebuilt = self.rewriter.rebuilt(node)
@@ -272,7 +272,7 @@ class _Narrowing:
         return self.rewriter.keep(node)[0]
 
     def _within(self, value: NodeEntry, name: str, origin: Node) -> NodeEntry:
-        """The value clipped to float16's range, so that masks of very large numbers stay finite."""
+        """The value clipped to float16's range, so that masks of very large negative numbers stay finite."""
         limit = float(np.finfo(np.float16).max)
         bounds = [self.rewriter.keep(constant(np.float32(x), self.namer(f"{name}_bound")))[0] for x in (-limit, limit)]
         name = self.namer(f"{name}_within")
@@ -282,7 +282,7 @@ class _Narrowing:
         return self.rewriter.keep(node)[0]
 
 
-def _is_held(array: Array, dtype: str) -> bool:
+def _is_exact(array: Array, dtype: str) -> bool:
     """True if the type represents these numbers exactly; numbers that are too large become infinite."""
     with np.errstate(over="ignore"):
         return np.array_equal(array, array.astype(numpy_dtype(dtype)).astype(np.float32))
@@ -292,9 +292,9 @@ def _is_product(node: Node) -> bool:
     return node.is_op and node.op in PRODUCTS and node.domain in ("", DOMAIN)
 
 
-def _is_turned_constant(node: Node) -> bool:
-    """True for an op that reorders a constant, perhaps the matrix of a product."""
-    return node.op in TURNING and not node.domain and node.reads[0].node.value is not None
+def _is_reordered_constant(node: Node) -> bool:
+    """True for an op that reorders a constant, such as the matrix of a product."""
+    return node.op in REORDERING and not node.domain and node.reads[0].node.value is not None
 
 
 def _is_table(entry: NodeEntry | None) -> bool:
@@ -311,6 +311,6 @@ def _rank(entry: NodeEntry) -> int:
 
 
 def _retyped(value_type: Any, dtype: str) -> Any:
-    """The type with another element type, if it is one of floating point."""
+    """The type with this element type if its own is a float that kernels compute in float32; any other type unchanged."""
     is_real = isinstance(value_type, TensorType) and value_type.dtype in HALVES | {"float32"}
     return TensorType(dtype, value_type.shape) if is_real else value_type

@@ -101,8 +101,8 @@ def weight_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
 
 
 def distances_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
-    """A weight's integers with their zero point subtracted, and their scale or scales along the axis; None if it is no weight of
-    at most 8 bits."""
+    """A weight's integers with their zero point subtracted, and their scale or scales along the axis; None for any other value
+    than a weight of at most 8 bits."""
     if entry is None or not is_weight(entry):
         return None
     scaling = scaling_of(entry.node.evolve(op="DequantizeLinear", domain=""), STORED | HALF_BYTES)

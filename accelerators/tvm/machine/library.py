@@ -1,8 +1,8 @@
-"""TVM with its compiler, imported when something is first compiled, in a third of the time.
+"""TVM with its compiler, imported at the first compilation, in a third of the time of `import tvm`.
 
-Half of the import is hooks for GPUs. They look up a hundred names that TVM does not know. For each such error TVM walks the
-stack, and the first time it reads the symbols of all its libraries. Besides, fifty modules each list the names of all 2,000
-functions."""
+Half of that time is spent in hooks for GPUs, which look up a hundred names that TVM does not know. For each error TVM walks the
+stack, and for the first one it reads the symbols of all its libraries. In addition, fifty modules each list the names of all
+2,000 functions."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def part(name: str) -> Any:
 
 
 def structural_map(thing: Any, changes: list[tuple[Any, Callable[[Any], Any]]]) -> Any:
-    """The TensorIR function, statement or expression with each part of one of these kinds replaced by what its change returns."""
+    """The TensorIR function, statement or expression with parts replaced. `changes` pairs classes of parts with functions."""
     tvm()  # loads TVM's library, which has to come before tvm_ffi is used
     return importlib.import_module("tvm_ffi").structural_map(thing, changes)
 
 
 @cache
 def why_no_compiler() -> str | None:
-    """Why TVM cannot compile here, though it may run models that were compiled before; None if it can."""
+    """The reason why TVM cannot compile here (it may still run compiled models), or None."""
     if package_folder() is None or not has_backend("tvm_compiler"):
         return f"TVM's compiler is not installed here, only its runtime: pip install {PACKAGE}"
     return None
@@ -79,8 +79,8 @@ _importing = Guard(threading.RLock)
 
 @contextmanager
 def short_import() -> Iterator[None]:
-    """Inside, TVM is imported without its hooks and torch, its functions' names are listed once, and garbage collection is
-    paused."""
+    """A context in which importing TVM skips its hooks and torch, lists the names of TVM's functions once, and pauses garbage
+    collection."""
     has_backend(EXTRA)  # Without this library TVM lacks some of the types that it imports.
     with _importing.lock, without_torch(), collector_paused(), _hooks_left_out(), _names_listed_once():
         yield
@@ -89,14 +89,14 @@ def short_import() -> Iterator[None]:
 def gpu_hooks(kind: str) -> None:
     """Load TVM's hooks for a kind of GPU, "cuda" or "opencl", before code generation.
 
-    TVM marks them as loaded when loading begins; the lock lets a second thread wait until they are."""
+    TVM marks them as loaded when loading begins; the lock makes a second thread wait until it ends."""
     with _importing.lock:
         importlib.import_module("tvm.backend").load(kind)
 
 
 @contextmanager
 def _hooks_left_out() -> Iterator[None]:
-    """Inside, the import of TVM loads no hooks, unless the environment variable is set."""
+    """A context in which importing TVM loads no hooks, unless the environment variable is set."""
     if HOOKS in os.environ:
         yield
         return
@@ -109,7 +109,7 @@ def _hooks_left_out() -> Iterator[None]:
 
 @contextmanager
 def _names_listed_once() -> Iterator[None]:
-    """Inside, the names of TVM's functions are listed again only if their number has grown."""
+    """A context in which the names of TVM's functions are listed again only if their number has changed."""
     registry: Any = importlib.import_module("tvm_ffi.registry")
     counting = registry.get_global_func("ffi.FunctionListGlobalNamesFunctor", allow_missing=True)
     if counting is None:

@@ -9,7 +9,7 @@ from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.microsoft import DOMAIN, is_known, needed_opset
 from partita.graph.node import Node
-from partita.graph.numerics.resize import RESIZES_SAY_HOW
+from partita.graph.numerics.resize import COORDINATES_SINCE
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
@@ -32,7 +32,7 @@ def raise_opset(graph: Graph) -> Graph:
 
 def _needed(node: Node) -> int:
     if node.op == "Upsample" and not node.domain and len(node.inputs) < 2:
-        return RESIZES_SAY_HOW
+        return COORDINATES_SINCE
     return needed_opset(node) if is_known(node) else 0
 
 

@@ -127,7 +127,7 @@ def trial_elsewhere(graph: Graph) -> tuple[bool | str, bool] | None:
 
 @contextmanager
 def isolated_trials(machine: Machine, seconds: float) -> Iterator[None]:
-    """Inside, this thread's trials run in a child process."""
+    """A context in which this thread's trials run in a child process."""
     token = _asking.set(_asking.get() or Isolation(machine, seconds))
     try:
         yield

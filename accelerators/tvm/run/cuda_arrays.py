@@ -141,9 +141,9 @@ def _by_dlpack(value: Any) -> CudaArray | None:
     shape = tuple(tensor.shape[: tensor.ndim])
     name = _CODES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if name is None:
-        raise ValueError("its element type is not known")
+        raise ValueError("its element type is not supported")
     if tensor.strides and not _in_one_row(shape, tensor.strides[: tensor.ndim]):
-        raise ValueError("it is no array in one piece: call its contiguous()")
+        raise ValueError("it is not contiguous: call its contiguous()")
     return CudaArray(driver, tensor.data + tensor.offset, shape, numpy_dtype(name), capsule, value)
 
 

@@ -193,7 +193,7 @@ class CudaDriver(DeviceMemory):
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Inside, this thread's driver calls are for this GPU."""
+        """A context in which this thread's driver calls are for this GPU."""
         call("cuCtxPushCurrent_v2", self.context)
         try:
             yield

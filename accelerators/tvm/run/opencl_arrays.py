@@ -37,7 +37,7 @@ class OpenClArray(DeviceArray):
             self._copy(self.buffer, as_bytes(np.asarray(array, order="C")))
 
     def copied(self) -> OpenClArray:
-        """A copy in another buffer of the same context, which belongs to one of our devices."""
+        """A copy in another buffer of the same context, which must be that of one of our devices."""
         driver = next(driver for driver in drivers() if driver.context == self.buffer.context)
         copy = empty(driver, self.shape, self.dtype)
         if self.nbytes:
@@ -45,8 +45,8 @@ class OpenClArray(DeviceArray):
         return copy
 
     def shares(self, other: Any) -> bool:
-        """True if both are the same buffer, or one is a part of the other."""
-        return isinstance(other, OpenClArray) and bool({*_whole(self.buffer)} & {*_whole(other.buffer)})
+        """True if both are the same buffer, or parts of one buffer, or one is a part of the other."""
+        return isinstance(other, OpenClArray) and bool({*_handles(self.buffer)} & {*_handles(other.buffer)})
 
     def _copy(self, target: Any, source: Any) -> None:
         cl = opencl()
@@ -77,10 +77,10 @@ def put(driver: Driver, array: Array) -> OpenClArray:
     return copy
 
 
-def _whole(buffer: Any) -> list[int]:
+def _handles(buffer: Any) -> list[int]:
     """OpenCL handles of the buffer, and of the buffer that it is a part of."""
-    whole = buffer.get_info(opencl().mem_info.ASSOCIATED_MEMOBJECT)
-    return [buffer.int_ptr] if whole is None else [buffer.int_ptr, whole.int_ptr]
+    parent = buffer.get_info(opencl().mem_info.ASSOCIATED_MEMOBJECT)
+    return [buffer.int_ptr] if parent is None else [buffer.int_ptr, parent.int_ptr]
 
 
 def as_bytes(array: Array) -> Array:
@@ -94,7 +94,7 @@ def _of_pyopencl(value: Any) -> OpenClArray | Array | None:
     if module is None or not isinstance(value, module.Array):
         return None
     if not value.flags.forc:
-        raise ValueError("it is no array in one piece")
+        raise ValueError("it is not contiguous")
     value.finish()
     plain = isinstance(value.base_data, opencl().Buffer) and value.offset == 0 and value.flags.c_contiguous
     if not plain or value.base_data.size < math.prod(value.shape) * value.dtype.itemsize:

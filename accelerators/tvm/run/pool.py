@@ -47,8 +47,8 @@ class Serving:
 
     @contextmanager
     def attached(self, path: str) -> Iterator[None]:
-        """Inside, TVM loads the library in this file; after that its parallel loops run on our threads. OSError if it calls an
-        undefined function."""
+        """A context in which TVM loads the library in this file. Its parallel loops then run on our threads. OSError if it
+        calls an undefined function."""
         library = ctypes.CDLL(path)
         try:
             yield

@@ -46,8 +46,8 @@ POOLED = 2
 
 @contextmanager
 def without_torch() -> Iterator[None]:
-    """Inside, this thread does not find torch, unless it is already imported: `tvm_ffi` would import it wherever it is installed,
-    which takes seconds."""
+    """A context in which this thread does not find torch, unless it is already imported: `tvm_ffi` would import it wherever it
+    is installed, which takes seconds."""
     thread, name = threading.get_ident(), "torch"
 
     class Absent:

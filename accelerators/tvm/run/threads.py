@@ -36,7 +36,7 @@ class Turns:
 
     @contextmanager
     def turn(self, threads: int) -> Iterator[None]:
-        """Inside, the caller has this many cores. (`take` and `give` cost a microsecond less.)"""
+        """A context in which the caller has this many cores. (`take` and `give` cost a microsecond less.)"""
         try:
             self.take(threads)
             yield

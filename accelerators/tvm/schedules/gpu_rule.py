@@ -91,7 +91,7 @@ def _inside(statement: Any, kind: str) -> list[Any]:
 
 @contextmanager
 def _declared_without_sources() -> Iterator[None]:
-    """Inside, kernels that this thread declares with TVM are declared without the sources of their callers.
+    """A context in which this thread declares kernels with TVM without the sources of their callers.
 
     TVM's schedules import its tensor-core intrinsics when a kernel first needs one, which declares some 500 kernels. For each of
     them TVM reads the source of every function on the call stack, which takes 17 seconds in all. It uses these lines only for

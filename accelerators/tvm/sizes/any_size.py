@@ -25,7 +25,7 @@ KEPT_BYTES = 64 << 20
 """Largest memory of these values in bytes; those of the last size are cached whatever they take."""
 
 LITTLE = 1 << 16
-"""If a size is 0, numpy computes the subgraph if none of its values has more elements than this."""
+"""Maximum number of elements of a value in a subgraph that numpy computes because a size is 0."""
 
 MOST = 2**31 - 2**16
 """Bound on the elements of a value: kernels index in int32, with room for rounding up to whole tiles."""

@@ -26,7 +26,7 @@ class Floor:
     """The quotient (base + more) // divisor, with more < divisor."""
 
     base: str
-    """The divided symbol, which is no quotient itself."""
+    """The divided symbol, which is not a quotient itself."""
     more: int
     """The summand before the division."""
     divisor: int

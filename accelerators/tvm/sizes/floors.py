@@ -2,7 +2,7 @@
 padding, SAME_UPPER and SAME_LOWER, for static and dynamic sizes.
 
 There are ceil(size / stride) results, and the padding depends on what the size lacks to a multiple of the stride. For a dynamic
-size it is a sum of differences of quotients: with a stride of 3, `(s0+2)//3` exceeds `s0//3` only if the size is no multiple."""
+size it is a sum of differences of quotients: with a stride of 3, `(s0+2)//3` exceeds `s0//3` unless the size is a multiple."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Resizes and slices of dynamic sizes that are made of gathers.
 
-Resizes that are no gathers have a kernel. A slice is made of gathers along dynamic dimensions if it steps backward, or if its
+Resizes that are not gathers have a kernel. A slice is made of gathers along dynamic dimensions if it steps backward, or if its
 ends depend on sizes. One that steps forward from a constant start needs no gather: the sizes in its type determine it."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from partita.accelerators.tvm.sizes.extent import Extent, Size
 from partita.graph.build import constant
 from partita.graph.node import Node, NodeEntry
-from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
+from partita.graph.numerics.resize import COORDINATES_SINCE, older_positions
 from partita.graph.ops.traits import ops
 from partita.graph.types import HALVES, TensorType
 from partita.passes.infer.moves import END
@@ -38,7 +38,7 @@ MIXED = HALVES | {"float32"}
 def can_gather(node: Node, version: int) -> bool:
     """True for a resize of all dimensions whose results are sums of few positions."""
     attributes, scales, sizes = node.attrs, said_input(node, 2), said_input(node, 3)
-    if node.op != "Resize" or node.domain or version < RESIZES_SAY_HOW or (scales is None) == (sizes is None):
+    if node.op != "Resize" or node.domain or version < COORDINATES_SINCE or (scales is None) == (sizes is None):
         return False
     is_plain = attributes.get("keep_aspect_ratio_policy", "stretch") == "stretch" and not attributes.get("antialias", 0)
     is_cropped = attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"

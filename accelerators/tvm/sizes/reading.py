@@ -49,7 +49,7 @@ class Rounded:
 class Reading:
     """The sizes of all values of a graph, and the elements of those that are sizes themselves.
 
-    CompileError if a size is no polynomial of symbols, their quotients and their fractions."""
+    CompileError if a size is not a polynomial of symbols, their quotients and their fractions."""
 
     def __init__(self, graph: Graph, symbols: Symbols, has_floors: bool) -> None:
         self.pasts = symbols.pasts
@@ -170,7 +170,7 @@ class Reading:
             size, divisor = factor.operands
             extent = self.extent(size) if factor.kind == "//" and isinstance(divisor, int) else 0
             if isinstance(extent, Extent):
-                raise Indivisible(extent, divisor, f"no kernel for any size: {extent} is no multiple of {divisor}")
+                raise Indivisible(extent, divisor, f"no kernel for any size: {extent} is not a multiple of {divisor}")
 
     def extent(self, size: AnySize) -> Size:
         """The size as an extent; CompileError if it has no such form."""

@@ -59,7 +59,7 @@ PADDED = frozenset("float32 float64 int32 int64".split())
 """The element types whose padding has a body."""
 
 FEW_ROWS = 8
-"""Least number of rows in products on a GPU; sizes with fewer rows are compiled on their own."""
+"""Minimum number of rows in products on a GPU; sizes with fewer rows are compiled on their own."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -91,8 +91,8 @@ class Sized:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The symbols that are no input's size. For each of them the graph has an additional input of that many bytes, which
-        nothing reads: the compiled kernels take the symbol from its size."""
+        """The symbols that are not the size of an input. The graph has an additional input of that many bytes for each of them,
+        which nothing reads: the compiled kernels take the symbol from its size."""
         return (*self.counting, *self.rounded)
 
     @property
@@ -232,8 +232,8 @@ def inline_parts(graph: Graph, bodies: Mapping[Node, Graph]) -> Graph:
 
 
 def _gathered_along(node: Node, reading: Reading, version: int) -> list[int]:
-    """The axes that a resize made of gathers changes: its positions depend on the image's size, or its result is no multiple of
-    it. Empty for a resize that has a kernel."""
+    """The axes that a resize made of gathers changes: its positions depend on the image's size, or its result is not a multiple
+    of it. Empty for a resize that has a kernel."""
     if not can_gather(node, version):
         return []
     pairs = list(zip(reading.sizes(node[0]), reading.sizes(node.inputs[0]), strict=True))

@@ -129,7 +129,7 @@ class Symbols:
 
     @property
     def counting(self) -> tuple[str, ...]:
-        """The symbols that are no input's size themselves, but from which such a size is computed."""
+        """The symbols that are not themselves the size of an input, but from which such a size is computed."""
         return tuple([name for name in (*self._grains, *sorted(self.pasts)) if name not in self._solved])
 
 

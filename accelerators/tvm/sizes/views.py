@@ -64,7 +64,7 @@ class SizedView:
         return SizedView(at.shape[:axis] + at.shape[axis + 1 :], at.steps[:axis] + at.steps[axis + 1 :], at.offset)
 
     def reshape(self, shape: Sequence[Size]) -> SizedView | None:
-        """The same elements under another shape; None if that is no view, or not for every size.
+        """The same elements under another shape; None if that is not a view, or not for every size.
 
         Both shapes are split into groups of equal products; the old dimensions of each group have to merge into one with a single
         stride."""

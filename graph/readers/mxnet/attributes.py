@@ -38,7 +38,7 @@ class Attributes:
     def fail(self, name: str, wanted: str) -> NoReturn:
         """Raises for the parameter's value."""
         given = f"{self._texts[name]!r:.80}" if name in self._texts else "missing"
-        raise ReadError(f"the parameter {name!r} is to be {wanted}, and is {given}", where=self.where)
+        raise ReadError(f"the parameter {name!r} must be {wanted}, but is {given}", where=self.where)
 
     def string(self, name: str, default: str | None = None) -> str:
         """A string."""

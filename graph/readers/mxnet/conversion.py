@@ -231,6 +231,6 @@ class Conversion(OpBuilder):
     def unknown(self, what: str) -> NoReturn:
         """Raises an error at the node because something about its inputs is unknown."""
         self.fail(
-            f"{what} must be known to read this op, and is not",
+            f"{what} must be known to read this op, but is not",
             'Give the shapes of the inputs: shapes={"data": (1, 3, 224, 224)}; and the parameters, if they were left out',
         )

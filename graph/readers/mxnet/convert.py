@@ -69,10 +69,10 @@ def _check_names(symbol: Symbol, arrays: Arrays, shapes: Shapes, where: str) -> 
     for name in shapes:
         if name not in known:
             hint = did_you_mean(name, known) or f"The variables are {', '.join(known)}"
-            raise ReadError(f"a shape is given for {name!r}, which is no variable", where=where, remedy=hint)
+            raise ReadError(f"a shape is given for {name!r}, which is not a variable", where=where, remedy=hint)
     if arrays and names and names.isdisjoint(arrays):
         raise ReadError(
-            f"none of the {len(arrays)} parameters bears the name of a variable",
+            f"none of the {len(arrays)} parameters has the name of a variable",
             where=where,
             remedy="Give the .params file that was saved with this symbol",
         )
@@ -147,7 +147,7 @@ class _Converting:
             else:
                 self.values[i] = self.converted(node)
         outputs = [self.entry(head, self.name) for head in self.symbol.heads]
-        # Values that only training reads, such as the labels of a SoftmaxOutput, are no inputs in inference.
+        # Values that only training reads, such as the labels of a SoftmaxOutput, are not inputs in inference.
         unread = self.labels - self.read - {source for source, _ in self.symbol.heads}
         inputs = [node for i, node in self.variables.items() if node.is_variable and i not in unread]
         metadata = {"mxnet.version": self.symbol.version} if self.symbol.version else {}
@@ -211,7 +211,7 @@ class _Converting:
     def called(self, node: SymbolNode) -> tuple[NodeEntry, ...]:
         """Converts a call: the body's variables are bound to the node's inputs in order."""
         if len(node.subgraphs) != 1:
-            raise ReadError(f"a call is to have one subgraph, and has {len(node.subgraphs)}", where=node.where)
+            raise ReadError(f"a call must have one subgraph, but has {len(node.subgraphs)}", where=node.where)
         body = node.subgraphs[0]
         formal = [i for i, inner in enumerate(body.nodes) if inner.is_variable]
         actual = [self.entry(source, node.where) for source in node.inputs]

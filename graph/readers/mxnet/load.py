@@ -58,7 +58,7 @@ def _content(source: Any) -> tuple[Any, str, str]:
     path = Path(source)
     try:
         if path.exists() and not path.is_file():
-            raise ReadError("this is no file", where=str(path), remedy="Give the path of a '-symbol.json' file")
+            raise ReadError("this is not a file", where=str(path), remedy="Give the path of a '-symbol.json' file")
         return path.read_bytes(), str(path), path.stem.removesuffix("-symbol") or "net"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -92,7 +92,7 @@ def _as_array(name: Any, value: Any) -> Array:
         array = np.asarray(value)
         dtype_name(array.dtype)
     except (ValueError, PartitaError) as error:
-        raise ReadError(f"the value is no array of numbers: {error}", where=f"parameter {name!r}") from error
+        raise ReadError(f"the value is not an array of numbers: {error}", where=f"parameter {name!r}") from error
     if array.dtype.kind in "OSUT":
         raise ReadError(f"the value holds {array.dtype}, not numbers", where=f"parameter {name!r}")
     return array
@@ -120,7 +120,7 @@ class _Reader:
         """The named arrays; the file must end with the last name."""
         if len(self.data) < 16 or self.number("<Q") != LIST_MAGIC:
             self.fail(
-                "this is no MXNet parameter file", "A file written by nd.save begins with 0x112"
+                "this is not an MXNet parameter file", "A file written by nd.save begins with 0x112"
             )
         self.number("<Q")  # reserved
         arrays = [self.array(i) for i in range(self.count("arrays"))]

@@ -73,7 +73,7 @@ def parse_symbol(source: str | bytes | Mapping[str, Any], where: str) -> Symbol:
         data = json.loads(source)
     except (ValueError, RecursionError) as error:
         raise ReadError(
-            f"this is no JSON: {error}", where=where, remedy="It is to be a '-symbol.json' file as MXNet exports it"
+            f"this is not JSON: {error}", where=where, remedy="It must be a '-symbol.json' file that MXNet exported"
         ) from error
     return _symbol(data, where)
 
@@ -83,9 +83,9 @@ def _symbol(data: Any, where: str, depth: int = 0) -> Symbol:
         raise ReadError(f"subgraphs are nested more than {MAX_DEPTH} deep", where=where)
     if not isinstance(data, Mapping) or not isinstance(data.get("nodes"), list) or "heads" not in data:
         raise ReadError(
-            "this JSON is no MXNet symbol: it has no list of nodes, or no heads",
+            "this JSON is not an MXNet symbol: it has no list of nodes, or no heads",
             where=where,
-            remedy="It is to be a '-symbol.json' file as MXNet exports it",
+            remedy="It must be a '-symbol.json' file that MXNet exported",
         )
     nodes = tuple(_node(item, i, where, depth) for i, item in enumerate(data["nodes"]))
     heads = _entries(data["heads"], len(nodes), where, "heads")
@@ -102,7 +102,7 @@ def _version(attributes: Any) -> str | None:
 def _node(item: Any, index: int, where: str, depth: int) -> SymbolNode:
     node_title = f"{where}, node {index}"
     if not isinstance(item, Mapping) or not all(isinstance(item.get(k), str) for k in ("op", "name")):
-        raise ReadError("a node is to have an op and a name", where=node_title)
+        raise ReadError("a node must have an op and a name", where=node_title)
     op, name = item["op"], item["name"]
     if not op or not name:
         raise ReadError("a node's op or name is empty", where=node_title)
@@ -110,10 +110,10 @@ def _node(item: Any, index: int, where: str, depth: int) -> SymbolNode:
     params, hidden = _attributes(item, title)
     after = item.get("control_deps", [])
     if not isinstance(after, list) or not all(_is_index(i, index) for i in after):
-        raise ReadError("control_deps is to be a list of earlier nodes", where=title)
+        raise ReadError("control_deps must be a list of earlier nodes", where=title)
     subgraphs = item.get("subgraphs", [])
     if not isinstance(subgraphs, list):
-        raise ReadError("subgraphs is to be a list", where=title)
+        raise ReadError("subgraphs must be a list", where=title)
     return SymbolNode(
         op=op,
         name=name,
@@ -132,16 +132,16 @@ def _is_index(value: Any, below: int) -> bool:
 def _entries(listed: Any, count: int, where: str, what: str) -> tuple[tuple[int, int], ...]:
     """Checks entries [node, output] or [node, output, version], which refer to the first `count` nodes."""
     if not isinstance(listed, list):
-        raise ReadError(f"{what} is to be a list", where=where)
+        raise ReadError(f"{what} must be a list", where=where)
     entries = []
     for entry in listed:
         if not isinstance(entry, list) or len(entry) not in (2, 3) or not all(_is_index(i, 2**31) for i in entry):
-            raise ReadError(f"{what} holds {entry!r:.60}, which is to be [node, output, version]", where=where)
+            raise ReadError(f"{what} holds {entry!r:.60}, which must be [node, output, version]", where=where)
         if entry[0] >= count:
             raise ReadError(
                 f"{what} refers to node {entry[0]}, and only the first {count} nodes can be meant",
                 where=where,
-                remedy="Nodes are to stand after all that they read; a cycle cannot be read",
+                remedy="A node must come after all that it reads; cycles are not supported",
             )
         entries.append((entry[0], entry[1]))
     return tuple(entries)
@@ -157,10 +157,10 @@ def _attributes(item: Mapping[str, Any], where: str) -> tuple[dict[str, str], di
     for key in ("attrs", "attr", "param"):
         section = item.get(key) or {}
         if not isinstance(section, Mapping):
-            raise ReadError(f"{key} is to be a dictionary", where=where)
+            raise ReadError(f"{key} must be a dictionary", where=where)
         for name, value in section.items():
             if not isinstance(value, str):
-                raise ReadError(f"the parameter {name!r} is to be text, and is {value!r:.60}", where=where)
+                raise ReadError(f"the parameter {name!r} must be text, but is {value!r:.60}", where=where)
             bare = name[2:-2] if name.startswith("__") and name.endswith("__") and len(name) > 4 else None
             if bare or name in _HIDDEN or (key == "attr" and "param" in item):
                 hidden[bare or name] = value

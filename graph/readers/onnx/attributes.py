@@ -63,7 +63,7 @@ def _resolved(reading: Reading, node: Any, proto: Any, params: Mapping[str, Any]
         return proto
     if params is None:
         raise ReadError(
-            f"the attribute {proto.name!r} refers to {reference!r} of a function, and the node stands in none",
+            f"the attribute {proto.name!r} refers to {reference!r} of a function, but the node is in none",
             where=reading.where(node),
         )
     return params.get(reference)
@@ -76,7 +76,7 @@ def plain_attributes(reading: Reading, node: Any, kinds: Mapping[str, str]) -> d
         if proto.name in kinds:
             kind = kind_of(reading, node, proto.name, proto)
             if kind != kinds[proto.name]:
-                cause = f"the attribute {proto.name!r} is to be {kinds[proto.name]}, not {kind}"
+                cause = f"the attribute {proto.name!r} must be {kinds[proto.name]}, not {kind}"
                 raise ReadError(cause, where=reading.where(node))
             attributes[proto.name] = getattr(proto, _FIELDS[kind])
     return attributes
@@ -90,7 +90,7 @@ def kind_of(reading: Reading, node: Any, name: str, proto: Any) -> str:
         return _BY_FIELD[used[0]]  # files of the first IR version lack the type
     if kind is None or (used and used != [_FIELDS[kind]]):
         raise ReadError(
-            f"the attribute {name!r} is to be {kind or f'of type {proto.type}'} and holds {' and '.join(used) or 'nothing'}",
+            f"the attribute {name!r} must be {kind or f'of type {proto.type}'} and holds {' and '.join(used) or 'nothing'}",
             where=reading.where(node),
         )
     return kind
@@ -102,7 +102,7 @@ def _check(reading: Reading, node: Any, spec: OpSpec, name: str, kind: str) -> N
         hint = did_you_mean(name, spec.attributes) or f"It has {', '.join(sorted(spec.attributes)) or 'none'}"
         raise ReadError(f"{spec.title} has no attribute {name!r}", where=reading.where(node), remedy=hint)
     if wanted.kind != kind:
-        raise ReadError(f"the attribute {name!r} is to be {wanted.kind}, not {kind}", where=reading.where(node))
+        raise ReadError(f"the attribute {name!r} must be {wanted.kind}, not {kind}", where=reading.where(node))
 
 
 def _value(reading: Reading, node: Any, name: str, kind: str, proto: Any, read_body: Callable[[Any, str], Any]) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from partita.graph.types import Array
 
 LARGE = 1 << 16
-"""Minimum bytes of a tensor that is read separately."""
+"""Tensors of more bytes than this are read separately."""
 
 WORTH = 1 << 20
 """Minimum bytes of a file that is read in parts."""
@@ -54,7 +54,7 @@ class _NotSimple(Exception):
 
 
 class _ProtoWalk:
-    """One scan of a file: each method takes the message that begins at the position and returns the remaining bytes."""
+    """One scan of a file. Each method reads the message at the position, and returns its bytes without large tensors."""
 
     def __init__(self, file: BinaryIO, data: dict[int, Array]) -> None:
         self.file = file
@@ -109,7 +109,7 @@ class _ProtoWalk:
         return array
 
     def field(self, tag: int, end: int) -> tuple[bytes, ...]:
-        """The bytes of a field that is kept."""
+        """The bytes of a field, with its tag."""
         kind = tag & 7
         if kind == _LENGTH:
             size = self.inner(end) - self.position

@@ -52,7 +52,7 @@ def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any]
         source = _source(read_parts(given) or given.read(), str(given.name), folder)
     else:
         raise ReadError(
-            f"an object of type {type(given).__name__} is no ONNX model",
+            f"an object of type {type(given).__name__} is not an ONNX model",
             remedy=remedy_for(given) or "Give a path, the bytes of a file, or a ModelProto",
         )
     _check_model(source.model, source.title)
@@ -97,7 +97,7 @@ def _parsed(data: bytes, title: str) -> Any:
     except (DecodeError, RuntimeError):
         name, remedy = format_of(title)
         what = "a text file" if _is_text(data) else "damaged, or of another format"
-        raise ReadError(f"this is no ONNX model: it is {name or what}", where=title, remedy=remedy) from None
+        raise ReadError(f"this is not an ONNX model: it is {name or what}", where=title, remedy=remedy) from None
     return model
 
 
@@ -109,7 +109,7 @@ def _check_model(model: Any, title: str) -> None:
     import onnx
 
     if not model.HasField("graph"):
-        raise ReadError("this is no ONNX model: there is no graph in it", where=title)
+        raise ReadError("this is not an ONNX model: there is no graph in it", where=title)
     if not model.ir_version >= 1:
         raise ReadError("the model declares no IR version", where=title, remedy="Set ir_version")
     if model.ir_version > onnx.IR_VERSION:

@@ -54,10 +54,10 @@ def read_sparse(proto: Any, folder: str | None, where: str) -> SparseTensor:
     size = checked_size(shape, where)
     fits = values.ndim == 1 and indices.dtype == np.int64 and len(indices) == len(values)
     if not fits or indices.ndim not in (1, 2) or (indices.ndim == 2 and indices.shape[1] != len(shape)):
-        raise ReadError("the values and indices of a sparse tensor do not fit each other", where=where)
+        raise ReadError("the values and indices of a sparse tensor do not match", where=where)
     ends = np.asarray([size] if indices.ndim == 1 else shape)
     if indices.size and (indices.min() < 0 or (indices.reshape(len(values), -1) >= ends).any()):
-        raise ReadError("an index of a sparse tensor lies outside it", where=where)
+        raise ReadError("an index of a sparse tensor is out of range", where=where)
     return SparseTensor(values, indices, shape)
 
 
@@ -75,12 +75,12 @@ def read_dense(proto: Any, folder: str | None, where: str) -> Array:
 def checked_size(shape: tuple[int, ...], where: str) -> int:
     """The number of elements of a tensor of this shape, checked for plausibility."""
     if any(dim < 0 for dim in shape):
-        raise ReadError(f"a tensor declares the shape {list(shape)}", where=where)
+        raise ReadError(f"a tensor declares the impossible shape {list(shape)}", where=where)
     if len(shape) > 64:
         raise ReadError(f"a tensor declares {len(shape)} dimensions; numpy has 64 at most", where=where)
     size = math.prod(shape)
     if size == 0 and math.prod(dim or 1 for dim in shape) >= 1 << 58:
-        raise ReadError(f"a tensor declares the shape {list(shape)}", where=where)
+        raise ReadError(f"a tensor declares the impossible shape {list(shape)}", where=where)
     return size
 
 
@@ -96,7 +96,7 @@ def _mismatch(dtype: str, shape: tuple[int, ...], wanted: int, held: str, where:
 
 
 def _from_bytes(data: Array, dtype: str, shape: tuple[int, ...], size: int) -> Array:
-    """The array over these bytes, whose number must be exact."""
+    """A view of these bytes, whose number must be exact, as an array; a copy if they need conversion."""
     if dtype in BITS:
         return unpacked(data, BITS[dtype], size).view(numpy_dtype(dtype)).reshape(shape)
     if dtype == "bool" and size and data.max() > 1:
@@ -156,7 +156,7 @@ def _field(dtype: str) -> str:
 
 def _strings(proto: Any, shape: tuple[int, ...], size: int, where: str, raw: Array | None) -> Array:
     if raw is not None or proto.HasField("raw_data") or proto.data_location == _EXTERNAL:
-        raise ReadError("strings cannot stand in raw or external data", where=where)
+        raise ReadError("strings cannot be stored as raw or external data", where=where)
     if len(proto.string_data) != size:
         raise ReadError(f"a tensor string{list(shape)} holds {len(proto.string_data)} strings", where=where)
     strings = np.empty(size, object)
@@ -182,15 +182,15 @@ def map_external(proto: Any, folder: Place, wanted: int, where: str) -> Array:
     offset = _number(entries, "offset", 0, where)
     length = _number(entries, "length", wanted, where)
     if length != wanted:
-        raise ReadError(f"external data of {length} bytes is given for a tensor that takes {wanted}", where=where)
+        raise ReadError(f"the external data of a tensor has {length} bytes, but the tensor takes {wanted}", where=where)
     end = offset + wanted
     if isinstance(folder, Mapping):
-        return _at_hand(folder, entries.get("location", ""), offset, end, where)
+        return _in_memory(folder, entries.get("location", ""), offset, end, where)
     path = _inside(entries.get("location", ""), folder, where)
     size = os.stat(path).st_size
     if end > size:
         raise ReadError(
-            f"external data is to end at byte {end} of {entries['location']!r}, which has {size}",
+            f"external data should end at byte {end} of {entries['location']!r}, which has {size}",
             where=where,
             remedy="The file is cut short, or belongs to another model",
         )
@@ -202,9 +202,9 @@ def map_external(proto: Any, folder: Place, wanted: int, where: str) -> Array:
         raise ReadError(f"external data {entries['location']!r} cannot be mapped: {error}", where=where) from None
 
 
-def _at_hand(given: Mapping[str, Array], location: str, offset: int, end: int, where: str) -> Array:
+def _in_memory(given: Mapping[str, Array], location: str, offset: int, end: int, where: str) -> Array:
     if location not in given or end > given[location].size:
-        raise ReadError(f"external data is to end at byte {end} of {location!r}, which is not at hand", where=where)
+        raise ReadError(f"external data should end at byte {end} of {location!r}, which is missing or shorter", where=where)
     return given[location][offset:end]
 
 
@@ -212,13 +212,13 @@ def _inside(location: str, folder: str | None, where: str) -> str:
     """The path of a regular file, checked to be inside the folder after links are resolved."""
     if folder is None:
         raise ReadError(
-            f"the model keeps data in the file {location!r}, and its folder is not known",
+            f"the model keeps data in the file {location!r}, whose folder is unknown",
             where=where,
             remedy="Load the model by its path, or give base_dir=",
         )
     remedy = "A model may only name files inside its own folder; move the data there"
     if not location or "\0" in location or os.path.isabs(location) or location.startswith(("\\", "//")):
-        raise ReadError(f"external data lies at {location!r}, which is no relative path", where=where, remedy=remedy)
+        raise ReadError(f"external data lies at {location!r}, which is not a relative path", where=where, remedy=remedy)
     home = os.path.realpath(folder)
     path = os.path.realpath(os.path.join(home, location))
     if os.path.commonpath([home, path]) != home:
@@ -228,7 +228,7 @@ def _inside(location: str, folder: str | None, where: str) -> str:
     except (OSError, ValueError):
         raise ReadError(f"there is no file {location!r} with external data", where=where) from None
     if not regular:
-        raise ReadError(f"external data {location!r} is no regular file", where=where, remedy=remedy)
+        raise ReadError(f"external data {location!r} is not a regular file", where=where, remedy=remedy)
     return path
 
 

@@ -212,7 +212,7 @@ class _GraphParser(PartReader):
             self.lexer.fail("the place of one input is expected", start=start)
         node = scope.node(names[0], start)
         if not node.is_variable:
-            self.lexer.fail(f"{names[0]!r} is no input of the graph", start=start)
+            self.lexer.fail(f"{names[0]!r} is not an input of the graph", start=start)
         # The parser has just made this node, which is not shared yet.
         object.__setattr__(node, "place", next_place())
 

@@ -191,7 +191,7 @@ class Scope:
             self.lexer.fail(
                 f"there is no value {name!r} above",
                 start=start,
-                remedy="A value stands in the text before what reads it; bodies are closed and read inputs of their own",
+                remedy="A value comes before what reads it; bodies are closed and read inputs of their own",
             )
         return entry
 

@@ -112,7 +112,7 @@ class StatementReader:
         if word in ("sequence", "optional", "sparse", "map") and lexer.take("("):
             return self.nested(lambda: self.compound(word, start))
         if word not in DTYPE_NAMES:
-            lexer.fail(f"{word!r} is no dtype", start=start, remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}")
+            lexer.fail(f"{word!r} is not a dtype", start=start, remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}")
         shape = self.listed(self.dim, "]") if lexer.take("[") else None
         return self.checked(TensorType, word, shape, start=start)
 
@@ -125,7 +125,7 @@ class StatementReader:
         self.lexer.need(")")
         if word == "map":
             if key not in DTYPE_NAMES:
-                self.lexer.fail(f"{key!r} is no dtype", start=start)
+                self.lexer.fail(f"{key!r} is not a dtype", start=start)
             return MapType(key, element)
         if word == "sparse":
             if not isinstance(element, TensorType):
@@ -206,7 +206,7 @@ class StatementReader:
         if array is None:
             self.lexer.fail(f"the array {self.lexer.token} is not known here", remedy=remedy)
         if not isinstance(array, np.ndarray) or array_type(array) != expected:
-            self.lexer.fail(f"the array {self.lexer.token} is no {expected}")
+            self.lexer.fail(f"the array {self.lexer.token} is not a {expected}")
         self.lexer.advance()
         return array
 

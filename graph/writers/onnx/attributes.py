@@ -39,7 +39,7 @@ def write_attribute(
     try:
         _fill(proto, value, kind, write_body, aside)
     except (TypeError, ValueError, AttributeError):
-        raise WriteError(f"the attribute {name!r} is to be {kind}, not {value!r:.80}", where=where) from None
+        raise WriteError(f"the attribute {name!r} must be {kind}, not {value!r:.80}", where=where) from None
 
 
 def _fill(proto: Any, value: Any, kind: str, write_body: Callable[[Any, Any], None], aside: ExternalFile | None) -> None:

@@ -53,7 +53,7 @@ class LevelWriter:
         self.listed: list[Node] = []
         """The constants that a reader meets before all ops."""
         self.passing: set[str] = set()
-        """Names of arrays that are only passed on to calls inside, and are no values of the graph."""
+        """Names of arrays that are only passed on to calls inside, and are not values of the graph."""
         self._specs: dict[tuple[str, str], OpSpec | None] = {}
 
     # whole graphs

@@ -16,16 +16,16 @@ class FileNames:
         self.outer = outer
         """The names of the enclosing graph."""
         self.own: set[str] = set()
-        """The names defined in this very graph, including captured ones."""
+        """The names defined in this graph itself, including captured ones."""
         self.changed: dict[Node, list[str]] = {}
-        """The output names in the file of nodes for which they differ."""
+        """Output names in the file, for nodes whose own names differ from these."""
         self._counts: dict[str, int] = {}
 
     def of(self, entry: NodeEntry) -> str:
         """The value's name in the file."""
         return self.changed.get(entry.node, entry.node.output_names)[entry.index]
 
-    def taken(self, name: str) -> bool:
+    def is_taken(self, name: str) -> bool:
         """True if the name is defined here, or in an enclosing graph."""
         level: FileNames | None = self
         while level is not None:
@@ -37,7 +37,7 @@ class FileNames:
     def fresh(self, name: str) -> str:
         """The name, or one made from it, which is then marked as taken."""
         free_name = name
-        while self.taken(free_name):
+        while self.is_taken(free_name):
             count = self._counts[name] = self._counts.get(name, 0) + 1
             free_name = f"{name}_{count}"
         self.own.add(free_name)
@@ -66,7 +66,7 @@ def bind_outputs(names: FileNames, graph: Graph, bound: set[NodeEntry], fixed: b
     """Each output's name in the file, and the source of an Identity for it, if it needs one.
 
     A value computed here takes the name of its first output. The names are `fixed` in the outermost graph; there an
-    input may be an output under its own name, while in a body an engine would take it for an outer value."""
+    input may be an output under its own name. In a body, an engine would take such an output for an outer value."""
     bound_names: list[tuple[str, NodeEntry | None]] = []
     for entry, own in zip(graph.outputs, graph.output_names, strict=True):
         if entry in bound and names.of(entry) == own and names.outer is None:
@@ -74,9 +74,9 @@ def bind_outputs(names: FileNames, graph: Graph, bound: set[NodeEntry], fixed: b
             continue
         if fixed and own in names.own:
             raise WriteError(
-                f"the output {own!r} bears the name of another value that is an input or output",
+                f"the output {own!r} has the name of another value that is an input or output",
                 where=f"graph {graph.name!r}",
-                remedy="ONNX knows outputs by their names alone; give this one another, with graph.evolve(output_names=...)",
+                remedy="ONNX identifies outputs by name alone; rename this one with graph.evolve(output_names=...)",
             )
         name = names.fresh(own)
         if entry in bound:

@@ -110,7 +110,7 @@ def test_a_model_that_tells_no_sizes_beside_its_outputs_is_refused() -> None:
     model = engine_model(graph, {})
     model.proto.graph.node.add(op_type="SequenceConstruct", input=["x0"], output=["z0"])
     model.proto.graph.output.append(make_tensor_sequence_value_info("z0", 1, None))
-    with pytest.raises(ValueError, match="what it tells beside its outputs are no sizes"):
+    with pytest.raises(ValueError, match="its extra outputs are not sizes"):
         model_from_bytes(model.complete(), graph)
 
 

@@ -219,7 +219,7 @@ def test_export_and_import() -> None:
     data = compiled("onnxruntime", g).export()
     again = device.import_(data, g, device.full_config({}))
     np.testing.assert_array_equal(again.run([IMAGE])[0], run("onnxruntime", g, IMAGE)[0])
-    with pytest.raises(pt.AcceleratorError, match=r"cannot be read: it is no ONNX model\s+Compile the model again"):
+    with pytest.raises(pt.AcceleratorError, match=r"cannot be read: it is not an ONNX model\s+Compile the model again"):
         device.import_(b"?", g, device.full_config({}))
     with pytest.raises(pt.AcceleratorError, match="its inputs and outputs are not those of the subgraph"):
         device.import_(data, one_op("Add", ("float32", (2,)), ("float32", (2,))), device.full_config({}))

@@ -63,7 +63,7 @@ def test_broken_plugins_are_reported_and_break_nothing(site: Path) -> None:
     for text in (
         "unimportable: not usable here: device 'unimportable' of partita-wrecked: ModuleNotFoundError: No module named",
         "raising: not usable here: device 'raising' of partita-wrecked: ZeroDivisionError: this plugin divides by zero",
-        "is no class derived from Accelerator",
+        "is not a class derived from Accelerator",
         "driverless: not usable here: no driver of the echo card is loaded",
         "Install echo-driver 2 or newer.",
     ):

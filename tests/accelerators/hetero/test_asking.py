@@ -391,7 +391,7 @@ def test_subgraphs_of_fewer_ops_than_asked_for_go_to_the_next_device():
         assert places(m) == dict.fromkeys("abcd", "beta")
         assert m.report.notes[0].startswith("stays on beta, since no later device runs it: 4 ops")
         np.testing.assert_allclose(m(X)[0], pt.compile(with_tanh(), "reference")(X)[0], rtol=1e-6)
-    with pytest.raises(pt.AcceleratorError, match="option min_subgraph_size: -1 is no count"):
+    with pytest.raises(pt.AcceleratorError, match="option min_subgraph_size: -1 is not a count"):
         pt.compile(with_tanh(), "reference", min_subgraph_size=-1)
 
 

@@ -87,10 +87,10 @@ def test_what_it_is_not():
         hetero.add_extension(object())
     with pytest.raises(pt.NotSupported, match=r'HETERO runs no subgraph itself\n  Write compile\(graph, "HETERO:'):
         hetero.compile(alternating(), {})
-    with pytest.raises(pt.UnknownDevice, match=r"HETERO is no device: it stands for several\n  Write HETERO:first,second"):
+    with pytest.raises(pt.UnknownDevice, match=r"HETERO is not a device: it stands for several\n  Write HETERO:first,second"):
         pt.compile(alternating(), ["HETERO", "reference"])
     for nested in ("AUTO:AUTO:cpu", "HETERO:auto:cpu,reference", "AUTO:HETERO:cpu,reference", "MULTI:HETERO:cpu"):
-        with pytest.raises(pt.UnknownDevice, match="is no device of a list\n  HETERO:, MULTI: and AUTO: stand once, before the"):
+        with pytest.raises(pt.UnknownDevice, match="is not a device of a list\n  HETERO:, MULTI: and AUTO: stand once, before"):
             pt.compile(alternating(), nested)
     with pytest.raises(pt.UnknownKey, match="HETERO has no configuration key 'TARGET_FALLBACK'"):
         pt.compile(alternating(), "reference", {"HETERO": {"TARGET_FALLBACK": "cpu"}})

@@ -206,7 +206,7 @@ def test_an_answer_about_what_is_no_node_sends_nothing_elsewhere(beta, key):
     def query(self, graph):
         return {graph.nodes[-1] if key == "the node itself" else key: True}
 
-    said = "query of device 'odd': it answers about .*, which is no node's name"
+    said = "query of device 'odd': it answers about .*, which is not the name of a node"
     with device("odd", query=query), pytest.raises(pt.DeviceMistake, match=said):
         pt.query(alternating(), "HETERO:odd,beta")
 
@@ -492,7 +492,7 @@ def test_a_wrong_configuration_value_is_no_reason_to_go_elsewhere():
 
 @pytest.mark.parametrize("cls", [5, object])
 def test_only_classes_are_registered(cls):
-    with pytest.raises(pt.AcceleratorError, match="is no class derived from Accelerator"):
+    with pytest.raises(pt.AcceleratorError, match="is not a class derived from Accelerator"):
         pt.register_accelerator(cls)
 
 

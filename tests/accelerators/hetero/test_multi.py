@@ -159,7 +159,7 @@ def test_calls_that_are_measured_are_spread_too(pair):
         ("MULTI:pair,pair.1", None, pt.AcceleratorError, "'pair.1' is named twice"),
         ("MULTI:piar", None, pt.UnknownDevice, "there is no device 'piar'\n  Did you mean 'pair'"),
         ("MULTI:", None, pt.AcceleratorError, "no device is named"),
-        ("MULTI:HETERO", None, pt.UnknownDevice, "HETERO is no device: it stands for several"),
+        ("MULTI:HETERO", None, pt.UnknownDevice, "HETERO is not a device: it stands for several"),
         ("MULTI:pair", {"LEVEL": 2}, pt.UnknownDevice, "Configure by device"),
         ("MULTI:alpha,pair", None, pt.NotSupported, "alpha has no Softmax"),
     ],

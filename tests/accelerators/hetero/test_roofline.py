@@ -112,9 +112,9 @@ def test_peaks_are_measured_on_the_device(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments, error", [
-    ((net(),), "roofline: it is no compiled model"),
-    ((None, 5), "option profile: it is no profile: 5"),
-    ((None, None, {"reference": 5}), "option peaks: they are no table"),
+    ((net(),), "roofline: it is not a compiled model"),
+    ((None, 5), "option profile: it is not a profile: 5"),
+    ((None, None, {"reference": 5}), "option peaks: they are not a table"),
 ])
 def test_wrong_arguments_are_refused(arguments, error):
     given = [pt.compile(net(), "reference") if arguments[0] is None else arguments[0], *arguments[1:]]

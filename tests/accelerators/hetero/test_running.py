@@ -266,13 +266,13 @@ def test_out_over_an_input_that_is_an_output_too(alpha, beta, where):
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        (5, "out: int is no array to write to\n  Give an array, a list of them, or a dictionary by name"),
+        (5, "out: int is not an array to write to\n  Give an array, a list of them, or a dictionary by name"),
         ([np.empty((3, 2), np.float32)], "out: 1 arrays are given for 2 outputs"),
         ({"summ": B}, "out: there is no output 'summ'\n  Did you mean 'sum'"),
         ([np.empty((3, 3), np.float32), None], "out for 'sum': the output is float32[n, 2], and the array float32[3, 3]"),
         ([np.empty((3, 2)), None], "out for 'sum': the output is float32[n, 2], and the array float64[3, 2]"),
         ([np.empty((4, 2), np.float32), None], "out for output 0: the output is float32[3, 2], and the array float32[4, 2]"),
-        ([[1], None], "out for 'sum': it is no numpy array that may be written to"),
+        ([[1], None], "out for 'sum': it is not a numpy array that may be written to"),
         ([B[...], B[...]], "out for 'exp': it shares memory with the array for another output"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Values that are no plain tensors, and orders that no value forces, across devices."""
+"""Values that are not plain tensors, and orders that no value forces, across devices."""
 
 from __future__ import annotations
 

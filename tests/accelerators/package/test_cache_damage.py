@@ -209,7 +209,7 @@ def test_an_entry_names_no_file_outside_of_the_cache(name: object, tmp_path: Pat
     named = str(outside) if name == "{outside}" else name
     words = json.dumps({"weights": [[named, 0, "uint8", [8]]], "code": hashlib.sha256(b"code").hexdigest(), "size": 4}).encode()
     forge(home / "entries" / ("ab" * 32), words, b"code")
-    with pytest.raises(Damaged, match="no name of a file of weights"):
+    with pytest.raises(Damaged, match="not a name of a file of weights"):
         store.read("ab" * 32)
     assert (outside.read_bytes(), outside.stat().st_mtime_ns) == (b"precious", before)
 
@@ -320,7 +320,7 @@ GOOD = {"choices": {"tile": "rows"}, "seconds": 1, "before": 2.0, "tried": 3}
     ids=str,
 )
 def test_a_finding_of_another_form_is_passed_over(change, tmp_path):
-    """Choices that were no table kept `cpu` from compiling."""
+    """Choices that were not a table kept `cpu` from compiling."""
     path = tmp_path / "tuned"
     path.write_text(json.dumps({"kernels": {"bad": GOOD | change, "good": GOOD}}))
     assert findings._read(path) == {"good": findings.Finding({"tile": "rows"}, 1, 2.0, 3)}

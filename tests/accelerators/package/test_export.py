@@ -211,11 +211,11 @@ def test_what_is_no_file_is_neither_replaced_nor_read(tmp_path):
     model, pipe = compiled("reference"), tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, "/dev/null"):
-        with pytest.raises(pt.PartitaError, match="the file cannot be written: it is no file but a device or a pipe"):
+        with pytest.raises(pt.PartitaError, match="the file cannot be written: it is not a file but a device or a pipe"):
             model.export(path)
         assert not os.path.isfile(path)
     for path in (pipe, "/dev/zero"):
-        with pytest.raises(pt.PartitaError, match="the package cannot be read: it is no file"):
+        with pytest.raises(pt.PartitaError, match="the package cannot be read: it is not a file"):
             pt.import_model(path)
     for path, why in (("", "it has no name"), ("a\0b", "its name contains a null character"), (tmp_path, "it is a directory")):
         with pytest.raises(pt.PartitaError, match=why):

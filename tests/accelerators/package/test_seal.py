@@ -46,7 +46,7 @@ def test_each_altered_byte_is_noticed(data, refused):
 
 def test_each_cut_is_noticed(data, refused):
     for at in offsets(len(data)):
-        refused(data[:at], "no package of Partita's, or it was cut short|it is empty")
+        refused(data[:at], "not a package of Partita's, or it was cut short|it is empty")
         refused(data[:at] + data[at + 1 :], "altered or damaged|no package")
 
 
@@ -67,7 +67,7 @@ def test_a_missing_file_and_another_file_are_named(refused, tmp_path):
         pt.import_model(tmp_path / "none.partita")
     with pytest.raises(PackageError, match="cannot be read"):
         pt.import_model(tmp_path)
-    refused(b"PK\x05\x06" + bytes(18), "no package of Partita's")
+    refused(b"PK\x05\x06" + bytes(18), "not a package of Partita's")
 
 
 def test_a_signature_needs_the_key(tmp_path, refused):

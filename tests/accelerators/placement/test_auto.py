@@ -94,9 +94,9 @@ def test_costs_that_cannot_be_measured_are_no_obstacle(monkeypatch: pytest.Monke
 
 def test_wrong_options_are_refused() -> None:
     graph = chain("Tanh")
-    with pytest.raises(pt.AcceleratorError, match="option seconds: 0 is no time"):
+    with pytest.raises(pt.AcceleratorError, match="option seconds: 0 is not a time"):
         pt.auto(graph, "left", seconds=0)
-    with pytest.raises(pt.BadConfig, match="option config: 5 is no mapping"):
+    with pytest.raises(pt.BadConfig, match="option config: 5 is not a mapping"):
         pt.compile(graph, "AUTO:left,right", 5)  # type: ignore[arg-type]
     with pytest.raises(pt.BadConfig, match="it has the key SECONDS alone"):
         pt.compile(graph, "AUTO:left,right", config={"AUTO": {"MINUTES": 1}})

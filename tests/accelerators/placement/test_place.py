@@ -285,7 +285,7 @@ def test_subgraphs_of_a_placement_are_capped(small: type[Small], tmp_path: Path)
     (tmp_path / "plan.json").write_text((tmp_path / "plan.json").read_text().replace('"max_nodes": 3', '"max_nodes": 0'))
     with pytest.raises(pt.ReadError, match="its max_nodes is 0"):
         LockedPlan.load(tmp_path / "plan.json")
-    with pytest.raises(pt.AcceleratorError, match="option max_nodes: 0 is no count"):
+    with pytest.raises(pt.AcceleratorError, match="option max_nodes: 0 is not a count"):
         pt.place(graph, "small", max_nodes=0)
 
 
@@ -390,7 +390,7 @@ def test_amounts_of_memory(text: str | int, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["much", "-1MB", "", True, "nan", "1_0KB", "\uff11KB", "1GGiB", 10**400, float("inf")])
 def test_other_amounts_are_refused(text: Any) -> None:
-    with pytest.raises(pt.AcceleratorError, match=r"limit\['cpu'\].*is no amount of memory"):
+    with pytest.raises(pt.AcceleratorError, match=r"limit\['cpu'\].*is not an amount of memory"):
         bytes_of(text, "cpu")
 
 
@@ -495,15 +495,15 @@ WRONG_COSTS: list[tuple[Any, str]] = [
     *[(lambda us=us: pt.Costs({"left": {"relu0": us}}), "the time of 'relu0' on 'left' is") for us in BEYOND],
     *[(lambda us=us: pt.HandOver(us), "the launch_us of a hand-over is") for us in BEYOND],
     *[(lambda rate=rate: pt.HandOver(1, rate), "the bytes_per_us of a hand-over are") for rate in [0, 1e-320, *BEYOND]],
-    (lambda: pt.Costs(5), "they are no table of times: 5"),
-    (lambda: pt.Costs({"left": 5}), "they are no table of times"),
+    (lambda: pt.Costs(5), "they are not a table of times: 5"),
+    (lambda: pt.Costs({"left": 5}), "they are not a table of times"),
     (lambda: pt.Costs({1: {2: 3}}), "1 and 2 are not two names"),
-    (lambda: pt.Costs({}, 5), "they are no table of hand-overs: 5"),
+    (lambda: pt.Costs({}, 5), "they are not a table of hand-overs: 5"),
     (lambda: pt.Costs({}, {("left", "right"): 5}), "the hand-over from 'left' to 'right' is 5"),
     (lambda: pt.Costs({}, {"left": pt.HandOver()}), "nothing is handed over along 'left'"),
     (lambda: pt.Costs({}, {("left", "left"): pt.HandOver()}), r"nothing is handed over along \('left', 'left'\)"),
-    (lambda: pt.Costs.from_json(None), "this is no JSON"),
-    (lambda: pt.Costs.load(5), "Costs.load: 5 is no path"),
+    (lambda: pt.Costs.from_json(None), "this is not JSON"),
+    (lambda: pt.Costs.load(5), "Costs.load: 5 is not a path"),
     (lambda: pt.Costs.load("a\0b"), "no costs can be read from it"),
 ]
 
@@ -522,10 +522,10 @@ def test_costs_of_numpy_and_of_any_text_are_saved(tmp_path: Path) -> None:
 
 
 WRONG_WHAT_IFS: list[tuple[dict[str, Any], str]] = [
-    ({"support": 5}, "option support: 5 is no table"),
+    ({"support": 5}, "option support: 5 is not a table"),
     ({"support": {"Exp": 5}}, r"option support\['Exp'\]: 5 names no devices"),
     ({"support": {"Exp": [5]}}, "a device is named by a string, not by 5"),
-    ({"speed": 5}, "option speed: 5 is no table"),
+    ({"speed": 5}, "option speed: 5 is not a table"),
     ({"speed": {"left": 0}}, "the speed of 'left' is 0"),
     ({"speed": {"left": 1e-320}}, "the time of 'relu0' on 'left' is inf"),
     ({"without": 5}, "option without: 5 names no devices"),

@@ -146,9 +146,9 @@ def test_a_changed_plan_that_no_longer_fits_is_one_error(monkeypatch: pytest.Mon
     [
         (lambda placed: placed["placement"].update(first="nowhere"), "'nowhere' is none of the devices asked for"),
         (lambda placed: placed["placement"].update(odd="slow"), "the plan gives 'odd' a device, and the graph has no such op"),
-        (lambda placed: placed.update(devices=3), "this is no precision plan"),
-        (lambda placed: placed.update(times={"first": 3}), "this is no precision plan"),
-        (lambda placed: placed.pop("by_hand"), "this is no precision plan"),
+        (lambda placed: placed.update(devices=3), "this is not a precision plan"),
+        (lambda placed: placed.update(times={"first": 3}), "this is not a precision plan"),
+        (lambda placed: placed.pop("by_hand"), "this is not a precision plan"),
     ],
 )
 def test_a_plan_of_devices_of_a_stranger_is_one_error(change: Any, cause: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_a_plan_is_read_locked_and_changed() -> None:
     plan["third"] = "float32"
     assert plan.error is None
     assert plan.locked == {"third": "float32"}
-    assert plan.why("third").startswith("third (Conv) runs in float32: said by hand")
+    assert plan.why("third").startswith("third (Conv) runs in float32: set by hand")
     again = pt.choose_precision(graph, inputs_of(graph), 0.1, "reference", win="memory", lock=plan.locked)
     assert again["third"] == "float32"
     assert again["first"] == "int8"
@@ -252,9 +252,9 @@ def test_a_version_that_onnx_cannot_convert_is_left_alone(monkeypatch: pytest.Mo
         ({"precisions": ("int9",)}, "there is no 'int9'"),
         ({"calibration": "middle"}, "there is no 'middle'"),
         ({"lock": {"frist": "int8"}}, "no op that may be lowered is called 'frist'"),
-        ({"lock": {"first[": "int8"}}, r"'first\[' is no pattern"),
+        ({"lock": {"first[": "int8"}}, r"'first\[' is not a pattern"),
         ({"lock": {"first": "int5"}}, "there is no precision 'int5'"),
-        ({"lock": {3: "int8"}}, "3 is no name of an op"),
+        ({"lock": {3: "int8"}}, "3 is not a name of an op"),
         ({"tolerance": float("inf")}, "tolerance is inf"),
         ({"tolerance": float("nan")}, "tolerance is nan"),
         ({"lock": {".*": "int8"}, "tolerance": 1e-6}, "what is locked moves the answer by"),
@@ -308,10 +308,10 @@ def test_a_plan_is_for_one_graph() -> None:
         plan.apply(None)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="there is no op 'frist' that may be lowered"):
         plan["frist"]
-    with pytest.raises(pt.PartitaError, match="this is no precision plan"):
+    with pytest.raises(pt.PartitaError, match="this is not a precision plan"):
         pt.PrecisionPlan.from_json("{}")
     for text in ("[" * 200_000, plan.to_json().replace('"tolerance": 0.1', f'"tolerance": 1{"0" * 400}')):
-        with pytest.raises(pt.PartitaError, match="this is no precision plan"):
+        with pytest.raises(pt.PartitaError, match="this is not a precision plan"):
             pt.PrecisionPlan.from_json(text)
 
 
@@ -349,16 +349,16 @@ def test_what_an_op_costs_is_measured_on_one_input(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        (lambda plan: plan["ops"][0].update(node="x"), "the plan lowers 'x', which is no product with constant float32 weights"),
-        (lambda plan: plan["ops"][0].update(errors=3), "this is no precision plan"),
-        (lambda plan: plan["ops"][0].update(gains={"int8": "much"}), "this is no precision plan"),
+        (lambda plan: plan["ops"][0].update(node="x"), "the plan lowers 'x', which is not a product with constant float32"),
+        (lambda plan: plan["ops"][0].update(errors=3), "this is not a precision plan"),
+        (lambda plan: plan["ops"][0].update(gains={"int8": "much"}), "this is not a precision plan"),
         (lambda plan: plan["ops"][0].update(precision=["int8"]), r"there is no precision \"\['int8'\]\""),
         (lambda plan: plan.update(ranges={}), "nothing says between which numbers 'x' lies, which it reads as integers"),
         (lambda plan: plan["ranges"].update(x=[5, -5]), r"no numbers lie between 5\.0 and -5\.0"),
         (lambda plan: plan["ranges"].update(x=[float("nan"), 1]), r"no numbers lie between nan and 1\.0"),
         (lambda plan: plan["ranges"].update(x=[-1e300, 1]), r"no numbers lie between -1e\+300 and 1\.0"),
-        (lambda plan: plan["ranges"].update(x=[1]), "this is no precision plan"),
-        (lambda plan: plan["ops"].append(plan["ops"][0]), "this is no precision plan: it lists 'mm' twice"),
+        (lambda plan: plan["ranges"].update(x=[1]), "this is not a precision plan"),
+        (lambda plan: plan["ops"].append(plan["ops"][0]), "this is not a precision plan: it lists 'mm' twice"),
         (lambda plan: plan["ops"][0].update(locked="no"), "'locked' is 'no', which is neither true nor false"),
         (lambda plan: plan.update(tolerance=float("inf")), "its tolerance is inf"),
     ],

@@ -51,9 +51,9 @@ SHAPE = ("B", 2, 16, 8)
 @pytest.mark.parametrize(
     ("kind", "options", "why"),
     [
-        (("float32", SHAPE), {"axis": 1}, "is no cache of sequences, heads, positions and depth"),
-        (("float32", SHAPE[:3]), {}, "is no cache of sequences, heads, positions and depth"),
-        (("float32", None), {}, "is no cache of sequences, heads, positions and depth"),
+        (("float32", SHAPE), {"axis": 1}, "is not a cache of sequences, heads, positions and depth"),
+        (("float32", SHAPE[:3]), {}, "is not a cache of sequences, heads, positions and depth"),
+        (("float32", None), {}, "is not a cache of sequences, heads, positions and depth"),
         (("float32", SHAPE), {"room": 15}, "'past' has room for 15 positions, and others for 16"),
         (("float16", SHAPE), {}, "caches of float32 with a known number of heads are appended to"),
         (("float32", ("B", "H", 16, 8)), {}, "caches of float32 with a known number of heads are appended to"),

@@ -104,7 +104,7 @@ def test_a_file_whose_mask_does_not_fit_is_refused(model: pt.CompiledModel, tmp_
         arrays = dict(stored)
     arrays["partita.mask"] = np.ones((2, 4), bool)
     np.savez(tmp_path / "other.npz", **arrays)
-    with pytest.raises(pt.PartitaError, match="the file is no session of this model"):
+    with pytest.raises(pt.PartitaError, match="the file is not a session of this model"):
         model.session().load(tmp_path / "other.npz")
     said = pt.compile(with_buffers(), "reference").session()
     said(tokens(3))

@@ -308,7 +308,7 @@ def test_a_window_that_slides_is_appended_to_in_place() -> None:
 UNLIKE = [
     (_Slopes, "'matmul_1' is not plain causal attention to 1 earlier positions"),
     (_Bent, "'matmul_1' is not plain causal attention to 6 earlier positions"),
-    (_Summed, "'reducesum_0' reads the past, and is no attention"),
+    (_Summed, "'reducesum_0' reads the past, and is not attention"),
 ]
 
 
@@ -337,7 +337,7 @@ def test_a_table_of_few_positions_is_the_longest_conversation(longest: int | Non
     outputs = [session(ids[:, :18])["logits"], session(ids[:, 18:])["logits"]]
     assert session.notes == ()
     assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
-    with pytest.raises(InputError, match="20 tokens were said, and 1 more are longer than 20\n  The model has no more positions"):
+    with pytest.raises(InputError, match="20 tokens were read, and 1 more exceed 20\n  The model has no more positions"):
         session(ids[:, :1])
     assert session.length == 20
 
@@ -357,7 +357,7 @@ def test_no_step_compiles_or_moves_a_cache(model: pt.CompiledModel) -> None:
         session(ids)
     assert decoder._steps == steps
     assert all(state.arrays[name] is array for name, array in arrays.items())
-    with pytest.raises(InputError, match="32 tokens were said, and 1 more are longer than 32"):
+    with pytest.raises(InputError, match="32 tokens were read, and 1 more exceed 32"):
         session(ids)
     session.reset()
     assert session.length == 0
@@ -431,7 +431,7 @@ def test_a_session_is_saved_and_goes_on_elsewhere(model: pt.CompiledModel, tmp_p
 def test_a_file_that_is_no_session_is_refused(model: pt.CompiledModel, tmp_path: Path) -> None:
     path = tmp_path / "other.npz"
     np.savez(path, x=np.zeros(3))
-    with pytest.raises(AcceleratorError, match="the file is no session of this model"):
+    with pytest.raises(AcceleratorError, match="the file is not a session of this model"):
         model.session().load(path)
     path.write_bytes(b"not a file of numpy's")
     with pytest.raises(AcceleratorError, match="no saved session can be read"):
@@ -466,7 +466,7 @@ def packed(file: bytes) -> bytes:
 
 
 PAST = {f"past_key_values.0.{name}": np.zeros((1, 2, 2, 8), np.float32) for name in ("key", "value")}
-NO_SESSION, NOT_READ = "the file is no session of this model", "no saved session can be read"
+NO_SESSION, NOT_READ = "the file is not a session of this model", "no saved session can be read"
 
 STRANGE = {
     "text": (stored({"partita.length": np.array("two")}, **PAST), f"array 'partita.length.npy': {NOT_READ}: the array holds <U3"),
@@ -503,7 +503,7 @@ def test_a_small_file_does_not_fill_the_memory(
 def test_a_pipe_is_no_saved_session(model: pt.CompiledModel, tmp_path: Path) -> None:
     """To open it as a file would wait for somebody who writes to it."""
     os.mkfifo(tmp_path / "talk.npz")
-    with pytest.raises(AcceleratorError, match="no saved session can be read: it is no file"):
+    with pytest.raises(AcceleratorError, match="no saved session can be read: it is not a file"):
         model.session().load(tmp_path / "talk.npz")
 
 
@@ -511,7 +511,7 @@ def test_a_saved_conversation_has_no_fewer_tokens_than_none(tmp_path: Path) -> N
     """Buffers of a fixed length say nothing of how many positions count; before the first, numpy would write at the end."""
     session, path = pt.compile(with_buffers(), "reference").session(), tmp_path / "talk.npz"
     arrays = {name: np.zeros((1, 2, 16, 8), np.float32) for name in ("keys", "values")}
-    for length, cause in ((-3, NO_SESSION), (17, "17 tokens were said, and 1 more are longer than 16")):
+    for length, cause in ((-3, NO_SESSION), (17, "17 tokens were read, and 1 more exceed 16")):
         path.write_bytes(stored({"partita.length": np.array(length)}, **arrays))
         with pytest.raises(AcceleratorError, match=cause):
             session.load(path)(tokens(1))
@@ -655,7 +655,7 @@ def test_buffers_that_are_scattered_to_are_written_in_place() -> None:
     for part in np.split(tokens(6), [4, 5], axis=1):
         assert is_close(appending(part)[0], copying(part)[0])
     assert appending.notes == ()
-    with pytest.raises(InputError, match="6 tokens were said, and 11 more are longer than 16"):
+    with pytest.raises(InputError, match="6 tokens were read, and 11 more exceed 16"):
         appending(tokens(11))
 
 

@@ -106,7 +106,7 @@ def test_what_an_encoder_read_keeps_tokens_apart() -> None:
 
 
 def test_a_mask_of_what_an_encoder_read_is_asked_for() -> None:
-    """As long as the encoder's states, it is no mask of the tokens said, which a session fills in."""
+    """As long as the encoder's states, it is not a mask of the tokens said, which a session fills in."""
     read = pt.variable("read", "float32", ("batch", "read", 16))
     counted = pt.variable("read_mask", "int64", ("batch", "read"))
 

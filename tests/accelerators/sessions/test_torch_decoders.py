@@ -44,8 +44,8 @@ def test_a_session_says_what_torch_says(name: str, device: str, notes: tuple[str
 
 @pytest.mark.slow
 def test_a_prompt_of_any_length_has_one_form() -> None:
-    """The sizes of Gemma's caches are no polynomials, and its model is compiled for each size. Before anything was said there are
-    none."""
+    """The sizes of Gemma's caches are not polynomials, and its model is compiled for each size. Before anything was said there
+    are none."""
     with np.load(FOLDER / "gemma3.npz") as stored:
         scores = stored["scores"]
     model, ids = pt.compile(pt.load(FOLDER / "gemma3.onnx"), "cpu"), np.arange(3, 3 + scores.shape[1])[None]

@@ -79,7 +79,7 @@ def test_a_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError(f"{path}: failed to map segment")
 
     monkeypatch.setattr(linking, "load_library", fails)
-    with pytest.warns(UserWarning, match="the library that was linked of its kernels does not load: .* failed to map segment"):
+    with pytest.warns(UserWarning, match="the linked library of its kernels cannot be loaded: .* failed to map segment"):
         assert check(layers(5), values()).library is None
 
 

@@ -169,7 +169,7 @@ def test_schedules_by_what_a_kernel_does(rule: str, node: pt.Node) -> None:
 @needs_compiler
 @pytest.mark.parametrize("devices", ["cuda", "HETERO:cuda,cpu"])
 def test_a_wrong_architecture(devices: str) -> None:
-    with pytest.raises(BadConfig, match="'hopper' is no GPU architecture"):
+    with pytest.raises(BadConfig, match="'hopper' is not a GPU architecture"):
         pt.compile(small(), devices, config={"cuda": {"ARCH": "hopper"}})
 
 

@@ -179,7 +179,7 @@ def test_remainders_that_are_known() -> None:
 
 @pytest.mark.parametrize(("scale", "more", "is_refused"), [(2.0, A, False), (1.1, 3, True)])
 def test_ops_that_tvm_computes_wrongly_for_sizes_of_such_relations_are_refused(scale: float, more: Any, is_refused: bool) -> None:
-    """Tried with numbers in place of the symbols: 97 times 1.1 is no whole number."""
+    """Tried with numbers in place of the symbols: 97 times 1.1 is not a whole number."""
     x = pt.variable("x", type=TensorType("float32", (1, 1, A, 8)))
     factors = pt.constant(np.array([1, 1, scale, 1], np.float32))
     attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -191,7 +191,7 @@ def test_ops_that_tvm_computes_wrongly_for_sizes_of_such_relations_are_refused(s
 @pytest.mark.parametrize(("span", "step"), [(3, 2), (5, 3), (2, 2), (7, 4), (1, 3)])
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
 def test_padding_that_depends_on_a_size_is_that_of_each_size(span: int, step: int, auto_pad: str) -> None:
-    """A numpy number is no int, and so is taken as a dynamic size."""
+    """A numpy number is not an int, and so is taken as a dynamic size."""
     for size in range(1, 12):
         dynamic = same_padding(np.int64(size), span, step, auto_pad, lambda number, divisor: number // divisor)
         assert tuple(map(int, dynamic)) == same_padding(size, span, step, auto_pad)

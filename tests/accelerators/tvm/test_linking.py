@@ -308,11 +308,11 @@ def test_a_full_folder_of_temporary_files_asks_for_no_compiler(
         raise error
 
     monkeypatch.setattr(linking, "share", full)
-    with pytest.warns(UserWarning, match=f"there is no room to link its kernels in: .*{NO_ROOM}") as caught:
+    with pytest.warns(UserWarning, match=f"there is no room to link its kernels: .*{NO_ROOM}") as caught:
         model = pt.compile(NET, "cpu", {"CACHE_DIR": tmp_path})
     assert np.allclose(model(X)[0], Y, rtol=1e-4)
     for warning in caught:
-        assert "TMPDIR name another folder" in str(warning.message) and "C++ compiler" not in str(warning.message)
+        assert "set TMPDIR to another folder" in str(warning.message) and "C++ compiler" not in str(warning.message)
 
 
 def test_a_compiler_that_fails_names_no_linker() -> None:

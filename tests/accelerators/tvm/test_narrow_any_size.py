@@ -36,7 +36,7 @@ def products() -> pt.Graph:
 
 
 def attention() -> pt.Graph:
-    """Two heads, and products of two values of any length that are no attention."""
+    """Two heads, and products of two values of any length that are not attention."""
     x = pt.variable("x", "float32", ("N", "S", 32))
     split = pt.constant(np.array([0, 0, 2, 16]))
     query, key, value = (
@@ -63,7 +63,7 @@ def differences(graph: pt.Graph, precision: str, instruction: str, shapes: Shape
     config: dict[str, Any] = {"PRECISION": precision, "NUM_THREADS": 2, "BFLOATS": instruction}
     model, apart = pt.compile(graph, "cpu", config), pt.compile(graph, "cpu", {**config, "ANY_SIZE": False})
     exact, notes = pt.compile(graph, "reference"), " ".join(model.report.notes)
-    assert "compiled once for any size" in notes and "no kernel takes them" not in notes, notes
+    assert "compiled once for any size" in notes and "no kernel supports them" not in notes, notes
     far = []
     for shape in shapes:
         x = numbers(*shape)

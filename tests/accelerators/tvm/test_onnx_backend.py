@@ -13,7 +13,7 @@ FILE = "exceptions_cpu.txt"
 
 
 def check(names: list[str], capsys: pytest.CaptureFixture[str]) -> float:
-    """The part of them that pass; one that fails and is no exception is an error."""
+    """The part of them that pass; one that fails and is not an exception is an error."""
     outcome, known = run_cases(DEVICE, names), exceptions(FILE)
     with capsys.disabled():
         print(f"\n{DEVICE}: {len(outcome.passed)} of {len(names)} of ONNX's node tests pass")

@@ -258,7 +258,8 @@ def test_the_report_and_the_profile_say_what_is_narrow_and_what_is_not() -> None
     graph = pt.Graph([total], inputs=[x])
     config = {"PRECISION": "bf16", "BFLOATS": "fma", "PERF_COUNT": True}
     model = pt.compile(graph, "cpu", config)
-    notes = "cpu_0: 1 op in bfloat16, products by float32's\ncpu_0: in float32, since CumSum needs its digits: running"
+    first = "cpu_0: 1 op in bfloat16, products by float32 instructions"
+    notes = f"{first}\ncpu_0: in float32, since CumSum would lose precision: running"
     assert notes in str(model.report) and "\n".join(model.report.notes) == notes
     model(np.ones((4, 32), "float32"))
     kinds = {row.layer_type: row.exec_type.rpartition("_")[0] for row in model.profile().rows if row.status == "EXECUTED"}
@@ -280,7 +281,7 @@ def test_kernels_say_what_they_read_and_store_and_why_in_float32(tmp_path: Any) 
     for one in (model, pt.import_model(tmp_path / "summed.partita")):
         kernels = {kernel.nodes[-1]: (kernel.types, kernel.why_wide) for kernel in one.kernels()}
         assert kernels["positive"] == ("bfloat16 -> float32", "")
-        assert kernels["running"] == ("float32", "CumSum needs its digits")
+        assert kernels["running"] == ("float32", "CumSum would lose precision")
         profile = one.profile(np.ones((4, 32), "float32"))
         assert "bfloat16 -> float32" in {row.types for row in profile.rows} and "types: bfloat16" in str(profile)
 
@@ -300,7 +301,7 @@ def test_the_page_says_what_each_kernel_reads_and_stores() -> None:
     scene = collect(pt.compile(summed(), "cpu", {"PRECISION": "bf16", "BFLOATS": "fma"}))
     details = {item.name: item.details for item in scene.items if item.kind == "op"}
     assert "its kernel: bfloat16 -> float32" in details["product"] and "its kernel: bfloat16 -> float32" in details["positive"]
-    assert "in float32, since CumSum needs its digits" in details["running"]
+    assert "in float32, since CumSum would lose precision" in details["running"]
     assert not any("its kernel" in line for item in collect(pt.compile(summed(), "cpu")).items for line in item.details)
 
 

@@ -136,7 +136,7 @@ def test_rows_of_a_quantized_table_at_positions_that_follow_from_sizes() -> None
 
 
 def test_numbers_of_whole_vectors_at_any_size_have_a_kernel_and_its_text() -> None:
-    """A number of rows is known only in a call, which is no reason to leave rows of whole vectors to TVM's own kernels."""
+    """A number of rows is known only in a call, which is not a reason to leave rows of whole vectors to TVM's own kernels."""
     x = pt.variable("x", "uint8", ("N", 64))
     graph = pt.Graph([pt.op("DequantizeLinear", x, pt.constant(np.float32(0.1)), pt.constant(np.uint8(3)))], [x])
     model = pt.compile(graph, "cpu")

@@ -59,7 +59,7 @@ def test_nets_for_segmentation_in_older_opsets(opset: int) -> None:
 
 @pytest.mark.slow
 def test_resizes_by_factors_of_images_of_odd_sizes() -> None:
-    """Halves and other fractions of images that are no multiples of these, in no convolution net."""
+    """Halves and other fractions of images that are not multiples of these, in no convolution net."""
     image = pt.variable("image", "float32", ("N", 3, "H", "W"))
     wide = pt.variable("wide", "float32", ("N", 3, "H", 6))
     forms = [(factor, attributes) for factor in (2, 0.5, 1.25) for attributes in (FROM_CORNER, TORCH, REPEATED)]

@@ -142,7 +142,7 @@ def test_matrices_of_bytes() -> None:
     found = whole_weight(pt.constant(UNSIGNED)[0], point)
     assert found is not None and found.tolist() == (UNSIGNED.astype(int) - 128).tolist()
     assert whole_weight(pt.constant(SIGNED)[0], None) is not None
-    assert whole_weight(pt.constant(UNSIGNED)[0], None) is None, "255 is no signed byte"
+    assert whole_weight(pt.constant(UNSIGNED)[0], None) is None, "255 is not a signed byte"
     assert whole_weight(pt.constant(SIGNED[0])[0], None) is None
     assert whole_weight(pt.constant(SIGNED.astype(np.int16))[0], None) is None
     assert whole_weight(pt.variable("w", "int8", (2, 3))[0], None) is whole_weight(None, None) is None

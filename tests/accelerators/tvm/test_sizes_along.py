@@ -52,7 +52,7 @@ def test_an_attention_whose_products_a_selector_takes() -> None:
 
 
 def test_what_is_measured_inside_a_subgraph_leaves_it(tmp_path: Path) -> None:
-    """The selector takes the product from between the sizes and their Reshape, and what has the sizes was no output."""
+    """The selector takes the product from between the sizes and their Reshape, and what has the sizes was not an output."""
     x = pt.variable("x", "float32", ("N", "S", 4))
     hidden = pt.op("Exp", x, name="hidden")
     rows = pt.op("Mul", pt.op("Shape", pt.op("Transpose", hidden, perm=[1, 0, 2], name="turned"), end=1), whole(2))

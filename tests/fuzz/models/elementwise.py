@@ -215,7 +215,7 @@ def reduction(b: Builder, op: str) -> None:
     """Over some axes, or all."""
     dtype = b.dtype(op)
     if dtype in INTS and op in ("ReduceLogSum", "ReduceLogSumExp", "ReduceMean"):
-        raise Skip  # what is no integer is rounded, ONNX does not say how
+        raise Skip  # what is not an integer is rounded, ONNX does not say how
 
     def fits(array: Array) -> bool:
         return stays_small(array, op) if dtype in INTS else op != "ReduceProd" or stays_in_range(array)

@@ -33,7 +33,7 @@ def reduced(case: Case, fails: Callable[[Set[str]], bool]) -> frozenset[str]:
 
 
 def cut(case: Case, names: Set[str]) -> Case | None:
-    """The ops of these names alone; what others made for them comes as inputs. None where that is no tensor."""
+    """The ops of these names alone; what others made for them comes as inputs. None where that is not a tensor."""
     values = run(case.graph, case.feeds, None)
     kept = [node for node in case.graph.nodes if node.is_op and node.name in names]
     listed: dict[NodeEntry, NodeEntry] = {}

@@ -22,7 +22,7 @@ from tests.fuzz.sizes.opened import Opened, Shapes
 
 FAILURES = ("accepted", "wrong", "refused", "raised")
 """Verdicts that nothing explains: an answer where both oracles refuse, another answer than theirs, none where both answer, and an
-exception that is no PartitaError."""
+exception that is not a PartitaError."""
 
 SIZES = "sizes"
 """The prefix of a difference of two shapes or types."""

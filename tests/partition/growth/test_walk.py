@@ -237,7 +237,7 @@ def test_unusable_nodes_are_never_shown() -> None:
 @pytest.mark.parametrize(
     ("kept", "message"),
     [
-        ([0, 7], r"from node 0, returned nodes that are no candidates: \[7\]"),
+        ([0, 7], r"from node 0, returned nodes that are not candidates: \[7\]"),
         ([0, 1, 0], r"returned nodes more than once: \[0\]"),
         ([0, 0, 9], r"no candidates: \[9\] and nodes more than once: \[0\]"),
     ],

@@ -1,4 +1,4 @@
-"""Plugins that fail: one raises, one is no accelerator, one lacks its driver."""
+"""Plugins that fail: one raises, one is not an accelerator, one lacks its driver."""
 
 import partita as pt
 

@@ -66,7 +66,7 @@ class Attention:
         return (self.after[-1] if self.after else self.mix)[0]
 
     def score(self, heads: Heads, rows: int, keys: int) -> Callable[[Value, Head, Operand, Operand], Value]:
-        """The function that applies scale and mask to a product of a query and a key, in a kernel for so many of both."""
+        """The function that applies scale and mask to a product of a query and a key, in a kernel for this many of both."""
         wanted = self.softmax.inputs[0]
         assert wanted is not None
         return heads.chain(self.chain, self.scores[0], wanted, self.query.factor * self.key.factor, rows, keys)

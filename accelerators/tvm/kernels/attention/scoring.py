@@ -46,7 +46,7 @@ class Scoring:
 
     @property
     def threads(self) -> int:
-        """Threads that share the work: each element of keys and values is fetched once and multiplied once per row."""
+        """Number of threads for the work: each element of keys and values is fetched once and multiplied once per row."""
         fetched = self.heads.count * self.keys * (self.depth + self.columns)
         return self.machine.threads_for(fetched * (self.rows + VALUE_PRODUCTS // MOVES), VALUE_PRODUCTS)
 

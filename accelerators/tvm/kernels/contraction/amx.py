@@ -44,10 +44,10 @@ LANES = 16
 """Sums in a row of a tile."""
 
 MOST_ROWS = 16
-"""Most rows of a tile."""
+"""Maximum number of rows of a tile."""
 
 WIDEST = 64
-"""Most bytes in a row of a tile."""
+"""Maximum number of bytes in a row of a tile."""
 
 WORD = 4
 """Bytes along the depth that are adjacent in a tile of columns."""

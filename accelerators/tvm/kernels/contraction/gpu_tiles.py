@@ -14,7 +14,7 @@ None of this is more exact than 20%. Among the cuts that are this close to the f
 the least time for its arithmetic and bytes, on the cores that it fills, at the GPU's peak. Ties go to cuts that give every core a
 block, since the GPU may have more cores than the one that the code is made for.
 
-Splitting a sum among blocks, with a second launch that adds up the parts, is no candidate: that launch alone takes some 2,800
+Splitting a sum among blocks, with a second launch that adds up the parts, is not a candidate: that launch alone takes some 2,800
 cycles, in which all cores make 310 million float16 products. The cores that products of few blocks leave idle would gain less."""
 
 from __future__ import annotations

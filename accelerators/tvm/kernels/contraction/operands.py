@@ -27,7 +27,7 @@ NARROWEST = 16
 """The least number of keys, or of columns of values; fewer do not fill some processor's vector."""
 
 LONGEST = 12
-"""Most ops between a product and its source or destination."""
+"""Maximum number of ops between a product and its source or destination."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -52,7 +52,7 @@ class Matrix:
 
 
 MOST_AFTER = 16
-"""Most element-wise ops after a product of two values in its kernel."""
+"""Maximum number of element-wise ops after a product of two values in its kernel."""
 
 
 @attrs.frozen(slots=True, eq=False)

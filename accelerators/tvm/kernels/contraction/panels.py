@@ -125,7 +125,7 @@ OPEN_ROWS = tuple(round(4 * 2 ** (i / 4)) for i in range(33))
 """Row counts from 4 to 1024 on a logarithmic scale: the tile with the fewest cycles over them is used for dynamic row counts."""
 
 WAYS = 9
-"""Most rows of a tile if rows are a multiple of PAGE apart: the nearest cache has 8 ways for addresses with such distances, and
+"""Maximum number of rows of a tile whose rows are a multiple of PAGE apart: the nearest cache has 8 ways for such addresses, and
 with more rows each step waits for some that were evicted."""
 
 PAGE = 4096
@@ -135,7 +135,7 @@ MOST_CYCLES = (1 << 31) - 1
 """An upper bound of the cycles of any number of rows."""
 
 FEW = 4
-"""With fewer rows than this a product is bound by loading the matrix, not by multiplying."""
+"""A product of fewer rows is bound by loading the matrix, not by multiplying."""
 
 SPARSE = 4
 """Beyond the rows of this many tiles, the cost of an overlap is negligible."""
@@ -150,8 +150,8 @@ FAR = 4.0
 """Cycles to load a vector of the panel for the first tile that reads it: no cache of the core has it yet."""
 
 FIRST_STEP = 10.5
-"""Least cycles of a step of that tile: the processor looks some hundred instructions ahead, and so requests few cache lines at a
-time if each vector meets many rows. With AVX2 eight rows by one vector took twice the time of four by three."""
+"""Minimum cycles of a step of that tile: the processor looks some hundred instructions ahead, and so requests few cache lines
+at a time if each vector meets many rows. With AVX2 eight rows by one vector took twice the time of four by three."""
 
 UNROLLED = 4
 """Steps of the depth to unroll."""
@@ -443,5 +443,5 @@ def open_tile(columns: int, machine: Machine) -> PanelTile | None:
 
 
 def _highest(apart: int | None) -> int:
-    """Most rows of a tile whose rows are `apart` bytes from one another."""
+    """Maximum number of rows of a tile whose rows are `apart` bytes from one another."""
     return WAYS if apart and apart % PAGE == 0 else MANY

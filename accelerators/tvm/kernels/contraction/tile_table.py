@@ -1,7 +1,7 @@
 """The tiles that are tried for a product: data by machine, element type and class of product.
 
-A kernel takes the row of its class, drops what its sizes exclude, and chooses the cheapest by the cost models of `panels.py` and
-`gpu_tiles.py`. `pt.tune` measures the same candidates instead. A tile that is added to a row is tried by both."""
+A kernel takes the row of its class, drops the tiles that its sizes exclude, and chooses the cheapest by the cost models of
+`panels.py` and `gpu_tiles.py`. `pt.tune` measures the same candidates instead. Both try a tile that is added to a row."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from partita.accelerators.tvm.machine.machine import Machine
 
 @attrs.frozen(slots=True)
 class RegisterTiles:
-    """Tiles of sums in a processor's vector registers: all whose sums fit beside the operands of a step."""
+    """Tiles of sums in a processor's vector registers: all those whose sums fit beside the operands of a step."""
 
     each: int
-    """Registers besides the sums for each vector of columns: it is loaded once per step, for all rows."""
+    """Registers for each vector of columns, which is loaded once per step for all rows."""
     always: int
-    """Registers besides the sums in any case: broadcast elements, and spare ones."""
+    """Registers that every tile needs besides: for broadcast elements, and spare ones."""
     single: int | None = None
-    """Registers besides the sums of a single row, if they are others: its vectors are read where they are multiplied."""
+    """Registers besides the sums in a tile of one row, instead of those above: its vectors are multiplied from memory."""
     unfused: int = 0
-    """Further registers on processors that do not fuse multiplication and addition."""
+    """Extra registers on processors that do not fuse multiplication and addition."""
     height: float = 0.5
-    """Most rows, as a share of the registers. With more than half LLVM broadcasts too many elements in advance, and spills."""
+    """Maximum number of rows, as a share of the registers. Above half, LLVM broadcasts too many elements early, and spills."""
 
     def sizes(self, machine: Machine) -> Iterator[tuple[int, int]]:
         """Rows and vectors of each tile."""
@@ -45,14 +45,14 @@ REGISTER_TILES: Mapping[str, RegisterTiles] = {
     "blocked convolution of float32": RegisterTiles(each=1, always=2, height=1.0),
     "product of bytes with half of the multiplications": RegisterTiles(each=2, always=3),
 }
-"""By class of product. 16-bit elements are multiplied as float32, or by an instruction for pairs with the same tiles. Those of
-bytes follow from the instruction's row in `machine/instructions.py`."""
+"""Tiles by class of product. 16-bit elements have the tiles of float32, even if an instruction multiplies them in pairs. All
+other tiles of bytes follow from the instruction's row in `machine/instructions.py`."""
 
 PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
 """The numbers of pixels of a tile of a depthwise convolution of bytes, on processors."""
 
 SHARED_PIXELS = (8, 4)
-"""Sizes in pixels of tiles of a blocked convolution that share an address, in order of preference: they divide many widths."""
+"""Sizes of tiles of a blocked convolution whose pixels share an address, in order of preference. They divide many widths."""
 
 
 @attrs.frozen(slots=True)
@@ -66,7 +66,7 @@ class ThreadTiles:
     slices: tuple[int, ...]
     """Numbers of slices of the depth."""
     most_threads: int = 512
-    """Most threads of a block."""
+    """Maximum number of threads in a block."""
 
     def sizes(self) -> Iterator[tuple[int, int, int, int, int, int]]:
         """Rows and columns of a block and of a thread, depth and slices of each tile."""
@@ -87,7 +87,7 @@ class WarpTiles:
     warps: tuple[tuple[int, int], ...]
     """Rows and columns of a warp."""
     sides: tuple[int, ...]
-    """Rows, and columns, of a block, if they are a multiple of a warp's."""
+    """Numbers of rows, and of columns, of a block. Each must be a multiple of the warp's."""
     depth_bytes: tuple[int, ...]
     """Bytes along the depth of a step."""
     slices: tuple[int, ...]
@@ -95,13 +95,13 @@ class WarpTiles:
     stages: tuple[int, ...]
     """Numbers of steps in shared memory."""
     most_warps: int = 8
-    """Most warps of a slice."""
+    """Maximum number of warps in a slice."""
     most_threads: int = 512
-    """Most threads of a block."""
+    """Maximum number of threads in a block."""
 
     def sizes(self, size: int) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
-        """Rows and columns of a block and of a warp, depth, slices and stages of each tile for elements of `size` bytes, and that
-        size."""
+        """For each tile: rows and columns of a block, rows and columns of a warp, depth, slices, stages, and `size`, the bytes of
+        an element."""
         shapes = [
             (rows, columns, high, wide) for high, wide in self.warps for rows in self.sides for columns in self.sides
             if rows % high == 0 and columns % wide == 0 and rows // high * (columns // wide) <= self.most_warps
@@ -136,4 +136,4 @@ WARP_TILES = WarpTiles(
     slices=(1, 2, 4, 8),
     stages=(3, 2),
 )
-"""Products on tensor cores, of each element type that these multiply."""
+"""Products on tensor cores, of all element types that these multiply."""

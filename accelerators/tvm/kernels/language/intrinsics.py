@@ -360,5 +360,5 @@ address = Intrinsic(
 def prefetch_of(number: Value) -> Call:
     """A call that prefetches the cache line of this element of a buffer."""
     if not isinstance(number, Load):
-        raise CompileError(f"{number} stands in no buffer: only what does can be fetched ahead")
+        raise CompileError(f"{number} is not in a buffer, and cannot be fetched ahead")
     return prefetch(number)

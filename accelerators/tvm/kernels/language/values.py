@@ -293,9 +293,9 @@ _TAKES: Mapping[str, Callable[[Element], bool]] = {
 def constant(number: float, element: Element, lanes: int = 1) -> Value:
     """A constant of this type."""
     if isinstance(number, (Value, Extent)):
-        raise CompileError(f"{number} is no number that is known now")
+        raise CompileError(f"{number} is not a number that is known at compile time")
     if element.kind != "float" and number != int(number):
-        raise CompileError(f"{number!r} is no {element}")
+        raise CompileError(f"{number!r} is not a value of {element}")
     return Constant(type_of(element, lanes), float(number) if element.kind == "float" else int(number))
 
 

@@ -2,7 +2,7 @@
 to plain ones, concatenation and shuffling of channels.
 
 The result of an op on plain values is a view of its input, whose strides numpy computes (`strides.py`). Adjacent dimensions that
-are contiguous in input and result are merged. If neighbours of the result are no neighbours in the input, the copy
+are contiguous in input and result are merged. If neighbours of the result are not neighbours in the input, the copy
 proceeds square by square, so that each cache line is used completely while it is cached."""
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.node import Node
 
 EACH = 4
-"""Least elements of a line per thread."""
+"""Minimum number of elements of a line per thread."""
 
 MOST, BLOCK, BESIDE = 256, 128, 32
-"""Most threads of a long line; threads of a block with several lines; adjacent lines that a block reads at once."""
+"""Maximum number of threads of a long line; threads of a block with several lines; adjacent lines that a block reads at once."""
 
 
 @attrs.frozen(slots=True)

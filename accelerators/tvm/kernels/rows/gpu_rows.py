@@ -25,10 +25,10 @@ JOINED = 8
 """Partial results that a thread combines in a round."""
 
 EACH = 4
-"""Least columns per thread, unless there would be too few threads."""
+"""Minimum number of columns per thread, unless there would be too few threads."""
 
 FEWEST, MOST = 32, 256
-"""Fewest and most threads of a row."""
+"""Minimum and maximum number of threads of a row."""
 
 BLOCK = 128
 """Threads of a block, if there are enough rows to give every core a block."""

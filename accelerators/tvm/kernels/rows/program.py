@@ -1,8 +1,8 @@
 """Several ops on rows as one kernel: norms, softmax and reductions over the last dimension, as ops or decomposed, with the
 element-wise ops around them.
 
-Each op becomes steps: an expression at each position of a row, a value per row, or a sum, maximum or minimum over it. There is
-one pass over a row for each reduction that depends on another one; expressions are recomputed in each pass, except expensive
+Each op becomes steps: an expression at each position of a row, a value per row, or a sum, maximum or minimum over it. Each
+reduction that depends on another one takes another pass over the row. Expressions are recomputed in each pass, except expensive
 ones, which are kept. A row is finished before the next one begins, while it is in the nearest cache."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from partita.partition.property import SubgraphProperty
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 LONGEST = 40
-"""Most ops of a kernel; more of them have more live values than there are registers."""
+"""Maximum number of ops of a kernel: a longer one has more live values than there are registers."""
 
 
 class RowProperty(SubgraphProperty):
@@ -52,8 +52,8 @@ class RowProperty(SubgraphProperty):
 
 
 class RowSelector(ContainOpSelector):
-    """Ops that row programs support, each labelled with the row dimensions of its result. Of a softmax older than opset 13 only
-    the last dimension is taken."""
+    """Ops that row programs support, each labelled with the row dimensions of its result. A softmax must be
+    over the last dimension alone."""
 
     stateless = True
 
@@ -68,14 +68,14 @@ class RowSelector(ContainOpSelector):
 
 
 SUMS = 4
-"""Vectors of partial sums: independent sums hide the latency of an addition. (A long function takes longer than an addition, and
-needs the registers: there one is enough.)"""
+"""Vectors of partial sums: independent sums hide the latency of an addition. One is enough beside a long function, which
+takes longer than an addition, and needs the registers."""
 
 STACK = 4096
-"""Most elements that are kept on the stack."""
+"""Maximum number of elements that are kept on the stack."""
 
 FEWEST = 2
-"""Least vectors of a sum; a shorter one is left to the generic rule."""
+"""Minimum number of vectors in a row to sum; shorter rows are left to TVM's generic rule."""
 
 PASSES = 4
 """Assumed cost of an element, in steps, since a row is read several times."""
@@ -84,7 +84,7 @@ PASSES = 4
 def row_program(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body of ops on rows; None for any other body."""
     match = find_program(body)
-    if match is None or (_is_reduction(body) and _is_short(match.columns, machine)):
+    if match is None or (_is_single_sum(body) and _is_short(match.columns, machine)):
         return None
     problem, kernel, inputs, outputs = match.kernel(body)
     _RowLoops(match, machine, kernel, inputs, outputs).write()
@@ -96,9 +96,9 @@ def _is_short(columns: int, machine: Machine) -> bool:
     return not isinstance(columns, Extent) and columns < FEWEST * machine.lanes
 
 
-def _is_reduction(body: Body) -> bool:
-    """True if the body is a single sum, for short rows of which TVM's generic rule makes as fast a kernel. (Its maximum starts
-    with the smallest finite number, which is wrong for a row of -inf only.)"""
+def _is_single_sum(body: Body) -> bool:
+    """True if the body is a single sum. TVM's generic rule for it is as fast on short rows. TVM's rule for a maximum starts with
+    the smallest finite number, which is wrong for a row of -inf alone."""
     return len(body.ops) == 1 and ALONE.get(str(body.ops[0].op)) == "sum"
 
 
@@ -116,7 +116,7 @@ Lane = Callable[[int], tuple[Buffer, Operand]]
 
 class _RowLoops:
     """Writes the loops of a program. `m` holds values per row, `s` partial sums, `kept` expensive values; t0, t1, … are the
-    values at a vector's positions. (Buffers, since TVM inlines named expressions.)"""
+    values at a vector's positions. All are buffers, because TVM inlines named expressions."""
 
     def __init__(
         self, program: Program, machine: Machine, kernel: Kernel, inputs: Sequence[Buffer], outputs: Sequence[Buffer]
@@ -158,7 +158,7 @@ class _RowLoops:
             self.r = r
             self._allocate()
             for level in program.levels:
-                self._numbers(level)
+                self._row_values(level)
                 self._pass(level)
             for output, step in zip(self.outputs, program.results, strict=True):
                 if not step.is_full:
@@ -180,31 +180,31 @@ class _RowLoops:
             for step, i in self.aside.items():
                 self.kept[step] = _KeptPlace(kept, lambda column, start=i * program.columns: (start + column,))  # type: ignore[misc]
 
-    def _numbers(self, level: int) -> None:
+    def _row_values(self, level: int) -> None:
         """Writes the steps with one value per row that are computable after `level` passes."""
         for step, at in self.rows.items():
             if step.kind == "each" and step.level == level:
                 self.m[at] = self._computed(step, 0, 0)
 
     def _pass(self, level: int) -> None:
-        """Writes the reductions that can be computed after `level` passes, and the values that are kept or written now."""
+        """Writes the reductions that can be computed after `level` passes, and the values that this pass keeps or writes."""
         program, kernel, width = self.program, self.kernel, self.machine.lanes
         joins, results = program.joins_after(level), program.complete_after(level)
         kept = [step for step in self.kept if step.level == level]
         if not joins and not kept and not results:
             return
-        wanted = [*kept, *(step.reads[0] for step in joins), *(step for _, step in results)]
-        needed = program.needed(wanted, lambda step: self._stands(step, level))
+        targets = [*kept, *(step.reads[0] for step in joins), *(step for _, step in results)]
+        needed = program.needed(targets, lambda step: self._is_stored(step, level))
         columns = counted(program.columns)
         vectors, most = columns // width, 1 if any(self._is_long(step, level) for step in needed) else SUMS
         groups, single = vectors // most, vectors % most
 
-        def at(column: Operand, lane: Operand, sums: Lane) -> None:
+        def write_column(column: Operand, lane: Operand, sums: Lane) -> None:
             for step in needed:
                 self.vectors[step][lane] = self._value(step, column, lane, level)
             for step in kept:
-                spot = self.kept[step]
-                spot.buffer[spot.position(column)] = self._read(step, column, lane)
+                place = self.kept[step]
+                place.buffer[place.position(column)] = self._read(step, column, lane)
             for k, step in enumerate(joins):
                 buffer, position = sums(k)
                 buffer[position] = JOINS[step.kind].joined(buffer[position], self._read(step.reads[0], column, lane))
@@ -219,35 +219,35 @@ class _RowLoops:
             for u in range(count):
                 self.sums[partial(k, u)] = constant(JOINS[step.kind].start, float32, width)
         with kernel.loop(groups, "v") as v, kernel.unroll(most, "u") as some, kernel.lanes(width) as lane:
-            at((v * most + some) * width + lane, lane, lambda k: (self.sums, (k * SUMS + some) * width + lane))
+            write_column((v * most + some) * width + lane, lane, lambda k: (self.sums, (k * SUMS + some) * width + lane))
         with kernel.loop(single, "v") as v, kernel.lanes(width) as lane:
-            at((groups * most + v) * width + lane, lane, lambda k: (self.sums, k * SUMS * width + lane))
+            write_column((groups * most + v) * width + lane, lane, lambda k: (self.sums, k * SUMS * width + lane))
         for k, step in enumerate(joins):
             join, first = JOINS[step.kind].joined, partial(k, 0)
             for u in range(1, count):
                 self.sums[first] = join(self.sums.vector(width, first), self.sums.vector(width, partial(k, u)))
             self.m[self.rows[step]] = join_lanes(step.kind, self.sums, width, first)
         with kernel.loop(columns - vectors * width, "e") as e:
-            at(vectors * width + e, 0, lambda k: (self.m, self.rows[joins[k]]))
+            write_column(vectors * width + e, 0, lambda k: (self.m, self.rows[joins[k]]))
 
     def _is_long(self, step: RowStep, level: int) -> bool:
-        return step.is_long and not self._stands(step, level)
+        return step.is_long and not self._is_stored(step, level)
 
-    def _stands(self, step: RowStep, level: int) -> bool:
+    def _is_stored(self, step: RowStep, level: int) -> bool:
         return step in self.kept and step.level < level
 
     def _read(self, step: RowStep, column: Operand, lane: Operand) -> Value:
         """A step's value at a position, from its buffer."""
-        given = self.program.given(step, self.inputs, self.r, column)
-        if given is not None:
-            return given
+        value = self.program.given(step, self.inputs, self.r, column)
+        if value is not None:
+            return value
         return self.vectors[step][lane] if step.is_full else self.m[self.rows[step]]
 
     def _value(self, step: RowStep, column: Operand, lane: Operand, level: int) -> Value:
         """The expression for the step's value at a position."""
-        if self._stands(step, level):
-            spot = self.kept[step]
-            return spot.buffer[spot.position(column)]
+        if self._is_stored(step, level):
+            place = self.kept[step]
+            return place.buffer[place.position(column)]
         return self._computed(step, column, lane)
 
     def _computed(self, step: RowStep, column: Operand, lane: Operand) -> Value:

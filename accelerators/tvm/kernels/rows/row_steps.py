@@ -118,7 +118,7 @@ class Program:
 
 
 def find_program(body: Body) -> Program | None:
-    """The body's program; None if one of its ops is no row op."""
+    """The body's program; None if one of its ops is not a row op."""
     alone = _alone(body.ops[0], body.graph.opset) if len(body.ops) == 1 else None
     return _Making(body, alone or {}).run(None if alone is None else body.ops[0])
 
@@ -159,7 +159,7 @@ def _is_kept(node: Node) -> bool:
 
 
 def _trailing(node: Node, shape: Shape, version: int) -> int | None:
-    """The number of trailing dimensions that make a row of the op; None if it is no such op."""
+    """The number of trailing dimensions that make a row of the op; None for any other op."""
     rank = len(shape)
     if node.op in ops("row_norm"):
         axis = node.attrs.get("axis", -1) % rank
@@ -177,7 +177,7 @@ def _trailing(node: Node, shape: Shape, version: int) -> int | None:
 
 
 def axes_of(node: Node, rank: int) -> list[int]:
-    """The dimensions that are reduced; empty if the op reduces nothing, or its axes are no constant."""
+    """The dimensions that are reduced; empty if the op reduces nothing, or its axes are not constant."""
     axes = node.attrs.get("axes")
     given = node.inputs[1] if len(node.inputs) > 1 else None
     if given is not None:
@@ -190,7 +190,7 @@ def axes_of(node: Node, rank: int) -> list[int]:
 
 
 def _alone(node: Node, version: int) -> dict[NodeEntry, Shape] | None:
-    """The shapes of an op's values with all row dimensions merged, and all others; None if it is no op on rows."""
+    """The shapes of an op's values with all row dimensions merged, and all others; None if it is not an op on rows."""
     values = [entry for entry in node.reads if entry.node.value is None]
     given = [real_shape(entry) for entry in (*values, node[0])]
     first = None if not node.inputs or node.inputs[0] is None else real_shape(node.inputs[0])

@@ -69,16 +69,16 @@ class Problem:
         return cls(body, inputs, tuple(body.graph.outputs), {entry: i for i, entry in enumerate(inputs)})
 
     def position(self, entry: NodeEntry | None) -> int | None:
-        """The index of the input that a value is; None if it is no input."""
+        """The index of the input that a value is; None if it is not an input."""
         return None if entry is None else self.positions.get(entry)
 
     def value_at(self, entry: NodeEntry | None) -> int | None:
-        """The index of the input that a value is; None if it is no input, or a constant of the model."""
+        """The index of the input that a value is; None if it is not an input, or a constant of the model."""
         position = self.position(entry)
         return position if position is not None and position < self.body.values else None
 
     def weight_at(self, entry: NodeEntry | None) -> int | None:
-        """The index of the input that a constant of the model is; None if it is no such input."""
+        """The index of the input that a constant of the model is; None if it is not such an input."""
         position = self.position(entry)
         return position if position is not None and position >= self.body.values else None
 

@@ -13,7 +13,7 @@ from partita.accelerators.tvm.kernels.shared.functions import larger, magnitude,
 
 @attrs.frozen(slots=True)
 class Reducer:
-    """A reduction, as its operations on the elements of one position of its result."""
+    """A reduction, described by the operations that combine elements into one element of the result."""
 
     start: float
     """The initial value."""
@@ -42,8 +42,8 @@ SUM = Reducer(0.0, _sum)
 MEAN = Reducer(0.0, _sum, finished=lambda total, count: total / count, takes_integers=False)
 LARGEST = Reducer(-math.inf, larger)
 SMALLEST = Reducer(math.inf, smaller)
-SUM_OF_SIZES = Reducer(0.0, _sum, magnitude, takes_integers=False)
-LENGTH = Reducer(0.0, _sum, lambda x: x * x, lambda total, count: sqrt(total), takes_integers=False)
+SUM_OF_MAGNITUDES = Reducer(0.0, _sum, magnitude, takes_integers=False)
+ROOT_OF_SQUARES = Reducer(0.0, _sum, lambda x: x * x, lambda total, count: sqrt(total), takes_integers=False)
 
 REDUCERS: Mapping[str, Reducer] = {
     "ReduceSum": SUM,
@@ -51,8 +51,8 @@ REDUCERS: Mapping[str, Reducer] = {
     "ReduceMax": LARGEST,
     "ReduceMin": SMALLEST,
     "ReduceProd": Reducer(1.0, lambda total, x: total * x),
-    "ReduceL1": SUM_OF_SIZES,
-    "ReduceL2": LENGTH,
+    "ReduceL1": SUM_OF_MAGNITUDES,
+    "ReduceL2": ROOT_OF_SQUARES,
     "ReduceSumSquare": Reducer(0.0, _sum, lambda x: x * x),
 }
 """The reducer of each op that reduces dimensions."""

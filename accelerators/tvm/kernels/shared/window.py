@@ -22,7 +22,7 @@ from partita.graph.numerics.windows import SAME
 Pair = tuple[int, int]
 
 MOST_PHASES = 1024
-"""Most phases of a transposed convolution that a kernel takes: each has output channels and weights of its own."""
+"""Maximum number of phases of a transposed convolution in a kernel: each has output channels and weights of its own."""
 
 
 @attrs.frozen(slots=True)

@@ -34,7 +34,7 @@ from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import FARTHEST, FLOATS, INTEGERS, NUMBERS, computed_as, read, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import each_item, is_shared_out, kept, nest
-from partita.accelerators.tvm.kernels.shared.reducers import LARGEST, LENGTH, MEAN, SUM_OF_SIZES, Reducer
+from partita.accelerators.tvm.kernels.shared.reducers import LARGEST, MEAN, ROOT_OF_SQUARES, SUM_OF_MAGNITUDES, Reducer
 from partita.accelerators.tvm.kernels.shared.window import placement
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
@@ -42,7 +42,7 @@ from partita.accelerators.tvm.machine.parallel_thresholds import TAPS
 from partita.accelerators.tvm.sizes.extent import Extent, known_least
 from partita.graph.node import Node
 
-NORMS = {1: SUM_OF_SIZES, 2: LENGTH}
+NORMS = {1: SUM_OF_MAGNITUDES, 2: ROOT_OF_SQUARES}
 """The reducers of LpPool by `p`."""
 
 
@@ -141,7 +141,7 @@ class _PlainPool:
 
     @classmethod
     def of(cls, body: Body, name: str) -> _PlainPool | None:
-        """With a kernel for the body's only op; None if it is no pool without indices, or has no kernel for its element type."""
+        """The pool of a body's only op; None for any other op, a pool with indices, or an element type without a kernel."""
         node = body.ops[0]
         reducer = reducer_of(node)
         if reducer is None or len(node.output_names) != 1:

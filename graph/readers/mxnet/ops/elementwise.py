@@ -239,7 +239,7 @@ def _slopes(c: Conversion) -> NodeEntry:
 
 
 def passed_on(c: Conversion) -> NodeEntry:
-    """The first input unchanged; the label that a loss reads is no input in inference."""
+    """The first input unchanged; the label that a loss reads is not an input in inference."""
     return c.result("Identity", c.data)
 
 

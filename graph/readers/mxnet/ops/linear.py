@@ -43,14 +43,14 @@ def dot(c: Conversion) -> NodeEntry:
     left, right = c.inputs
     ranks = c.rank(left), c.rank(right)
     if c.params.boolean("transpose_a") and ranks[0] > 1:
-        # Where the first operand has more than two axes, MXNet moves its first axis to the end.
+        # MXNet moves the first axis to the end, even if there are more than two.
         left = c.Transpose(left, perm=[*range(1, ranks[0]), 0], name="left")
     if c.params.boolean("transpose_b") and ranks[1] > 1:
         right = c.Transpose(right, perm=[ranks[1] - 1, *range(ranks[1] - 1)], name="right")
     if ranks == (1, 1):
         return c.result("MatMul", c.Unsqueeze(left, c.integers("front", [0]), name="row"), right)
     if ranks[1] > 2 or 0 in ranks:
-        c.fail(f"only vectors and matrices can stand on the right of dot, not {ranks[1]} dimensions")
+        c.fail(f"dot takes a vector or matrix on the right and no scalar on the left; the ranks are {ranks[0]} and {ranks[1]}")
     return c.result("MatMul", left, right)
 
 
@@ -62,12 +62,12 @@ def batch_dot(c: Conversion) -> NodeEntry:
 def _sides(c: Conversion) -> list[NodeEntry]:
     """Both operands, with their last two axes swapped if requested."""
     sides = list(c.inputs[:2])
-    for i, (name, what) in enumerate((("transpose_a", "left"), ("transpose_b", "right"))):
+    for i, (name, side) in enumerate((("transpose_a", "left"), ("transpose_b", "right"))):
         if c.params.boolean(name):
             rank = c.rank(sides[i])
             if rank < 2:
-                c.fail(f"a matrix product of {rank} dimensions")
-            sides[i] = c.Transpose(sides[i], perm=[*range(rank - 2), rank - 1, rank - 2], name=what)
+                c.fail(f"an operand of a matrix product has rank {rank}; at least 2 is needed")
+            sides[i] = c.Transpose(sides[i], perm=[*range(rank - 2), rank - 1, rank - 2], name=side)
     return sides
 
 

@@ -203,7 +203,7 @@ def onnx_ops(names: Iterable[str]) -> frozenset[str]:
     for name in names:
         if not isinstance(name, str):
             remedy = 'Write mxnet_ops("Convolution", "Activation"), or mxnet_ops(*names)'
-            raise UnknownOp(f"{name!r:.80} is no name of an op", where="mxnet_ops", remedy=remedy)
+            raise UnknownOp(f"{name!r:.80} is not a name of an op", where="mxnet_ops", remedy=remedy)
         row = _table.get(name)
         if row is None:
             hint = did_you_mean(str(name), _table) or "Write MXNet's name, as 'Convolution'; ONNX's own names need no translation"

@@ -213,7 +213,7 @@ WRONG = {
     "two widths": (lambda k: floats(k) + k.input("v", float32, (8,)).vector(8, 0), "the one is f32, the other f32x8"),
     "an operator": (lambda k: floats(k) % 2.0, "f32 has no operator %"),
     "a division": (lambda k: k.input("n", int32, (8,))[0] / 2, "i32 has no operator /"),
-    "half a whole number": (lambda k: k.input("n", int32, (8,))[0] + 0.5, "0.5 is no i32"),
+    "half a whole number": (lambda k: k.input("n", int32, (8,))[0] + 0.5, "0.5 is not a value of i32"),
     "truth now": (lambda k: bool(floats(k) > 1.0), "is known only while the kernel runs"),
     "equality": (lambda k: floats(k) == 1.0, "Write .equals()"),
     "a choice": (lambda k: select(floats(k), 1.0, floats(k)), "cannot choose between values"),

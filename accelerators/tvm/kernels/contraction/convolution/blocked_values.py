@@ -213,7 +213,7 @@ LINE = 64
 """Bytes of a cache line."""
 
 LEAST_SHARE = 0.4
-"""The next panel is prefetched if a step (a tap, or a block of input channels) has at least so many of its lines."""
+"""The next panel is prefetched if a step (a tap, or a block of input channels) has at least this share of its lines."""
 
 
 @attrs.frozen(slots=True, eq=False)

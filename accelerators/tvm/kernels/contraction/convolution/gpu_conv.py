@@ -61,7 +61,7 @@ from partita.graph.types import Array
 
 def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a convolution with constant weights and its epilogue, of a value or of a normed image; None for any other
-    body, and for depthwise convolutions, which are no products."""
+    body, and for depthwise convolutions, which are not products."""
     size = bytes_on_tensor_cores(body, machine, is_convolution)
     normed = NormedImage.of(next(filter(is_convolution, body.ops)), Problem.of(body))
 

@@ -1,5 +1,5 @@
-"""Convolutions of plain values with constant weights: the kernel, how its work is cut into tasks, and the orders in which its
-tiles cover the output pixels."""
+"""Convolutions of plain values with constant weights: the kernel, the division of its work into tasks, and the orders in which
+its tiles cover the output pixels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CACHED = 48 * 1024
 
 @attrs.frozen(slots=True)
 class WorkCut:
-    """Ranges of blocks and of tiles."""
+    """A division of the blocks and tiles into ranges: one task for each pair of ranges in each part."""
 
     blocks: int
     """Number of blocks."""
@@ -45,10 +45,10 @@ class WorkCut:
     parallel: bool
     """True if several threads share the work."""
 
-    def tasks(self, kernel: Kernel, each: int, work: Callable[[Value, Value, Value], None]) -> None:
-        """Writes the loops around `work` for each of `each` parts; `work` takes the part, the block and the tile."""
+    def tasks(self, kernel: Kernel, parts: int, work: Callable[[Value, Value, Value], None]) -> None:
+        """Writes the loops over parts, blocks and tiles around `work`, which takes one of each."""
         count = self.across * self.down
-        with kernel.tasks(each * count, "task", self.parallel) as task:
+        with kernel.tasks(parts * count, "task", self.parallel) as task:
             across = kernel.name_value("across", task % self.across)
             down = kernel.name_value("down", task // self.across % self.down)
             part = kernel.name_value("part", task // count)
@@ -60,20 +60,20 @@ class WorkCut:
 
 
 def cut_work(
-    blocks: int, tiles: int, weights: int, image: int, products: int, machine: Machine, each: int = 1
+    blocks: int, tiles: int, weights: int, image: int, products: int, machine: Machine, parts: int = 1
 ) -> WorkCut:
-    """The cut, given the elements of weights and image in each of `each` parts, and the products of all parts."""
+    """The division, for the elements of weights and image in one part, and the products in all parts."""
     parallel = machine.threads_for(products, CONVOLUTION_PRODUCTS) > 1
-    wanted = math.ceil(machine.tasks_for(products, CONVOLUTION_PRODUCTS) / each)
+    tasks = math.ceil(machine.tasks_for(products, CONVOLUTION_PRODUCTS) / parts)
     down = min(tiles, max(1, round(image / CACHED)))
     if image >= weights:
-        down = min(tiles, max(down, wanted))
-    across = min(blocks, math.ceil(wanted / down))
-    return WorkCut(blocks, tiles, across, min(tiles, max(down, math.ceil(wanted / across))), parallel)
+        down = min(tiles, max(down, tasks))
+    across = min(blocks, math.ceil(tasks / down))
+    return WorkCut(blocks, tiles, across, min(tiles, max(down, math.ceil(tasks / across))), parallel)
 
 
 def _ranged(kernel: Kernel, name: str, piece: Value, pieces: int, count: int, work: Callable[[Value], None]) -> None:
-    """A loop over one of several almost equal ranges of `count` indices."""
+    """Writes a loop over one of several almost equal ranges of `count` indices."""
     if pieces == 1:
         with kernel.loop(count, name) as index:
             work(index)
@@ -87,7 +87,7 @@ ORIGIN: Operand = 0
 """The first pixel."""
 
 Store = Callable[[Value, Value, Operand], None]
-"""Writes the outputs: takes a sum, its row in the tile and its pixel."""
+"""Writes an output. Takes the sum, its row in the tile, and its pixel."""
 
 
 @attrs.frozen(slots=True)
@@ -118,15 +118,15 @@ class Walk:
 
     @property
     def numbers(self) -> int:
-        """Number of elements of the copy."""
+        """Number of elements of the image's copy."""
         return self.image.batch * self.image.channels * self.image.plane
 
     def copy(self, kernel: Kernel, source: Buffer, into: Buffer, machine: Machine) -> None:
-        """Writes the copy."""
+        """Writes the code that copies the image."""
         self.image.copy(kernel, source, into, machine)
 
     def read(self, batch: Operand, channel: Operand, tile: Value, taps: Sequence[Operand]) -> Operand:
-        """The position in the copy of the tile's first column, for a tap of a channel."""
+        """The position of the tile's first column in the copy, for a tap of a channel."""
         image = self.image
         return (batch * image.channels + channel) * image.plane + self._position(tile) + image.tap(taps)
 
@@ -187,7 +187,7 @@ class Together(Walk):
 
 @attrs.frozen(slots=True)
 class Throughout(Walk):
-    """Tiles along the whole padded copy; pixels that are no outputs are computed and dropped."""
+    """Tiles along the whole padded copy; columns that are not outputs are computed and dropped."""
 
     writing = 24
 
@@ -225,7 +225,7 @@ def walks(image: Image, tile: int) -> list[Walk]:
 
 
 UNROLLED = 32
-"""Maximum number of unrolled taps; a filter of more has loops over all dimensions but the last."""
+"""Maximum number of unrolled taps. A larger filter has loops, of which at most the last one is unrolled."""
 
 
 def convolution(body: Body, machine: Machine) -> Draft | None:
@@ -312,6 +312,6 @@ class _WalkedConvolution:
         return number
 
     def _is_unrolled(self, dimension: int) -> bool:
-        """True if the taps along this dimension are unrolled, which they are if there are few."""
+        """True if the loop over this dimension is unrolled: that of a small filter, or of a short last dimension."""
         sizes = self.image.filter
         return self.image.taps <= UNROLLED or (dimension == len(sizes) - 1 and sizes[-1] <= UNROLLED)

@@ -225,7 +225,7 @@ def find_product(body: Body) -> ConstantProduct | None:
 
 
 def before_turn(node: Node) -> NodeEntry | None:
-    """The matrix that the node transposes; None if it is no matrix Transpose."""
+    """The matrix that the node transposes; None if it is not a matrix Transpose."""
     given = node.inputs[0] if node.op == "Transpose" and not node.domain else None
     is_matrix = given is not None and len(real_shape(given) or ()) == 2
     return given if is_matrix and tuple(node.attrs.get("perm", (1, 0))) == (1, 0) else None

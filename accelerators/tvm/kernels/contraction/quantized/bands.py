@@ -195,7 +195,7 @@ def bands_of_images(
 
 
 def _tallest(shape: ByteShape) -> Operand:
-    """Most rows of a band whose input stays in a cache."""
+    """Maximum number of rows of a band whose input stays in a cache."""
     window = shape.window
     high = as_index(window.out[0])
     if shape.outs * shape.depth >= HEAVY:

@@ -40,7 +40,7 @@ FEWEST = 16
 """Minimum pixels for which tile registers are faster than vectors."""
 
 HEAVY = 1 << 20
-"""With at least this many bytes of weights, each is read only once."""
+"""Minimum bytes of weights from which on each is read only once."""
 
 FAR = 512 << 10
 """Bytes of weights from which on they come from a farther cache than the core's own."""
@@ -49,10 +49,10 @@ WHOLE = 256
 """Rows of a band that are multiplied by HEAVY weights, for dynamic row counts."""
 
 LOWEST = 32
-"""Fewest rows of a band for dynamic row counts: it must hold the highest tile, since the last one overlaps the one before."""
+"""Minimum rows of a band for dynamic row counts: it must hold the highest tile, since the last tile overlaps the one before."""
 
 CALM = 8
-"""Most pixels of a tile whose addresses are computed from dynamic sizes: LLVM cannot prove that none of them overflows, and
+"""Maximum pixels of a tile whose addresses are computed from dynamic sizes: LLVM cannot prove that none overflows, and
 broadcasts more of them ahead of their products than there are registers."""
 
 SHALLOW = 256

@@ -125,7 +125,7 @@ EACH = 8
 """Elements of a thread in the second launch, and at least in the first."""
 
 PARTS = 64
-"""Most blocks of the first launch."""
+"""Maximum number of blocks of the first launch."""
 
 JOINS = minimum, maximum
 """The reductions: minimum and maximum."""

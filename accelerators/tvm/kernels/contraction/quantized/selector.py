@@ -19,7 +19,7 @@ ROOTS = frozenset("Product Depthwise Mean Mix".split())
 """Ops whose kernels have an epilogue."""
 
 LONGEST = 24
-"""Most ops after a product in its kernel."""
+"""Maximum number of ops after a product in its kernel."""
 
 
 OF_OPERANDS = ops("ring") | {"Cast"}
