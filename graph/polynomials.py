@@ -124,6 +124,6 @@ def written(terms: Terms, plus: str) -> str:
     return plus.join(parts).replace(f"{plus}-", plus.replace("+", "-"))
 
 
-def _rank(monomial: Monomial) -> tuple[int, str]:
-    """The sort key of a monomial: descending degree, then text."""
-    return -len(monomial), str(monomial)
+def _rank(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
+    """The sort key of a monomial: descending degree, then the factors' text. Multiplication by a monomial keeps this order."""
+    return -len(monomial), tuple(map(str, monomial))

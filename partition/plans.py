@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -116,19 +116,20 @@ class Plan:
 
     @classmethod
     def _from_content(cls, content: Mapping[str, Any]) -> Plan:
-        groups = tuple(
-            Group(str(g["name"]), str(g["property"]), int(g["index"]), g["device"], tuple(map(str, g["nodes"])))
-            for g in content["groups"]
-        )
+        groups, dedup_inputs = [], {}
+        for fields in content["groups"]:
+            dedup_inputs[fields["name"]] = bool(fields["dedup_inputs"])
+            groups.append(_record(Group, {key: value for key, value in fields.items() if key != "dedup_inputs"}))
         reasons = WrittenReasons(
-            tuple(Border(**border) for border in content["borders"]), tuple(Outside(**node) for node in content["outside"])
+            tuple([_record(Border, fields) for fields in content["borders"]]),
+            tuple([_record(Outside, fields) for fields in content["outside"]]),
         )
         return cls(
             str(content["graph"]),
-            groups,
-            tuple(content["notes"]),
+            tuple(groups),
+            tuple([_checked("notes", note, str) for note in content["notes"]]),
             reasons,
-            dedup_inputs={g["name"]: bool(g["dedup_inputs"]) for g in content["groups"]},
+            dedup_inputs=dedup_inputs,
             infer_types=bool(content.get("infer_types", True)),
             written_fingerprint=str(content["fingerprint"]),
         )
@@ -167,6 +168,26 @@ class Plan:
 
 def _fields(record: Any) -> dict[str, Any]:
     return attrs.asdict(record, recurse=False)
+
+
+Record = TypeVar("Record", Group, Border, Outside)
+
+_KINDS = {"index": int, "device": str | None, "bytes": int | None, "nodes": list}
+"""The types of the fields of records in JSON; all others are texts."""
+
+
+def _record(kind: type[Record], fields: Mapping[str, Any]) -> Record:
+    """The record with these fields, each checked for its type."""
+    checked = {name: _checked(name, value, _KINDS.get(name, str)) for name, value in fields.items()}
+    if "nodes" in checked:
+        checked["nodes"] = tuple([_checked("nodes", name, str) for name in checked["nodes"]])
+    return kind(**checked)
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r:.80} stands for {name}")
+    return value
 
 
 def plan_of(planned: Planned, properties: Sequence[SubgraphProperty], reasons: Reasons | None = None) -> Plan:

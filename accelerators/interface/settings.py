@@ -83,7 +83,7 @@ class Config:
 
 def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> Config:
     """Checks and completes the configuration: a dictionary by device, flat if there is only one device."""
-    given = dict(check_config(config or {}, "config"))
+    given = dict(check_config({} if config is None else config, "config"))
     labels = {device.label for device in devices} | {device.accelerator.name for device in devices}
     hetero = dict(check_config(given.pop(HETERO, {}), f"config of {HETERO}"))
     for key in [key for key in given if key.removeprefix("KEY_") in HETERO_KEYS]:

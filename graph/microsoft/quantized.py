@@ -209,7 +209,7 @@ def matmul(b: BodyBuilder) -> Graph:
     elif points is None:
         weight = _dequantized(b, _centred(stored, bits), scales, None, axis=1, block=block)
     else:
-        zeros = _unpacked(points.reshape(columns, -1), bits, b)[:, :blocks].astype(INTEGERS[bits, False])
+        zeros = _points(b, points, (columns, blocks), bits).astype(INTEGERS[bits, False])
         weight = _dequantized(b, stored.astype(INTEGERS[bits, False]), scales, zeros, axis=1, block=block)
     product = b.MatMul(b.input(0), b.Transpose(weight, perm=[1, 0]))
     return b.done(b.Add(product, b.input(5)) if b.has(5) else product)
@@ -219,7 +219,10 @@ def matmul(b: BodyBuilder) -> Graph:
 def gather(b: BodyBuilder) -> Graph:
     """GatherBlockQuantized: rows of a table that is quantized in blocks."""
     table, scales, block = b.value(0), b.value(2), int(b.attr("block_size", 128))
-    axis, bits = int(b.attr("quantize_axis", 1)) % table.ndim, int(b.attr("bits", 4))
+    axis, bits = int(b.attr("quantize_axis", 1)), int(b.attr("bits", 4))
+    if not -table.ndim <= axis < table.ndim:
+        raise NoBody(f"its quantize_axis is {axis}, and the table has {table.ndim} dimensions", where=b.where)
+    axis %= table.ndim
     points = b.value(3) if b.has(3) else None
     if table.dtype == np.uint8:
         if axis != table.ndim - 1:
@@ -237,6 +240,8 @@ def _dequantized(b: BodyBuilder, stored: Array, scales: Array, points: Array | N
 
 def _unpacked(array: Array, bits: int, b: BodyBuilder) -> Array:
     """The integers that are packed into bytes along the last axis, lowest bits first."""
+    if array.dtype != np.uint8:
+        raise NoBody(f"its packed integers are {array.dtype}, and uint8 is known", where=b.where)
     if bits == 8:
         return array
     if bits != 4:
@@ -252,13 +257,24 @@ def _centred(stored: Array, bits: int) -> Array:
 def _by_groups(b: BodyBuilder, stored: Array, scales: Array, points: Array | None, bits: int) -> NodeEntry:
     """The dequantized matrix if an input holds the block of each index of the depth."""
     groups = b.value(4).reshape(-1)[: stored.shape[1]]
+    if len(groups) < stored.shape[1] or not 0 <= groups.min() <= groups.max() < scales.shape[1]:
+        raise NoBody(f"its input 4 does not have one of {scales.shape[1]} blocks for each index of the depth", where=b.where)
     if points is None:
         zeros = np.full(scales.shape, 1 << (bits - 1), np.float32)
     elif points.dtype.kind in "iu":
-        zeros = _unpacked(points.reshape(len(stored), -1), bits, b)[:, : scales.shape[1]]
+        zeros = _points(b, points, scales.shape, bits)
     else:
         zeros = points.reshape(scales.shape)
     return b.constant(_computed(stored, scales, zeros, groups), scales.dtype)
+
+
+def _points(b: BodyBuilder, packed: Array, shape: tuple[int, ...], bits: int) -> Array:
+    """The zero points of each column's blocks, which begin at a whole byte."""
+    rows, blocks = shape
+    points = _unpacked(packed.reshape(rows, -1), bits, b)
+    if not blocks <= points.shape[1] < blocks + 8 // bits:
+        raise NoBody(f"its zero points are not one for each of {blocks} blocks", where=b.where)
+    return points[:, :blocks]
 
 
 def _computed(stored: Array, scales: Array, points: Array, groups: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import attrs
 
@@ -20,6 +21,8 @@ Body = Callable[[BodyBuilder], Graph]
 
 TypeRule = Callable[[BodyBuilder], Sequence[Type]]
 """Returns the types of a node's results."""
+
+Result = TypeVar("Result")
 
 
 @attrs.frozen(slots=True)
@@ -77,7 +80,7 @@ def body_of(node: Node, types: Sequence[Type | None], values: Values, opset: int
     if reason is not None:
         raise NoBody(reason, where=f"node {node.name!r} ({node.op})")
     row = _MEANINGS[str(node.op)]
-    return row.body(BodyBuilder(node, {"": max(opset, row.since)}, types, values))
+    return _applied(row.body, BodyBuilder(node, {"": max(opset, row.since)}, types, values))
 
 
 def why_none(node: Node) -> str | None:
@@ -96,4 +99,12 @@ def why_none(node: Node) -> str | None:
 def result_types(node: Node, types: Sequence[Type | None], values: Values) -> Sequence[Type] | None:
     """The types of the op's results for inputs of these types, if the table has a rule for them."""
     rule = _MEANINGS[str(node.op)].types
-    return None if rule is None else rule(BodyBuilder(node, {"": needed_opset(node)}, types, values))
+    return None if rule is None else _applied(rule, BodyBuilder(node, {"": needed_opset(node)}, types, values))
+
+
+def _applied(rule: Callable[[BodyBuilder], Result], b: BodyBuilder) -> Result:
+    """What the rule makes of a node. Attributes, types and constants that numpy or Python cannot combine are a reason for none."""
+    try:
+        return rule(b)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise NoBody(f"its attributes and inputs do not go together: {error}", where=b.where) from error

@@ -21,7 +21,7 @@ from typing import Any
 import partita as pt
 from partita.accelerators import AcceleratorError
 from partita.cli import exits
-from partita.cli.arguments import add_count, add_inputs, add_model, positive
+from partita.cli.arguments import Usage, add_count, add_inputs, add_model, positive
 from partita.cli.inputs import read_inputs
 from partita.cli.models import load_graph, writable
 from partita.cli.screen import Screen
@@ -93,7 +93,10 @@ class Command:
 
     def __init__(self, line: str, seconds: float = SECONDS) -> None:
         self.seconds = seconds
-        self.words = shlex.split(line)
+        try:
+            self.words = shlex.split(line)
+        except ValueError as error:
+            raise Usage(f"--fails {line!r:.80}: {error}", remedy="Close each quotation mark") from None
         self.status: int | None = None
         if MODEL not in line:
             self.words.append(MODEL)

@@ -71,7 +71,7 @@ def diagnose(
     check_count("diagnose, option runs", runs, BadConfig)
     if not calls or not runs:
         raise BadConfig("inputs has no call" if not calls else f"runs is {runs}", where="diagnose", remedy="Give one or more")
-    given = dict(check_config(config or {}, "diagnose, option config"))
+    given = dict(check_config({} if config is None else config, "diagnose, option config"))
     task = _Task(model, devices, against, Trusted(against, against_config), tolerance, given, runs, isolate, seed)
     for number, call in enumerate(calls):
         diagnosis = task.diagnosed(call)

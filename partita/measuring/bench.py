@@ -64,7 +64,8 @@ def bench(
     subject = model if isinstance(model, CompiledModel) or batch is None else batched(model, batch)
     same = {"NUM_THREADS": threads, "PRECISION": precision}
     _check_precision(precision, [devices, *(rival for rival in named(vs).values() if isinstance(rival, str))])
-    first = contender(devices, subject, shared(check_config(config or {}, "bench, option config"), devices, same))
+    own = check_config({} if config is None else config, "bench, option config")
+    first = contender(devices, subject, shared(own, devices, same))
     assert first.model is not None
     graph = subject if isinstance(subject, Graph) else subject.graph
     contenders, refused = [first], {}

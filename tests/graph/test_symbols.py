@@ -81,6 +81,11 @@ def test_an_exact_quotient_times_its_divisor_is_the_size(a: Any, b: Any, numbers
         assert at(exact, numbers) * b[1](numbers) == a[1](numbers) * b[1](numbers)
 
 
+def test_any_names_of_symbols_are_divided() -> None:
+    few, more, other = symbol("N"), symbol("N*2"), symbol("A")
+    assert divided((few + more) * other, few + more) == other
+
+
 @given(expressions, values)
 def test_a_solution_makes_the_difference_zero(a: Any, numbers: Mapping[Symbol, int]) -> None:
     solution = solved(a[0])

@@ -107,6 +107,7 @@ def test_a_function_says_what_fails(partita: Command, tmp_path: Path, monkeypatc
     assert "it defines no function 'no'" in partita("reduce net.onnx --fails check.py:no").err
     assert "there is no such file" in partita("reduce net.onnx --fails nowhere.py:no").err
     assert "the command cannot be run: No such file" in partita("reduce net.onnx --fails no-such-program").err
+    assert "No closing quotation\n  Close each quotation mark" in partita("""reduce net.onnx --fails "python 'check.py" """).err
 
 
 def test_the_model_itself_is_not_overwritten(partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811

@@ -243,6 +243,32 @@ def test_weights_of_other_widths_are_refused_by_name():
         pt.compile(pt.load(case.model()), "reference")(case.feeds)
 
 
+@pytest.mark.parametrize(
+    ("weights", "more", "reason"),
+    [
+        ("int8", [], "its packed integers are int8, and uint8 is known"),
+        ("uint8", [("p", "uint8", 3)], "its attributes and inputs do not go together"),
+        ("uint8", [("p", "uint8", 32)], "its zero points are not one for each of 2 blocks"),
+        ("uint8", [("p", "uint8", 4), ("g", "int32", 1)], "its input 4 does not have one of 2 blocks for each index"),
+    ],
+)
+def test_weights_whose_parts_do_not_go_together(weights: str, more: list[tuple[str, str, int]], reason: str):
+    x = pt.variable("x", "float32", (2, 32))
+    parts = [pt.constant(np.ones((4, 2, 8), weights)), pt.constant(np.ones(8, "float32"))]
+    parts += [pt.constant(np.ones(count, dtype), name=name) for name, dtype, count in more]
+    attributes = {"K": 32, "N": 4, "bits": 4, "block_size": 16}
+    graph = pt.Graph([pt.op("MatMulNBits", x, *parts, domain="com.microsoft", **attributes)])
+    with pytest.raises(pt.PartitaError, match=reason):
+        pt.compile(graph, "reference")(np.ones((2, 32), "float32"))
+
+
+def test_a_table_has_the_axis_of_its_blocks():
+    parts = pt.constant(np.ones((4, 8), "uint8")), pt.variable("i", "int64", (1,)), pt.constant(np.ones((4, 1), "float32"))
+    node = pt.op("GatherBlockQuantized", *parts, domain="com.microsoft", quantize_axis=3, block_size=16)
+    with pytest.raises(pt.PartitaError, match="its quantize_axis is 3, and the table has 2 dimensions"):
+        pt.compile(pt.Graph([node]), "reference")(np.zeros(1, "int64"))
+
+
 def test_a_user_s_own_op_of_that_name_wins():
     case = Case("QuickGelu", [np.ones((2, 2), np.float32)])
     pt.register_op("QuickGelu", "com.microsoft", attributes={"alpha": 1.0}, numpy=lambda x, alpha: x + 1)

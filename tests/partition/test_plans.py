@@ -110,6 +110,20 @@ def test_what_is_no_plan(text: str, message: str) -> None:
         Plan.from_json(text)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("device", 5, "5 stands for device"), ("name", None, "None stands for name"), ("index", "0", "'0' stands for index"),
+        ("nodes", "12", "'12' stands for nodes"), ("nodes", [1, 2], "1 stands for nodes"),
+    ],
+)
+def test_fields_of_a_plan_have_their_types(field: str, value: object, message: str) -> None:
+    content = json.loads(plan(from_edges(EDGES, DEVICE)).to_json())
+    content["groups"][0][field] = value
+    with pytest.raises(PartitaError, match=f"the plan is damaged: {message}"):
+        Plan.from_json(json.dumps(content))
+
+
 def test_a_plan_calls_the_hooks_that_make_calls_only_when_applied() -> None:
     listed: list[int] = []
 

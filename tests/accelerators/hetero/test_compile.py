@@ -325,6 +325,7 @@ def test_configuration_is_flat_for_one_device_and_by_device_for_several(alpha, b
         ("HETERO:alpha,beta", {"alhpa": {}}, "config: 'alhpa' is none of the devices asked for\n  Did you mean 'alpha'"),
         ("beta", {"HETERO": {"HETERO_DUMP": 1}}, "no configuration key 'HETERO_DUMP'\n  Did you mean 'HETERO_DUMP_GRAPH_DOT'"),
         ("beta", 5, "config: it is a dictionary by key, not 5"),
+        ("beta", [], "config: it is a dictionary by key, not []"),
         ("beta", {5: 1}, "config: it is a dictionary by key, not {5: 1}"),
         ("HETERO:alpha,beta", {"alpha": 5}, "config of device 'alpha': it is a dictionary by key, not 5"),
         ("beta", {"HETERO": "x"}, "config of HETERO: it is a dictionary by key, not 'x'"),
