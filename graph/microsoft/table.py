@@ -103,7 +103,7 @@ def result_types(node: Node, types: Sequence[Type | None], values: Values) -> Se
 
 
 def _applied(rule: Callable[[BodyBuilder], Result], b: BodyBuilder) -> Result:
-    """What the rule makes of a node. If numpy or Python cannot combine its attributes, types and constants, there is no body."""
+    """The result of the rule for a node; `NoBody` if numpy or Python cannot combine its attributes, types and constants."""
     try:
         return rule(b)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
