@@ -272,7 +272,7 @@ def crew(rng: random.Random) -> Iterator[str]:
     both = replicas.SideBySide(One(graph, "first", [], lambda: None))
     loans: list[Any] = []
     for _ in range(9):
-        crew = both._crew
+        crew = both._replicas
         if loans and rng.random() < 0.4:
             loans.pop(rng.randrange(len(loans))).__exit__()
         elif crew._idle or len(crew._all) < min(most + 1, replicas.MOST):
@@ -285,18 +285,18 @@ def crew(rng: random.Random) -> Iterator[str]:
         with both.lent() as lent:
             given.append(lent.name)
 
-    while both._crew._idle or len(both._crew._all) < min(most + 1, replicas.MOST):
+    while both._replicas._idle or len(both._crew._all) < min(most + 1, replicas.MOST):
         loans.append(both.lent())
         loans[-1].__enter__()
     waiting = threading.Thread(target=borrower)
     waiting.start()
-    while not both._crew._waiting and waiting.is_alive():
+    while not both._replicas._waiting and waiting.is_alive():
         time.sleep(0.001)
     loans.pop().__exit__()
     waiting.join(20)
-    yield f"{len(given)} {both._crew._waiting} {len(both._crew._idle)}"
+    yield f"{len(given)} {both._replicas._waiting} {len(both._crew._idle)}"
     both.renew()
-    yield str(len(both._crew._idle))
+    yield str(len(both._replicas._idle))
 
 
 def _counted_on(rng: random.Random, size: Any, y: Any, number: str) -> Any:

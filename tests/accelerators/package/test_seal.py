@@ -41,13 +41,13 @@ def offsets(size: int) -> list[int]:
 def test_each_altered_byte_is_noticed(data, refused):
     for at in offsets(len(data)):
         for change in (0x01, 0x20, 0x80):
-            refused(data[:at] + bytes([data[at] ^ change]) + data[at + 1 :], "altered or damaged|no package")
+            refused(data[:at] + bytes([data[at] ^ change]) + data[at + 1 :], "altered or damaged|not a package")
 
 
 def test_each_cut_is_noticed(data, refused):
     for at in offsets(len(data)):
         refused(data[:at], "not a package of Partita's, or it was cut short|it is empty")
-        refused(data[:at] + data[at + 1 :], "altered or damaged|no package")
+        refused(data[:at] + data[at + 1 :], "altered or damaged|not a package")
 
 
 def test_ranges_that_are_zeroed_doubled_or_swapped_are_noticed(data, refused):
@@ -55,9 +55,9 @@ def test_ranges_that_are_zeroed_doubled_or_swapped_are_noticed(data, refused):
     for start in range(0, len(data) - 64, max(1, len(data) // 60)):
         refused(data[:start] + bytes(64) + data[start + 64 :] if data[start : start + 64] != bytes(64) else b"x")
         refused(data[: start + 64] + data[start:])
-    refused(data + b"\0", "no package")
+    refused(data + b"\0", "not a package")
     refused(b"\0" + data, "altered")
-    refused(data[half:] + data[:half], "no package")
+    refused(data[half:] + data[:half], "not a package")
     refused(data[half:], "altered")
     refused(data + data[-SEAL:], "altered")
 

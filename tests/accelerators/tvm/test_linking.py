@@ -148,7 +148,7 @@ def test_the_linker_behind_a_compiler_links(only, tmp_path, monkeypatch) -> None
 
 
 def test_a_compiler_that_does_not_say_what_links_is_the_linker(only, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(linking, "_said", lambda *_: "")
+    monkeypatch.setattr(linking, "_output_of", lambda *_: "")
     tools = linking.tools()
     if tools is None or not tools.compile:
         pytest.skip("no compiler here")
@@ -214,7 +214,7 @@ def test_a_library_from_elsewhere_that_lacks_a_function_is_not_loaded(only, tmp_
     monkeypatch.setattr(linking, "check_symbols", lambda _: None)
     (tmp_path / "bad.o").write_bytes(kernel_object(NOWHERE))
     linking.share(tmp_path / "bad.so", [tmp_path / "bad.o"])
-    with pytest.raises(pt.PartitaError, match="does not load: OSError: .*undefined symbol: partita_nowhere"):
+    with pytest.raises(pt.PartitaError, match="cannot be loaded: OSError: .*undefined symbol: partita_nowhere"):
         linking.load((tmp_path / "bad.so").read_bytes())
 
 
@@ -316,7 +316,7 @@ def test_a_full_folder_of_temporary_files_asks_for_no_compiler(
 
 
 def test_a_compiler_that_fails_names_no_linker() -> None:
-    assert linking._said("false") == "" and linking._said("echo", "ld") == "ld"
+    assert linking._output_of("false") == "" and linking._output_of("echo", "ld") == "ld"
 
 
 def test_the_linker_behind_a_compiler_is_called_where_both_of_its_files_exist(
@@ -327,14 +327,14 @@ def test_the_linker_behind_a_compiler_is_called_where_both_of_its_files_exist(
         name.write_text("")
         name.chmod(0o755)
     said = {"prog-name=ld": linker, "file-name=libm.so.6": functions, "libgcc-file-name": own}
-    monkeypatch.setattr(linking, "_said", lambda *command: str(said[command[-1].removeprefix("-print-")]))
-    tools = linking._behind(("cc", "-O2"))
+    monkeypatch.setattr(linking, "_output_of", lambda *command: str(said[command[-1].removeprefix("-print-")]))
+    tools = linking._linker_of(("cc", "-O2"))
     assert tools == linking.Tools(
         (str(linker), "-shared", "--as-needed"), (str(functions), str(own)), ("cc", "-O2", "-DPARTITA_PLAIN_SYMBOLS")
     )
     for missing in (linker, functions):
         missing.unlink()
-        assert linking._behind(("cc", "-O2")) is None
+        assert linking._linker_of(("cc", "-O2")) is None
         missing.write_text("")
         missing.chmod(0o755)
 

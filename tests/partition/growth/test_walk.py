@@ -239,7 +239,7 @@ def test_unusable_nodes_are_never_shown() -> None:
     [
         ([0, 7], r"from node 0, returned nodes that are not candidates: \[7\]"),
         ([0, 1, 0], r"returned nodes more than once: \[0\]"),
-        ([0, 0, 9], r"no candidates: \[9\] and nodes more than once: \[0\]"),
+        ([0, 0, 9], r"not candidates: \[9\] and nodes more than once: \[0\]"),
     ],
 )
 def test_a_filter_that_invents_or_repeats(kept, message) -> None:
