@@ -285,7 +285,7 @@ def crew(rng: random.Random) -> Iterator[str]:
         with both.lent() as lent:
             given.append(lent.name)
 
-    while both._replicas._idle or len(both._crew._all) < min(most + 1, replicas.MOST):
+    while both._replicas._idle or len(both._replicas._all) < min(most + 1, replicas.MOST):
         loans.append(both.lent())
         loans[-1].__enter__()
     waiting = threading.Thread(target=borrower)
@@ -294,7 +294,7 @@ def crew(rng: random.Random) -> Iterator[str]:
         time.sleep(0.001)
     loans.pop().__exit__()
     waiting.join(20)
-    yield f"{len(given)} {both._replicas._waiting} {len(both._crew._idle)}"
+    yield f"{len(given)} {both._replicas._waiting} {len(both._replicas._idle)}"
     both.renew()
     yield str(len(both._replicas._idle))
 
