@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from partita.accelerators.decoder.conversation import Session
     from partita.accelerators.decoder.decoder import Decoder
-    from partita.accelerators.package.imported_report import ImportedReport
-    from partita.accelerators.package.stages import Stages
     from partita.accelerators.placement.costs import Costs
+    from partita.accelerators.runtime.package.imported_report import ImportedReport
+    from partita.accelerators.runtime.package.stages import Stages
 
 CHUNKS = (128, 16, 1)
 """The numbers of new tokens for which a session's steps are compiled."""
@@ -433,14 +433,14 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
         """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
 
         `bodies=False` leaves out the ONNX bodies that the devices do not need; a `key` signs the file."""
-        from partita.accelerators.package.exporting import export_model  # upward: users call a method
+        from partita.accelerators.runtime.package.exporting import export_model  # start-up
 
         export_model(self, check_path("export", path, AcceleratorError), bodies=bodies, key=key)
 
     def stages(self, times: Profile | Costs | None = None) -> Stages:
         """The model as a chain of models, one for consecutive subgraphs on one device, for engines that move tensors between
         processes or machines. `times` predict how long stages take: costs, or a profile (by default of generated inputs)."""
-        from partita.accelerators.package.stages import stages_of  # upward: users call a method
+        from partita.accelerators.runtime.package.stages import stages_of  # start-up
 
         model = self.wait()
         return stages_of(model, model.profile() if times is None else times, CompiledModel)

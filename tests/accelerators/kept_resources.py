@@ -31,13 +31,13 @@ from partita.accelerators import api
 from partita.accelerators.interface import notebook
 from partita.accelerators.interface.device_list import parse_devices
 from partita.accelerators.interface.isolation import child, isolated_device, measured_bytes
-from partita.accelerators.package import container, triton
-from partita.accelerators.package.stages import Border, Stages
 from partita.accelerators.placement.costs import Costs
 from partita.accelerators.precision import measured_costs
 from partita.accelerators.precision.calibration import METHODS, calibrated
 from partita.accelerators.process import background, compile_slots, cores
 from partita.accelerators.process.memory import SharedMemory
+from partita.accelerators.runtime.package import container, triton
+from partita.accelerators.runtime.package.stages import Border, Stages
 from partita.accelerators.runtime.profile import Measurement, Row, Span, profile_of
 from partita.accelerators.store import folder as folders
 from partita.accelerators.store import store as stores

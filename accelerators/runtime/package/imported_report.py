@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.package.container import Package, PackageError
 from partita.accelerators.placement.placement import NoSuchNode
 from partita.accelerators.process.json_form import form_error
+from partita.accelerators.runtime.package.container import Package, PackageError
 from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted
 
