@@ -9,10 +9,9 @@ import attrs
 
 from partita.accelerators.building.subgraphs import Move
 from partita.accelerators.interface.compile_story import SHOWN, CompileStory
-from partita.accelerators.interface.notebook import report_html
-from partita.accelerators.placement.placement import Placement
+from partita.accelerators.placement.placement import Placement, placement_tables
 from partita.graph.formatting import counted, first_of
-from partita.graph.pictures.html import bundle
+from partita.graph.pictures.html import bundle, lines, table
 from partita.partition import PartitionReport
 
 if TYPE_CHECKING:
@@ -124,6 +123,14 @@ class CompileReport:
 
     def __repr__(self) -> str:
         return f"<CompileReport of {self.name!r}: {counted(len(self.subgraphs), 'subgraph')}, {counted(len(self.moves), 'move')}>"
+
+
+def report_html(report: CompileReport, moves: Sequence[str]) -> str:
+    """The subgraphs, the placement, moves and notes."""
+    rows = [(row.name, row.device, row.ops, f"{row.seconds:.2f} s") for row in report.subgraphs]
+    title = str(report).partition("\n")[0]
+    shown = table(("subgraph", "device", "ops", "compiled in"), rows, title=title)
+    return shown + placement_tables(report.placement) + lines([*moves, *report.notes])
 
 
 def move_lines(moves: Sequence[Move]) -> list[str]:

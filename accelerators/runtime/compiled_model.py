@@ -22,7 +22,6 @@ from partita.accelerators.building.specialized import is_static
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError, RunError
 from partita.accelerators.interface.habits import METHODS
-from partita.accelerators.interface.notebook import model_html
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.accelerators.interface.settings import HeteroSettings
 from partita.accelerators.interface.stub_body import is_skeleton
@@ -43,7 +42,8 @@ from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
-from partita.graph.pictures.html import bundle
+from partita.graph.pictures.html import bundle, picture, table
+from partita.graph.pictures.svg import notebook_svg
 from partita.graph.types import Type
 
 if TYPE_CHECKING:
@@ -520,3 +520,17 @@ def _constant_ids(graph: Graph) -> frozenset[int]:
             if node.value is not None:
                 ids |= {id(node.value), id(root(node.value))}
     return frozenset(ids)
+
+
+def model_html(model: CompiledModel) -> str:
+    """The model's properties, its subgraphs, and its graph in the colours of the devices."""
+    properties = model.properties
+    rows = [
+        ("devices", ", ".join(properties.devices)),
+        *(("input", name if kind is None else f"{name}: {kind}") for name, kind in properties.inputs),
+        *(("output", name if kind is None else f"{name}: {kind}") for name, kind in properties.outputs),
+    ]
+    calls = [(unit.name, unit.device.label, len(unit.ops)) for unit in model.units]
+    svg = notebook_svg(model.graph)
+    shown = table((), rows, title=f"{properties.name}, compiled") + table(("subgraph", "device", "ops"), calls, most=20)
+    return shown + ("" if svg is None else picture(svg, f"{properties.name}, coloured by device"))
