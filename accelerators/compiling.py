@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from partita.accelerators.building.report import CompileReport, SubgraphRow
-from partita.accelerators.building.subgraphs import Builder, Built
-from partita.accelerators.building.task import CompileTask
+from partita.accelerators.building.subgraphs import Builder, Built, CompileTask
 from partita.accelerators.building.units import Unit, compile_unit, measured_units
 from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.device_list import MULTI, find_device, parse_devices, parse_multi

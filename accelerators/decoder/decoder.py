@@ -9,9 +9,8 @@ import numpy as np
 
 from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.building.specialized import SpecializedSubgraph
-from partita.accelerators.decoder.input_roles import Roles, roles_of
+from partita.accelerators.decoder.input_roles import Roles, TooLong, Unfit, roles_of
 from partita.accelerators.decoder.kv_pairs import State, find_caches, held, positions, with_room
-from partita.accelerators.decoder.readers import TooLong, Unfit
 from partita.accelerators.decoder.step import LENGTH, StepSizes, most_positions, prompt_graph, step_graph
 from partita.accelerators.decoder.tokens import token_axes
 from partita.accelerators.errors import CompileError, InputError, NotSupported, RunError

@@ -36,8 +36,7 @@ from partita.accelerators.process.descriptors import show_progress
 from partita.accelerators.process.energy import Joules, gpu_counter, host_counter, watts
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.runtime.compiled_model import CompiledModel
-from partita.accelerators.store.folder import chosen_folder
-from partita.accelerators.store.kept import FOLDERS, keep, read_kept
+from partita.accelerators.store.folder import FOLDERS, chosen_folder, keep, read_kept
 from partita.accelerators.store.key import make_key
 from partita.graph.build import op, variable
 from partita.graph.errors import PartitaError, check_flag

@@ -30,10 +30,10 @@ import partita as pt
 from partita.accelerators import api
 from partita.accelerators.building.report import report_html
 from partita.accelerators.interface.device_list import parse_devices
-from partita.accelerators.interface.isolation import child, isolated_device, measured_bytes
+from partita.accelerators.interface.isolation import child, isolated_device
 from partita.accelerators.placement.costs import Costs
 from partita.accelerators.placement.placement import placement_html, placement_tables
-from partita.accelerators.precision import measured_costs
+from partita.accelerators.precision import measured_costs, place
 from partita.accelerators.precision.calibration import METHODS, calibrated
 from partita.accelerators.process import background, compile_slots, cores
 from partita.accelerators.process.memory import SharedMemory
@@ -750,15 +750,15 @@ def in_child(rng: random.Random) -> Iterator[str]:
         yield f"{list(process.now.dropped)}"
         held = iter(rng.choice(((100, 160), (160, 100))))
         with (
-            mock.patch.object(measured_bytes, "DeviceProcess", lambda origin: Process(accelerator)),
-            mock.patch.object(measured_bytes, "origin_of", lambda name, kind: None),
-            mock.patch.object(measured_bytes, "isolated", lambda one: apart),
+            mock.patch.object(place, "DeviceProcess", lambda origin: Process(accelerator)),
+            mock.patch.object(place, "origin_of", lambda name, kind: None),
+            mock.patch.object(place, "isolated", lambda one: apart),
             mock.patch.object(child, "_anonymous_bytes", lambda: next(held)),
             mock.patch.object(child, "gc", SimpleNamespace(collect=lambda: None)),
         ):
             static = pt.apply_pass(pt.Graph([pt.op("Relu", pt.variable("s", "float32", (2, 3)))]), "InferShape")
             (one,) = parse_devices("mine")
-            yield told(measured_bytes.measured_bytes, one, rng.choice(([graph, static], [static])), config)
+            yield told(place.measured_bytes, one, rng.choice(([graph, static], [static])), config)
             yield f"{apart.process.now.asked_for}"
 
 

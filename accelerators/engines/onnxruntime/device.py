@@ -21,9 +21,8 @@ from partita.accelerators.engines.onnxruntime.plugins import (
     package_name,
     provider_of,
 )
-from partita.accelerators.engines.onnxruntime.reasons import reason
 from partita.accelerators.engines.onnxruntime.session import CompiledSession, session_of
-from partita.accelerators.engines.onnxruntime.session_options import CPU, LEVELS, quiet_options, set_running
+from partita.accelerators.engines.onnxruntime.session_options import CPU, LEVELS, quiet_options, reason, set_running
 from partita.accelerators.engines.onnxruntime.taking import LARGE, TakenNodes, providers_of, why_not
 from partita.accelerators.engines.opsets import too_new
 from partita.accelerators.engines.trials import Trials, unknown_input

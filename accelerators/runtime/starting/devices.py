@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from partita.accelerators.building.specialized import SpecializedSubgraph
-from partita.accelerators.building.task import CompileTask
+from partita.accelerators.building.subgraphs import CompileTask
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device, parse_devices
@@ -22,10 +22,9 @@ from partita.accelerators.interface.unavailable import present
 from partita.accelerators.placement.rules import Forbid
 from partita.accelerators.process.background import behind
 from partita.accelerators.process.exit_barrier import main_has_ended
-from partita.accelerators.process.working_folder import working_folder
 from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.accelerators.runtime.starting.starting_model import StartingModel, ended
-from partita.accelerators.runtime.starting.work import DoneOnce, Work
+from partita.accelerators.runtime.starting.work import DoneOnce, Work, working_folder
 from partita.accelerators.store.cached_compiling import check_folder
 from partita.accelerators.store.folder import lasting
 from partita.graph.graph import Graph

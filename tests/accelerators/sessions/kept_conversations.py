@@ -23,7 +23,7 @@ from partita.accelerators.arrays.outputs import Outputs
 from partita.accelerators.decoder import conversation
 from partita.accelerators.decoder.conversation import Session, opened
 from partita.accelerators.decoder.decoder import Decoder, decoder_roles
-from partita.accelerators.decoder.readers import TooLong
+from partita.accelerators.decoder.input_roles import TooLong
 from partita.accelerators.decoder.step import StepSizes, step_graph
 from tests.accelerators.sessions.test_sessions import _Kept, with_buffers, with_flat_heads
 

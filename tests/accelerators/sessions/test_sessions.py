@@ -15,9 +15,8 @@ import pytest
 
 import partita as pt
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, Llama, Sizes, Value, gpt2, llama, numbers, scalar
-from partita.accelerators.decoder.input_roles import roles_of
+from partita.accelerators.decoder.input_roles import Unfit, roles_of
 from partita.accelerators.decoder.kv_pairs import find_caches
-from partita.accelerators.decoder.readers import Unfit
 from partita.accelerators.decoder.step import StepSizes, step_graph
 from partita.accelerators.errors import AcceleratorError, InputError, NotSupported, RunError
 from partita.graph.interpret import evaluate_node
