@@ -18,7 +18,7 @@ from partita.accelerators.arrays.inputs import InputChecker, Stays, out_arrays
 from partita.accelerators.arrays.on_device import DeviceArray
 from partita.accelerators.arrays.outputs import Outputs
 from partita.accelerators.building.report import CompileReport
-from partita.accelerators.building.specialized import is_static
+from partita.accelerators.building.specialized import SpecializedSubgraph, is_static
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError, RunError
 from partita.accelerators.interface.habits import METHODS
@@ -415,6 +415,11 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
     def units(self) -> tuple[Unit, ...]:
         """The compiled subgraphs, in order."""
         return tuple(self._units[node.name] for node in self.graph.nodes if node.is_op)
+
+    @property
+    def is_for_any_size(self) -> bool:
+        """True if no subgraph is compiled per size."""
+        return all(not isinstance(unit.compiled, SpecializedSubgraph) or unit.compiled.any_size for unit in self.units)
 
     @property
     def fusions(self) -> dict[str, SecondLevel]:

@@ -149,7 +149,7 @@ def talk(rng: random.Random, kind: str) -> Iterator[str]:
     with (
         mock.patch("partita.accelerators.decoder.decoder.step_graph", step),
         mock.patch("partita.accelerators.decoder.decoder.most_positions", lambda roles, sizes: MOST),
-        mock.patch("partita.accelerators.decoder.decoder._is_for_any_length", lambda model: is_any),
+        mock.patch.object(pt.CompiledModel, "is_for_any_size", is_any),
         mock.patch.object(conversation, "ROOM", 8), mock.patch.object(Decoder, "step", recorded),
         mock.patch.object(decoder, "_steps", {}), mock.patch.object(decoder, "_prompts", {}),
         mock.patch.object(decoder, "limit", None), mock.patch.object(decoder, "notes", list(decoder.notes)),
