@@ -23,8 +23,7 @@ import numpy as np
 
 from partita.accelerators.building.report import CompileReport
 from partita.accelerators.errors import AcceleratorError, CompileError
-from partita.accelerators.interface.device_list import Device
-from partita.accelerators.interface.unavailable import Absent
+from partita.accelerators.interface.device_list import Absent, Device
 from partita.accelerators.placement.by_cost import Setting
 from partita.accelerators.placement.costs import ENERGY, MOST, Costs, HandOver
 from partita.accelerators.placement.placement import Placement

@@ -13,12 +13,11 @@ from partita.accelerators.building.specialized import SpecializedSubgraph
 from partita.accelerators.building.subgraphs import CompileTask
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
 from partita.accelerators.interface.accelerator import Accelerator
-from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.device_list import Device, parse_devices, present
 from partita.accelerators.interface.isolation.background_worker import Workshop, afar, is_afar
 from partita.accelerators.interface.isolation.process import Limit
 from partita.accelerators.interface.registry import engines
 from partita.accelerators.interface.settings import MEASURED, Config
-from partita.accelerators.interface.unavailable import present
 from partita.accelerators.placement.rules import Forbid
 from partita.accelerators.process.background import behind
 from partita.accelerators.process.exit_barrier import main_has_ended
