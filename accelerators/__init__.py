@@ -4,6 +4,7 @@ Names are imported on first use: with START=now a model runs before most of this
 
 from typing import TYPE_CHECKING
 
+from partita.accelerators.interface import PASSES, SHIPPED, Shipped
 from partita.graph.cached_property import lazily
 
 if TYPE_CHECKING:
@@ -108,3 +109,12 @@ __getattr__ = lazily(__name__, {
     "partita.accelerators.runtime.profile": "Profile",
     "partita.accelerators.precision.tuning": "TuningReport tune",
 })
+
+SHIPPED["cpu"] = Shipped("partita.accelerators.tvm.cpu", "CpuAccelerator")
+SHIPPED["cuda"] = Shipped("partita.accelerators.tvm.cuda", "CudaAccelerator")
+SHIPPED["onnxruntime"] = Shipped("partita.accelerators.engines.onnxruntime", "OnnxRuntimeAccelerator", is_engine=True)
+SHIPPED["opencl"] = Shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator")
+SHIPPED["openvino"] = Shipped("partita.accelerators.engines.openvino", "OpenVinoAccelerator", is_engine=True)
+SHIPPED["reference"] = Shipped("partita.accelerators.engines.reference", "ReferenceAccelerator")
+SHIPPED["HETERO"] = Shipped("partita.accelerators.placement.hetero", "HeteroAccelerator")
+PASSES["tvm"] = "partita.accelerators.tvm.passes"

@@ -163,8 +163,8 @@ def import_model(
     before anything is loaded; with a `key` the signature too. `config` is as for `compile`. A subgraph that does not fit here
     (another processor, another version of the library, a missing device) is an error that names the difference, unless
     `recompile` allows compiling it again from its ONNX body: True for the same device, or devices to choose from."""
-    from partita.accelerators.package.unpacking import import_package  # start-up
     from partita.accelerators.runtime.compiled_model import CompiledModel  # start-up
+    from partita.accelerators.runtime.package.unpacking import import_package  # start-up
 
     return import_package(check_path("import_model", path, AcceleratorError), key, config, recompile, CompiledModel)
 

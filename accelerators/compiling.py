@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from partita.accelerators.building.report import CompileReport, SubgraphRow
-from partita.accelerators.building.subgraphs import Builder, Built
-from partita.accelerators.building.task import CompileTask
+from partita.accelerators.building.subgraphs import Builder, Built, CompileTask
 from partita.accelerators.building.units import Unit, compile_unit, measured_units
 from partita.accelerators.errors import AcceleratorError, NotSupported
-from partita.accelerators.interface.device_list import MULTI, find_device, parse_devices, parse_multi
+from partita.accelerators.interface.device_list import MULTI, Absent, find_device, parse_devices, parse_multi, present
 from partita.accelerators.interface.settings import read_config
-from partita.accelerators.interface.unavailable import Absent, present
 from partita.accelerators.placement.locked import LockedPlan
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.placement.placing import checked_graph, dead_nodes, live_part, place

@@ -13,10 +13,9 @@ from typing import Any
 import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from partita.accelerators.compiling import compile as compile_graph
-from partita.accelerators.errors import AcceleratorError
+from partita.accelerators import AcceleratorError, CompiledModel
+from partita.accelerators import compile as compile_graph
 from partita.accelerators.interface.device_list import parse_devices
-from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.graph.readers import load
 
 ONNX_NAMES = {"CPU": "HETERO:onnxruntime,reference"}

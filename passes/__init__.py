@@ -13,7 +13,7 @@ from partita.passes import (  # noqa: F401  importing a pass registers it
     plan_memory,
     simplify_identities,
 )
-from partita.passes.manager import apply_pass, watch_passes
+from partita.passes.manager import Settings, apply_pass, settings, watch_passes
 from partita.passes.pipeline import DEFAULT, optimize
 from partita.passes.plan_memory import MemoryPlan
 from partita.passes.registry import (
@@ -25,7 +25,6 @@ from partita.passes.registry import (
     register_pipeline,
     unregister_pass,
 )
-from partita.passes.settings import Settings, settings
 from partita.passes.trace import PassRecord, PassTrace
 
 __all__ = [

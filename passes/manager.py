@@ -16,9 +16,22 @@ from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.verify import verify
 from partita.passes.registry import PassInfo, pass_info, pass_names, providers
-from partita.passes.settings import settings
 from partita.passes.trace import DumpTarget, PassRecord, PassTrace, dumper
 from partita.passes.views import TypeView
+
+
+@attrs.define(slots=True)
+class Settings:
+    """Default settings of passes; those of `settings` may be changed at any time."""
+
+    verify: bool = True
+    """True if the graph is verified after each pass. False saves the time."""
+    isolate_inference: bool = False
+    """True if ONNX's version converter runs in a child process, whose crash is survived. For untrusted models."""
+
+
+settings = Settings()
+"""The settings in effect."""
 
 OnPass = Callable[[PassRecord, Graph, Graph], None]
 """Called after each pass with its record, the graph before and the graph after."""

@@ -9,8 +9,8 @@ import sys
 from typing import Any
 
 from partita.graph.errors import TypeMismatch
+from partita.passes.manager import settings
 from partita.passes.python_child import environment, module_command
-from partita.passes.settings import settings
 
 LONGEST = 120.0
 """Time limit in seconds for the child."""

@@ -153,7 +153,7 @@ def loaded_by(code: str, *rooms: str) -> list[str]:
 def test_importing_the_public_names_leaves_what_few_programs_use() -> None:
     """A program that loads a model and compiles it waits for these imports before its first answer."""
     of_partita = [f"partita.{room}" for room in ("page", "insight", "mapping", "measuring")]
-    of_accelerators = [f"partita.accelerators.{room}" for room in ("choosing", "precision", "package")]
+    of_accelerators = [f"partita.accelerators.{room}" for room in ("choosing", "precision", "runtime.package")]
     loaded = loaded_by("import partita; partita.compile, partita.load", *of_partita, *of_accelerators)
     assert loaded == [], "name these in the package's `lazily`"
 
@@ -202,7 +202,7 @@ ROOMS = {
         api
         precision
         compiling
-        package decoder
+        decoder
         runtime
         building
         tvm

@@ -18,8 +18,8 @@ from partita.accelerators.tvm.query import isolated_trials
 from partita.graph.pictures import to_svg
 from partita.graph.programs import find_program
 from partita.passes import version_converter
+from partita.passes.manager import settings
 from partita.passes.python_child import environment
-from partita.passes.settings import settings
 from tests.house import ROOT
 
 WORKS = """

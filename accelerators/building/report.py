@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from partita.accelerators.building.subgraphs import Move
 from partita.accelerators.interface.compile_story import SHOWN, CompileStory
-from partita.accelerators.interface.notebook import report_html
-from partita.accelerators.placement.placement import Placement
+from partita.accelerators.placement.placement import Placement, placement_tables
 from partita.graph.formatting import counted, first_of
-from partita.graph.pictures.html import bundle
+from partita.graph.pictures.html import bundle, lines, table
 from partita.partition import PartitionReport
 
 if TYPE_CHECKING:
@@ -40,6 +39,31 @@ class SubgraphRow:
         if self.story is None:
             return ""
         return "in the cache" if self.story.from_cache else self.story.because
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.device}: {counted(self.ops, 'op')}"
+
+
+@attrs.frozen(slots=True)
+class Column:
+    """A column of the tables of subgraphs."""
+
+    title: str
+    """Its title in a terminal."""
+    notebook_title: str
+    """Its title in a notebook; empty if it is left out there."""
+    cell: Callable[[SubgraphRow], object]
+    """Its value for a subgraph."""
+
+
+COLUMNS = (
+    Column("subgraph", "subgraph", lambda row: row.name),
+    Column("device", "device", lambda row: row.device),
+    Column("ops", "ops", lambda row: row.ops),
+    Column("ready in", "compiled in", lambda row: f"{row.seconds:.2f} s"),
+    Column("compiled because", "", lambda row: row.why),
+)
+"""The columns of a subgraph's row, in terminals and notebooks."""
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
@@ -90,12 +114,16 @@ class CompileReport:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("subgraph", "device", "ops", "ready in", "compiled because", title=Text(str(self).partition("\n")[0]))
+        table = Table(*(column.title for column in COLUMNS), title=Text(self.headline))
         for row in self.subgraphs[:most]:
-            table.add_row(Text(row.name), Text(row.device), str(row.ops), f"{row.seconds:.2f} s", Text(row.why))
+            table.add_row(*(Text(str(column.cell(row))) for column in COLUMNS))
         if len(self.subgraphs) > most:
-            table.add_row(f"... {len(self.subgraphs) - most} more", "", "", "", "")
+            table.add_row(f"... {len(self.subgraphs) - most} more")
         return table
+
+    def summary(self) -> list[Table | str]:
+        """The subgraphs, moves and notes, as the command line prints them."""
+        return [self.to_table(), *move_lines(self.moves), *self.notes]
 
     def __rich__(self) -> Table:
         return self.to_table()
@@ -108,10 +136,14 @@ class CompileReport:
         lines = [*move_lines(self.moves), *first_of(self.notes)]
         rich.print(self.to_table(), self.placement.to_table(), *map(Text, lines))
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """The numbers of ops and subgraphs, in one line."""
         how = "placed by priority" if self.automatic else "placed by affinity"
-        lines = [f"{self.name}: {counted(self.placement.ops, 'op')} in {counted(len(self.subgraphs), 'subgraph')}, {how}"]
-        lines += [f"  {row.name} on {row.device}: {counted(row.ops, 'op')}" for row in self.subgraphs[:20]]
+        return f"{self.name}: {counted(self.placement.ops, 'op')} in {counted(len(self.subgraphs), 'subgraph')}, {how}"
+
+    def __str__(self) -> str:
+        lines = [self.headline, *(f"  {row}" for row in self.subgraphs[:20])]
         if len(self.subgraphs) > 20:
             lines.append(f"  ... and {len(self.subgraphs) - 20} more")
         lines += str(self.placement).split("\n")[1:]
@@ -124,6 +156,14 @@ class CompileReport:
 
     def __repr__(self) -> str:
         return f"<CompileReport of {self.name!r}: {counted(len(self.subgraphs), 'subgraph')}, {counted(len(self.moves), 'move')}>"
+
+
+def report_html(report: CompileReport, moves: Sequence[str]) -> str:
+    """The subgraphs, the placement, moves and notes."""
+    columns = [column for column in COLUMNS if column.notebook_title]
+    rows = [[column.cell(row) for column in columns] for row in report.subgraphs]
+    shown = table([column.notebook_title for column in columns], rows, title=report.headline)
+    return shown + placement_tables(report.placement) + lines([*moves, *report.notes])
 
 
 def move_lines(moves: Sequence[Move]) -> list[str]:

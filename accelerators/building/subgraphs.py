@@ -24,6 +24,7 @@ from partita.accelerators.interface.inlining import without_calls
 from partita.accelerators.interface.settings import Config
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.placement.placing import with_constants_computed
+from partita.accelerators.placement.rules import Forbid, Pin
 from partita.accelerators.process.descriptors import at_a_terminal
 from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.process.forking import Guard
@@ -52,6 +53,30 @@ MOST_PARTS = 8
 
 PATIENCE = 1.0
 """Seconds before a terminal shows the progress of compilation."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class CompileTask:
+    """The request for one compilation: a typed graph, its devices and the options."""
+
+    graph: Graph
+    """The graph."""
+    devices: Sequence[Device]
+    """The devices, the preferred ones first."""
+    settings: Config
+    """The configuration of each device."""
+    pin: Pin | None = None
+    """The nodes that are forced onto a device."""
+    forbid: Forbid | None = None
+    """The ops and nodes that a device must not run."""
+    strict: bool = False
+    """True if it is an error when a device cannot compile what it accepted."""
+    optimized_away: Mapping[str, str] = attrs.field(factory=dict)
+    """The nodes of the caller's graph that optimization removed, each with the reason."""
+    min_subgraph_size: int | None = None
+    """Subgraphs of fewer ops go to the next device; None: the devices' properties decide."""
+    max_nodes: int | None = None
+    """Subgraphs of more ops are cut into several; None: the devices' properties decide."""
 
 
 @attrs.frozen(slots=True)

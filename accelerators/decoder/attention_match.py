@@ -15,8 +15,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+from partita.accelerators.decoder.input_roles import Readers, TooLong, Unfit
 from partita.accelerators.decoder.kv_pairs import Cache
-from partita.accelerators.decoder.readers import Readers, TooLong, Unfit
 from partita.accelerators.decoder.values_at_length import Known
 from partita.accelerators.interface.cached_attention import cached_attention
 from partita.graph.build import constant, variable

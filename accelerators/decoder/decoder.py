@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partita.accelerators.arrays.inputs import InputChecker
-from partita.accelerators.building.specialized import SpecializedSubgraph
-from partita.accelerators.decoder.input_roles import Roles, roles_of
+from partita.accelerators.decoder.input_roles import Roles, TooLong, Unfit, roles_of
 from partita.accelerators.decoder.kv_pairs import State, find_caches, held, positions, with_room
-from partita.accelerators.decoder.readers import TooLong, Unfit
 from partita.accelerators.decoder.step import LENGTH, StepSizes, most_positions, prompt_graph, step_graph
 from partita.accelerators.decoder.tokens import token_axes
 from partita.accelerators.errors import CompileError, InputError, NotSupported, RunError
@@ -90,7 +88,7 @@ class Decoder:
     def reads_any_length(self, state: State) -> bool:
         """True if any number of tokens is read at once without a compilation. If the model itself is compiled for each size, the
         model without a past may still be compiled for all."""
-        return _is_for_any_length(self.model) or (not state.length and self._prompt(state) is not None)
+        return self.model.is_for_any_size or (not state.length and self._prompt(state) is not None)
 
     def _prompt(self, state: State) -> CompiledModel | None:
         """The model without a past; None if it is not compiled for any number of tokens."""
@@ -99,7 +97,7 @@ class Decoder:
             if state.batch not in self._prompts and self._anew is not None and not self._is_closed:
                 try:
                     compiled = self._anew(prompt_graph(self.roles, state.batch))
-                    self._prompts[state.batch] = compiled if _is_for_any_length(compiled) else None
+                    self._prompts[state.batch] = compiled if compiled.is_for_any_size else None
                 except (Unfit, CompileError, NotSupported):
                     self._prompts[state.batch] = None
             return self._prompts.get(state.batch)
@@ -169,7 +167,7 @@ class Decoder:
         if room is not None:
             self.make_room(state, room)
         pasts = {name: np.ascontiguousarray(array) for name, array in state.used(self.roles.caches).items()}
-        prompt = None if room is None or state.length or _is_for_any_length(self.model) else self._prompt(state)
+        prompt = None if room is None or state.length or self.model.is_for_any_size else self._prompt(state)
         outputs = self.model({**given, **pasts}) if prompt is None else prompt(given)
         state.length += rows
         for cache in self.roles.caches:
@@ -198,11 +196,6 @@ def decoder_roles(source: Graph) -> Roles | None:
     source = with_heads(apply_pass(with_joined_caches(source), "SimplifyIdentities", verify=False))
     caches = find_caches(source)
     return roles_of(source, caches) if caches else None
-
-
-def _is_for_any_length(model: CompiledModel) -> bool:
-    """True if no subgraph of the model is compiled per size."""
-    return all(not isinstance(unit.compiled, SpecializedSubgraph) or unit.compiled.any_size for unit in model.units)
 
 
 HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")

@@ -12,8 +12,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.decoder.attention_match import LARGE, Region, Shapes, check, find_regions, scale_of, window_of
-from partita.accelerators.decoder.input_roles import Roles
-from partita.accelerators.decoder.readers import TooLong, Unfit, readers_of
+from partita.accelerators.decoder.input_roles import Roles, TooLong, Unfit, readers_of
 from partita.accelerators.decoder.values_at_length import Known, known_at, known_between, of_sizes, sized_input, straight_line
 from partita.accelerators.interface.cached_attention import cached_attention, is_cached_attention
 from partita.graph.build import constant, op, variable

@@ -13,9 +13,8 @@ import attrs
 import numpy as np
 
 from partita.accelerators.decoder.attention_match import find_regions
-from partita.accelerators.decoder.input_roles import Roles
+from partita.accelerators.decoder.input_roles import Roles, Unfit, readers_of
 from partita.accelerators.decoder.kv_pairs import TO_THE_END
-from partita.accelerators.decoder.readers import Unfit, readers_of
 from partita.accelerators.decoder.values_at_length import Known, known_at, of_sizes
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops

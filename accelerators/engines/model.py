@@ -1,4 +1,4 @@
-"""The ONNX model of a subgraph for an engine."""
+"""The ONNX model of a subgraph for an engine. An op that has only gained element types is passed on under an older opset."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.accelerators.engines.opsets import lowered
 from partita.accelerators.engines.probing import add_probes, probes_in
 from partita.graph.cached_property import lazy
 from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
 from partita.graph.node import Node
+from partita.graph.ops.schemas import OpSpec, ParamSpec, spec_of
 from partita.graph.protos import DTYPE_NAMES
 from partita.graph.readers.onnx.tensors import BITS
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array
 from partita.graph.writers.onnx.model import ModelWriter, complete_outputs
+from partita.passes.bodies import everywhere
 
 LOCATION = "weights"
 """The location of a model's large constants."""
@@ -208,3 +209,37 @@ def _embed(tensor: Any, array: Array) -> None:
 
 def _offset(tensor: Any) -> int:
     return next(int(item.value) for item in tensor.external_data if item.key == "offset")
+
+
+def too_new(node: Node, opsets: Mapping[str, int], newest: Mapping[str, int], engine: str) -> str | None:
+    """The reason why the engine, which supports each domain up to `newest`, does not support this op; None if it does.
+
+    Does not look into bodies."""
+    limit = newest.get(node.domain)
+    version = opsets.get(node.domain, 1)
+    if limit is None or version <= limit or node.op is None:
+        return None
+    spec = spec_of(node.op, node.domain, version)
+    if spec is not None and (spec.since <= limit or _only_more_types(spec, spec_of(node.op, node.domain, limit))):
+        return None
+    return f"{engine} knows {node.domain or 'ONNX'} up to opset {limit}; {node.op} at opset {version} is newer"
+
+
+def _only_more_types(new: OpSpec, old: OpSpec | None) -> bool:
+    """True if the newer version of the op changed only its element types."""
+    return old is not None and not old.deprecated and _signature(new) == _signature(old)
+
+
+def _signature(spec: OpSpec) -> object:
+    def options(params: tuple[ParamSpec, ...]) -> list[object]:
+        return [(param.name.lower(), param.option, param.homogeneous) for param in params]
+
+    return options(spec.inputs), options(spec.outputs), dict(spec.attributes)
+
+
+def lowered(graph: Graph, newest: Mapping[str, int]) -> Graph:
+    """The graph with opset numbers that the engine supports, given that it supports all ops."""
+    opsets = {domain: min(version, newest.get(domain, version)) for domain, version in graph.opsets.items()}
+    if opsets == dict(graph.opsets):
+        return graph
+    return everywhere(graph, lambda inner: inner.evolve(opsets=opsets))

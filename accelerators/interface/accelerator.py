@@ -16,7 +16,6 @@ import numpy as np
 
 from partita.accelerators.arrays.on_device import DeviceArray
 from partita.accelerators.errors import BadConfig, NotSupported, UnknownKey, is_ours, names_hooks
-from partita.accelerators.interface.async_steps import Turn
 from partita.accelerators.interface.compile_story import CompileStory, KernelWork
 from partita.accelerators.interface.device_property import DeviceProperty
 from partita.accelerators.interface.habits import meant_key
@@ -25,6 +24,30 @@ from partita.accelerators.interface.query import checked_answers, query_through_
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.graph.graph import Graph
 from partita.partition.property import SubgraphProperty
+
+
+class Turn(ABC):
+    """One run of a subgraph in separate steps, so that its device and others work at the same time.
+
+    It lasts from `send` or `begin` until it is finished or given up, or an error ends it.
+    Nobody else runs the subgraph meanwhile."""
+
+    @abstractmethod
+    def send(self, number: int, array: Any) -> None:
+        """Sends the input of this number to the device. The array's contents may change only once the turn is over."""
+
+    @abstractmethod
+    def begin(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> None:
+        """Starts the device with all inputs. The inputs and the arrays of `out` must not be changed until the turn is over."""
+
+    @abstractmethod
+    def finish(self) -> Sequence[Any]:
+        """Waits for the device and returns the outputs."""
+
+    @abstractmethod
+    def give_up(self) -> None:
+        """Ends the turn without a result, once the device has stopped. The turn may be over already."""
+
 
 COPY = "Copy"
 """The layer type of a copy between the host and a device."""

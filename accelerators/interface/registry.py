@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from partita.accelerators.errors import AcceleratorError, BrokenPackage, UnknownDevice
+from partita.accelerators.interface import PASSES, SHIPPED, Shipped
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.habits import REGISTER, meant_device
 from partita.accelerators.process.forking import Guard
@@ -53,10 +54,10 @@ class _Registration:
     factory: Factory
     source: str
     is_engine: bool = False
-    """True for a device that runs models by the package of its name, which compiles them in a fraction of a second."""
+    """As in `Shipped`."""
 
 
-FAMILIES["tvm"] = "partita.accelerators.tvm.passes"
+FAMILIES.update(PASSES)
 
 _guard = Guard(threading.RLock)
 _registered: dict[str, _Registration] = {}
@@ -172,28 +173,17 @@ def _instance_of(name: str, entry: _Registration) -> Accelerator:
         raise BrokenPackage(error_in_words(error), where=where, remedy="Its package is broken: ask its authors") from error
 
 
-def _shipped(module: str, cls: str) -> Factory:
-    return lambda: getattr(importlib.import_module(module), cls)
+def _shipped(device: Shipped) -> _Registration:
+    return _Registration(lambda: getattr(importlib.import_module(device.module), device.name), "partita", device.is_engine)
 
 
-_SHIPPED = {
-    "cpu": _Registration(_shipped("partita.accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
-    "cuda": _Registration(_shipped("partita.accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
-    "onnxruntime": _Registration(_shipped("partita.accelerators.engines.onnxruntime", "OnnxRuntimeAccelerator"), "partita", True),
-    "opencl": _Registration(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
-    "openvino": _Registration(_shipped("partita.accelerators.engines.openvino", "OpenVinoAccelerator"), "partita", True),
-    "reference": _Registration(_shipped("partita.accelerators.engines.reference", "ReferenceAccelerator"), "partita"),
-}
-"""The devices that come with Partita, the last resort last; of the engines, the one that compiles faster first."""
+_WHOLE = _shipped(SHIPPED[HETERO])
+_SHIPPED = {name: _shipped(device) for name, device in SHIPPED.items() if name != HETERO}
 
 
 def engines() -> list[str]:
     """The shipped engines, those that compile faster first."""
     return [name for name, entry in _SHIPPED.items() if entry.is_engine]
-
-
-_WHOLE = _Registration(_shipped("partita.accelerators.placement.hetero", "HeteroAccelerator"), "partita")
-"""HETERO, which has metrics and a configuration like a device, and runs nothing itself."""
 
 
 def _entries() -> dict[str, _Registration]:

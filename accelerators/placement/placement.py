@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.device_list import Device, find_device
 from partita.accelerators.interface.inlining import without_calls
-from partita.accelerators.interface.notebook import placement_html
 from partita.accelerators.placement.rules import Rules
 from partita.accelerators.placement.support_table import SupportTable, choose, unsupported
 from partita.graph.build import is_made_call
@@ -19,7 +18,8 @@ from partita.graph.formatting import counted, first_of
 from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of, graphs_in
 from partita.graph.node import Node
-from partita.graph.pictures.html import bundle
+from partita.graph.pictures.html import bundle, picture, table
+from partita.graph.pictures.svg import notebook_svg
 from partita.graph.rewrite import with_affinities
 
 if TYPE_CHECKING:
@@ -298,3 +298,27 @@ class Placement(MutableMapping[str, str]):
             if any(name in inner for body in bodies_of(node) for inner in graphs_in(body)):
                 return node
         return None
+
+
+def placement_html(placement: Placement) -> str:
+    """Ops by device, reasons, and the graph in the devices' colours."""
+    graph = placement.graph
+    svg = notebook_svg(graph, lambda node: placement.get(node.name) if node.is_op else None)
+    return placement_tables(placement) + ("" if svg is None else picture(svg, f"{graph.name}, coloured by device"))
+
+
+def placement_tables(placement: Placement) -> str:
+    ops: dict[str, Counter[str]] = {device: Counter() for device in placement.devices}
+    reasons: Counter[tuple[str, str]] = Counter()
+    for name, device in placement.items():
+        ops[device][placement.graph[name].op or ""] += 1
+        reasons.update(placement.refusals(name).items())
+    rows = [
+        (device, count.total(), ", ".join(f"{op} ×{n}" for op, n in count.most_common(6)) + (", …" if len(count) > 6 else ""))
+        for device, count in ops.items()
+    ]
+    shown = table(("device", "ops", "which"), rows, title=f"{placement.graph.name}: {counted(placement.ops, 'op')}")
+    if reasons:
+        why = [(device, count, reason) for (device, reason), count in reasons.most_common()]
+        shown += table(("not on", "ops", "because"), why, most=12)
+    return shown

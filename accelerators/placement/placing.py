@@ -8,10 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from partita.accelerators.errors import AcceleratorError, NotSupported
-from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.device_list import Device, notes_on, parse_devices, present
 from partita.accelerators.interface.inlining import inlined_with_owners, without_calls
 from partita.accelerators.interface.settings import read_config
-from partita.accelerators.interface.unavailable import notes_on, present
 from partita.accelerators.placement.placement import Placement
 from partita.accelerators.placement.rules import Forbid, Pin, Rules, resolve_rules
 from partita.accelerators.placement.support_table import SupportTable, choose, unsupported

@@ -29,7 +29,7 @@ from partita.accelerators.precision.options import Target, batches_of
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.json_form import form_error
 from partita.accelerators.runtime.compiled_model import CompiledModel
-from partita.accelerators.store.kept import FOLDERS, keep, read_kept
+from partita.accelerators.store.folder import FOLDERS, keep, read_kept
 from partita.graph.errors import PartitaError, check_flag
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph

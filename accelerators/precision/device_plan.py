@@ -9,9 +9,8 @@ from typing import Any
 import attrs
 
 from partita.accelerators.errors import AcceleratorError, NotSupported, UnknownDevice
-from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.device_list import Device, parse_devices, present
 from partita.accelerators.interface.settings import read_config
-from partita.accelerators.interface.unavailable import present
 from partita.accelerators.placement.support_table import SupportTable
 from partita.accelerators.precision.calibration import Range
 from partita.accelerators.precision.lowered_ops import lowered

@@ -23,8 +23,7 @@ import numpy as np
 
 from partita.accelerators.building.report import CompileReport
 from partita.accelerators.errors import AcceleratorError, CompileError
-from partita.accelerators.interface.device_list import Device
-from partita.accelerators.interface.unavailable import Absent
+from partita.accelerators.interface.device_list import Absent, Device
 from partita.accelerators.placement.by_cost import Setting
 from partita.accelerators.placement.costs import ENERGY, MOST, Costs, HandOver
 from partita.accelerators.placement.placement import Placement
@@ -36,8 +35,7 @@ from partita.accelerators.process.descriptors import show_progress
 from partita.accelerators.process.energy import Joules, gpu_counter, host_counter, watts
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.runtime.compiled_model import CompiledModel
-from partita.accelerators.store.folder import chosen_folder
-from partita.accelerators.store.kept import FOLDERS, keep, read_kept
+from partita.accelerators.store.folder import FOLDERS, chosen_folder, keep, read_kept
 from partita.accelerators.store.key import make_key
 from partita.graph.build import op, variable
 from partita.graph.errors import PartitaError, check_flag

@@ -14,9 +14,8 @@ import numpy as np
 from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.compiling import compile as compile_model
 from partita.accelerators.errors import AcceleratorError
-from partita.accelerators.interface.device_list import asked_devices, parse_multi
+from partita.accelerators.interface.device_list import Absent, asked_devices, parse_multi, present
 from partita.accelerators.interface.settings import read_config
-from partita.accelerators.interface.unavailable import Absent, present
 from partita.accelerators.placement.placing import live_part
 from partita.accelerators.placement.rules import Forbid, Pin, resolve_rules
 from partita.accelerators.placement.support_table import SupportTable, unsupported

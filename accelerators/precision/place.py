@@ -9,10 +9,14 @@ from typing import Any
 
 import attrs
 
+from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.decoder.conversation import ROOM
 from partita.accelerators.decoder.decoder import decoder_roles
 from partita.accelerators.errors import AcceleratorError
-from partita.accelerators.interface.isolation.measured_bytes import measured_bytes
+from partita.accelerators.interface.accelerator import CompiledSubgraph
+from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.isolation.isolated_device import Isolated, isolated
+from partita.accelerators.interface.isolation.process import ChildTask, DeviceProcess, Limit, origin_of
 from partita.accelerators.placement.by_cost import LATENCY, THROUGHPUT, CostedPlacement, Setting, placed_together
 from partita.accelerators.placement.costs import GivenCosts, costs_of
 from partita.accelerators.placement.device_bytes import Limits, limits_of, partitioned
@@ -21,7 +25,8 @@ from partita.accelerators.placement.rules import Forbid, Pin
 from partita.accelerators.precision.measured_costs import kept_path
 from partita.accelerators.precision.options import Target
 from partita.accelerators.process.exit_barrier import at_a_device
-from partita.accelerators.store.kept import FOLDERS, keep, read_kept
+from partita.accelerators.process.memory import Packing
+from partita.accelerators.store.folder import FOLDERS, keep, read_kept
 from partita.graph.errors import check_count, check_flag
 from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of
@@ -153,3 +158,40 @@ def _real_bytes(placement: CostedPlacement, target: Target) -> dict[str, int]:
     if path is not None:
         keep(path, json.dumps(real).encode())
     return real
+
+
+def measured_bytes(device: Device, bodies: Sequence[Graph], config: Mapping[str, Any]) -> int:
+    """The bytes that the device holds when it has compiled and run these graphs, beside those of its libraries: the smallest
+    graph is compiled and run once before. Inputs and outputs are not counted."""
+    accelerator = isolated(device.accelerator)
+    assert isinstance(accelerator, Isolated)
+    accelerator.process = DeviceProcess(origin_of(accelerator.name, type(device.accelerator)))
+    try:
+        _run(accelerator, min(bodies, key=_weight), config)
+        before = _held(accelerator, device, config)
+        running = [_run(accelerator, body, config) for body in bodies]
+        held = _held(accelerator, device, config) - before
+        del running
+        return max(0, held)
+    finally:
+        accelerator.process.end()
+
+
+def _run(accelerator: Isolated, body: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+    """The compiled graph, after one run."""
+    compiled = accelerator.compile(body, config)
+    compiled.run(InputChecker(body).made_up(0, 1))
+    return compiled
+
+
+def _held(accelerator: Isolated, device: Device, config: Mapping[str, Any]) -> int:
+    """The bytes in use, up to a constant."""
+    task = ChildTask("while its memory was measured", Limit(config["ISOLATE_SECONDS"]), AcceleratorError)
+    with accelerator.process.child() as child:
+        held: int = child.asked({"do": "memory", "device_id": device.device_id}, Packing(), task)
+    return held
+
+
+def _weight(body: Graph) -> int:
+    """The bytes of the constants."""
+    return sum(node.value.nbytes for node in body.nodes if node.value is not None)

@@ -18,11 +18,10 @@ from partita.accelerators.arrays.inputs import InputChecker, Stays, out_arrays
 from partita.accelerators.arrays.on_device import DeviceArray
 from partita.accelerators.arrays.outputs import Outputs
 from partita.accelerators.building.report import CompileReport
-from partita.accelerators.building.specialized import is_static
+from partita.accelerators.building.specialized import SpecializedSubgraph, is_static
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError, RunError
 from partita.accelerators.interface.habits import METHODS
-from partita.accelerators.interface.notebook import model_html
 from partita.accelerators.interface.second_level import SecondLevel
 from partita.accelerators.interface.settings import HeteroSettings
 from partita.accelerators.interface.stub_body import is_skeleton
@@ -43,7 +42,8 @@ from partita.graph.graph import Graph
 from partita.graph.logs import logger
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
-from partita.graph.pictures.html import bundle
+from partita.graph.pictures.html import bundle, picture, table
+from partita.graph.pictures.svg import notebook_svg
 from partita.graph.types import Type
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from partita.accelerators.decoder.conversation import Session
     from partita.accelerators.decoder.decoder import Decoder
-    from partita.accelerators.package.imported_report import ImportedReport
-    from partita.accelerators.package.stages import Stages
     from partita.accelerators.placement.costs import Costs
+    from partita.accelerators.runtime.package.imported_report import ImportedReport
+    from partita.accelerators.runtime.package.stages import Stages
 
 CHUNKS = (128, 16, 1)
 """The numbers of new tokens for which a session's steps are compiled."""
@@ -417,6 +417,11 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
         return tuple(self._units[node.name] for node in self.graph.nodes if node.is_op)
 
     @property
+    def is_for_any_size(self) -> bool:
+        """True if no subgraph is compiled per size."""
+        return all(not isinstance(unit.compiled, SpecializedSubgraph) or unit.compiled.any_size for unit in self.units)
+
+    @property
     def fusions(self) -> dict[str, SecondLevel]:
         """The fused kernels and refused fusions of each subgraph, if its device shows them. Computed on access. A subgraph
         without its body has none, and neither has one with dynamic sizes."""
@@ -433,14 +438,14 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
         """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
 
         `bodies=False` leaves out the ONNX bodies that the devices do not need; a `key` signs the file."""
-        from partita.accelerators.package.exporting import export_model  # upward: users call a method
+        from partita.accelerators.runtime.package.exporting import export_model  # start-up
 
         export_model(self, check_path("export", path, AcceleratorError), bodies=bodies, key=key)
 
     def stages(self, times: Profile | Costs | None = None) -> Stages:
         """The model as a chain of models, one for consecutive subgraphs on one device, for engines that move tensors between
         processes or machines. `times` predict how long stages take: costs, or a profile (by default of generated inputs)."""
-        from partita.accelerators.package.stages import stages_of  # upward: users call a method
+        from partita.accelerators.runtime.package.stages import stages_of  # start-up
 
         model = self.wait()
         return stages_of(model, model.profile() if times is None else times, CompiledModel)
@@ -520,3 +525,17 @@ def _constant_ids(graph: Graph) -> frozenset[int]:
             if node.value is not None:
                 ids |= {id(node.value), id(root(node.value))}
     return frozenset(ids)
+
+
+def model_html(model: CompiledModel) -> str:
+    """The model's properties, its subgraphs, and its graph in the colours of the devices."""
+    properties = model.properties
+    rows = [
+        ("devices", ", ".join(properties.devices)),
+        *(("input", name if kind is None else f"{name}: {kind}") for name, kind in properties.inputs),
+        *(("output", name if kind is None else f"{name}: {kind}") for name, kind in properties.outputs),
+    ]
+    calls = [(unit.name, unit.device.label, len(unit.ops)) for unit in model.units]
+    svg = notebook_svg(model.graph)
+    shown = table((), rows, title=f"{properties.name}, compiled") + table(("subgraph", "device", "ops"), calls, most=20)
+    return shown + ("" if svg is None else picture(svg, f"{properties.name}, coloured by device"))

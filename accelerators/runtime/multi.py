@@ -20,8 +20,8 @@ from partita.accelerators.runtime.executor import Observer, Runs, Watcher
 from partita.accelerators.runtime.profile import Profile
 
 if TYPE_CHECKING:
-    from partita.accelerators.package.stages import Stages
     from partita.accelerators.placement.costs import Costs
+    from partita.accelerators.runtime.package.stages import Stages
 
 
 class MultiModel(CompiledModel):

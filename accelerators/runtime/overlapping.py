@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.building.units import Unit
-from partita.accelerators.interface.async_steps import Turn
+from partita.accelerators.interface.accelerator import Turn
 from partita.accelerators.process.exit_barrier import door
 from partita.accelerators.runtime.steps import RunPlan, RunStep, Step, Values
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.store.folder import chosen_folder
-from partita.accelerators.store.kept import FOLDERS, keep, read_kept
+from partita.accelerators.store.folder import FOLDERS, chosen_folder, keep, read_kept
 from partita.accelerators.store.key import source_digest
 
 FOLDER = FOLDERS[0]

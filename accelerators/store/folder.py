@@ -5,6 +5,7 @@ it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 import warnings
@@ -14,6 +15,7 @@ from typing import Any
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.cache_words import OFF, ON
 from partita.accelerators.interface.keys import cache_folder
+from partita.accelerators.process.atomic import open_private, replacing
 
 
 def default_folder() -> Path:
@@ -89,3 +91,28 @@ def unusable(folder: Path, cause: str, remedy: str | None = None) -> Accelerator
 
 class Damaged(Exception):
     """The content differs from what was written."""
+
+
+FOLDERS = ("findings", "costs", "auto")
+"""The subfolders of the cache with small files, each with a digest of its content: a damaged one counts as missing."""
+
+
+def read_kept(path: Path) -> bytes | None:
+    """The content of a file in a subfolder of the cache; None if it is missing or damaged."""
+    try:
+        private_folder(path.parents[1])
+        refuse_link(path.parent)
+        with open_private(path) as file:
+            data = file.read()
+    except (OSError, AcceleratorError):
+        return None
+    return data[64:] if hashlib.sha256(data[64:]).hexdigest().encode() == data[:64] else None
+
+
+def keep(path: Path, data: bytes) -> None:
+    """Writes a file of such a subfolder; nothing happens if it cannot be written."""
+    with contextlib.suppress(AcceleratorError, OSError):
+        private_folder(path.parents[1])
+        inner_folder(path.parent)
+        with replacing(path, 0o600, lasting=False, follows=False) as file:
+            file.write(hashlib.sha256(data).hexdigest().encode() + data)

@@ -23,8 +23,7 @@ from partita.accelerators.process.atomic import NoFile, open_private, replacing,
 from partita.accelerators.process.background import hands
 from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.process.forking import Guard
-from partita.accelerators.store.folder import Damaged, inner_folder, private_folder, unusable, used_now
-from partita.accelerators.store.kept import FOLDERS
+from partita.accelerators.store.folder import FOLDERS, Damaged, inner_folder, private_folder, unusable, used_now
 from partita.accelerators.store.waiting import locked
 from partita.graph.atomic_write import PREFIX
 from partita.graph.types import Array, dtype_name, numpy_dtype

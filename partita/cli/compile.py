@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import partita as pt
-from partita.accelerators.building.report import CompileReport, move_lines
+from partita.accelerators.building.report import CompileReport
 from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.settings import read_config
 from partita.cli import exits
@@ -17,9 +17,6 @@ from partita.cli.arguments import add_devices, add_model, config_of, placing_of
 from partita.cli.models import compiled, key_of, load_graph, writable
 from partita.cli.screen import Screen
 from partita.graph.summary import size_text
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 EXAMPLE = """\
   partita compile zoo:squeezenet --devices HETERO:cpu,reference -o squeezenet.partita
@@ -52,7 +49,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     size = target.stat().st_size
     fusions = {name: level.to_dict() for name, level in model.fusions.items()} if arguments.why else {}
     screen.write_json({**model.report.to_dict(), "fusions": fusions, "file": str(target), "bytes": size})
-    screen.show(*report_lines(model), *(_why(model) if arguments.why else ()), f"wrote {target}, {size_text(size)}")
+    screen.show(*model.report.summary(), *(_why(model) if arguments.why else ()), f"wrote {target}, {size_text(size)}")
     return exits.OK
 
 
@@ -73,11 +70,3 @@ def _check_export(graph: pt.Graph, arguments: argparse.Namespace, config: Mappin
         for label in sorted(placed & unable.keys()):
             cause = f"what {label!r} compiles cannot be written into a file: {unable[label]}"
             raise pt.NotSupported(cause, where=arguments.output)
-
-
-def report_lines(model: pt.CompiledModel) -> list[Table | str]:
-    """Summary of a compilation, with moves and notes."""
-    report = model.report
-    if not isinstance(report, CompileReport):
-        return [str(report)]
-    return [report.to_table(), *move_lines(report.moves), *report.notes]

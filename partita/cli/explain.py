@@ -9,7 +9,7 @@ import argparse
 import partita as pt
 from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.second_level import SecondLevel
-from partita.accelerators.package.imported_report import ImportedReport, read_report
+from partita.accelerators.runtime.package.imported_report import ImportedReport, read_report
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.models import load_graph, reading_package, takes_package

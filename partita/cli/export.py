@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 import partita as pt
-from partita.accelerators.package.stages import FORMS, INDEX
+from partita.accelerators.runtime.package.stages import FORMS, INDEX
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_inputs, add_model, add_plan, config_of
 from partita.cli.models import load_model, model_inputs

@@ -15,7 +15,7 @@ from partita.accelerators.arrays.inputs import InputChecker
 from partita.accelerators.interface.device_list import DEFAULT, asked_devices
 from partita.accelerators.interface.inlining import unplaced
 from partita.accelerators.interface.settings import read_config
-from partita.accelerators.package.container import Package, checked_key
+from partita.accelerators.runtime.package.container import Package, checked_key
 from partita.cli.arguments import Usage, placing_of
 from partita.cli.inputs import read_inputs, shape_options
 from partita.cli.screen import Screen
@@ -26,7 +26,7 @@ from partita.graph.types import Dim
 from partita.measuring.batched import batched
 
 if TYPE_CHECKING:
-    from partita.accelerators.package.container import Package
+    from partita.accelerators.runtime.package.container import Package
 
 PACKAGE = ".partita"
 """File extension of `partita compile`."""

@@ -24,7 +24,6 @@ from partita.accelerators.process.atomic import replacing
 from partita.accelerators.runtime.real_runs import Timeline
 from partita.cli import exits
 from partita.cli.arguments import add_count, add_devices, add_fail_on, add_inputs, add_model, config_of, positive, precise
-from partita.cli.compile import report_lines
 from partita.cli.models import load_model, model_inputs, read_graph, writable
 from partita.cli.screen import Screen, table
 from partita.compare import Difference, compare
@@ -242,7 +241,7 @@ def _show(
         numbers = [f"{row[key]:.6g}" if key in row else "" for key in columns[2:]]
         sizes = f"{row['dtype']}{row['shape']}" if "shape" in row else row["type"]
         rows.append((row["name"], sizes, *numbers))
-    screen.show(*report_lines(model), table("outputs", columns, rows, right=columns[2:]))
+    screen.show(*model.report.summary(), table("outputs", columns, rows, right=columns[2:]))
     if profile is not None and slowest:
         screen.show(profile.to_table(slowest))
     for difference in checked:

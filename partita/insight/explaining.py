@@ -12,9 +12,8 @@ from partita.accelerators import AcceleratorError, Placement, accelerator, load
 from partita.accelerators.engines.model import EngineModel, engine_model
 from partita.accelerators.engines.onnxruntime.plugins import RECORDED, assigned
 from partita.accelerators.engines.onnxruntime.quirks import BRINGS_CODE, brings_code
-from partita.accelerators.engines.onnxruntime.reasons import reason
 from partita.accelerators.engines.onnxruntime.session import session_of
-from partita.accelerators.engines.onnxruntime.session_options import CPU, quiet_options
+from partita.accelerators.engines.onnxruntime.session_options import CPU, quiet_options, reason
 from partita.accelerators.engines.onnxruntime.taking import ALONE, LARGE, SILENT, asked, why_not
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.interface.accelerator import Accelerator

@@ -10,8 +10,8 @@ from pathlib import Path
 from partita.accelerators.api import import_model
 from partita.accelerators.interface.device_list import asked_devices
 from partita.accelerators.interface.settings import read_config
-from partita.accelerators.package.container import FORMAT, PackageError
 from partita.accelerators.runtime.compiled_model import CompiledModel
+from partita.accelerators.runtime.package.container import FORMAT, PackageError
 from partita.graph.errors import PartitaError
 from partita.graph.protos import DTYPE_NUMBERS
 from partita.graph.types import TensorType

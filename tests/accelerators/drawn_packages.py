@@ -19,10 +19,11 @@ import numpy as np
 
 import partita as pt
 from partita.accelerators.interface.device_list import parse_devices
-from partita.accelerators.interface.isolation import child, isolated_device, measured_bytes
-from partita.accelerators.package import container
+from partita.accelerators.interface.isolation import child, isolated_device
+from partita.accelerators.precision import place
 from partita.accelerators.process import background
 from partita.accelerators.process.memory import SharedMemory
+from partita.accelerators.runtime.package import container
 from tests.accelerators.hetero.small_devices import Ran, RanOnDevice, device
 from tests.kept import told
 from tests.partition.kept_partitions import graph_of
@@ -203,15 +204,15 @@ def in_child(rng: random.Random) -> Iterator[str]:
         yield f"{list(process.now.dropped)}"
         held = iter(rng.choice(((100, 160), (160, 100))))
         with (
-            mock.patch.object(measured_bytes, "DeviceProcess", lambda origin: Process(accelerator)),
-            mock.patch.object(measured_bytes, "origin_of", lambda name, kind: None),
-            mock.patch.object(measured_bytes, "isolated", lambda one: apart),
+            mock.patch.object(place, "DeviceProcess", lambda origin: Process(accelerator)),
+            mock.patch.object(place, "origin_of", lambda name, kind: None),
+            mock.patch.object(place, "isolated", lambda one: apart),
             mock.patch.object(child, "_anonymous_bytes", lambda: next(held)),
             mock.patch.object(child, "gc", SimpleNamespace(collect=lambda: None)),
         ):
             static = pt.apply_pass(pt.Graph([pt.op("Relu", pt.variable("s", "float32", (2, 3)))]), "InferShape")
             (one,) = parse_devices("mine")
-            yield told(measured_bytes.measured_bytes, one, rng.choice(([graph, static], [static])), config)
+            yield told(place.measured_bytes, one, rng.choice(([graph, static], [static])), config)
             yield f"{apart.process.now.asked_for}"
 
 

@@ -25,14 +25,16 @@ import numpy as np
 
 import partita as pt
 from partita.accelerators import api
-from partita.accelerators.interface import notebook
-from partita.accelerators.package import triton
-from partita.accelerators.package.stages import Border, Stages
+from partita.accelerators.building.report import report_html
 from partita.accelerators.placement.costs import Costs
+from partita.accelerators.placement.placement import placement_html, placement_tables
 from partita.accelerators.precision import measured_costs
 from partita.accelerators.precision.calibration import METHODS, calibrated
 from partita.accelerators.process import compile_slots, cores
-from partita.accelerators.runtime.profile import Measurement, Row, Span, profile_of
+from partita.accelerators.runtime.compiled_model import model_html
+from partita.accelerators.runtime.package import triton
+from partita.accelerators.runtime.package.stages import Border, Stages
+from partita.accelerators.runtime.profile import Measurement, Row, Span, profile_html, profile_of, timeline_svg
 from partita.accelerators.store import folder as folders
 from partita.accelerators.store import store as stores
 from partita.accelerators.store import waiting
@@ -432,18 +434,18 @@ def picture(rng: random.Random) -> Iterator[str]:
         one.total_us += us
     one.elapsed_us = one.total_us
     found = profile_of([one], rng.choice(("net", "a & b" * 20)), "the inputs given", [])
-    yield f"{len(one.spans)} {sum_of(notebook.timeline_svg(found))} {sum_of(notebook.timeline_svg(found, 300))}"
-    yield re.sub(r"<title>.*?</title>", "", notebook.timeline_svg(found, rng.choice((200, 900))))[-600:]
-    yield sum_of(notebook.profile_html(found))
+    yield f"{len(one.spans)} {sum_of(timeline_svg(found))} {sum_of(timeline_svg(found, 300))}"
+    yield re.sub(r"<title>.*?</title>", "", timeline_svg(found, rng.choice((200, 900))))[-600:]
+    yield sum_of(profile_html(found))
     graph = graph_of(rng)
     ops = sorted({str(node.op) for node in graph.nodes if node.is_op})
     with device("alpha", " ".join(rng.sample(ops, rng.randint(0, len(ops))))), device("beta"):
         placement = pt.query(graph, "HETERO:alpha,beta")
-        yield f"{sum_of(notebook.placement_html(placement))} {sum_of(notebook._placement_tables(placement))}"
+        yield f"{sum_of(placement_html(placement))} {sum_of(placement_tables(placement))}"
         if rng.random() < 0.3:
             model = pt.compile(graph, "HETERO:alpha,beta")
-            yield f"{sum_of(notebook.model_html(model))}"
-            text = notebook.report_html(model.report, ["moved"])  # type: ignore[arg-type]
+            yield f"{sum_of(model_html(model))}"
+            text = report_html(model.report, ["moved"])  # type: ignore[arg-type]
             yield sum_of(re.sub(r"[\d.]+ s\b", "# s", text))
             model.close()
 

@@ -408,7 +408,7 @@ def test_tune(partita: Command, model: str) -> None:
     ],
 )
 def test_bad_packages(partita: Command, model: str, verb: str, name: str, message: str) -> None:
-    from partita.accelerators.package.container import writing
+    from partita.accelerators.runtime.package.container import writing
 
     pt.compile(pt.load(model), "reference").export("cut.partita")
     Path("cut.partita").write_bytes(Path("cut.partita").read_bytes()[:-9])

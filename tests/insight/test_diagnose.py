@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.interface.notebook import timeline_svg
 from partita.accelerators.process import messages
+from partita.accelerators.runtime.profile import timeline_svg
 from partita.compare import Difference
 from partita.graph.interpret import evaluate_node
 from partita.graph.pictures.layered import layered_svg

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import partita as pt
-from partita.accelerators.interface.notebook import timeline_svg
-from partita.accelerators.runtime.profile import Profile, Row, Span
+from partita.accelerators.runtime.profile import Profile, Row, Span, timeline_svg
 from partita.graph.pictures import html
 from partita.graph.pictures.html import table
 from tests.graphs.pages import long, small

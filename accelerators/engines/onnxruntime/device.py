@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from partita.accelerators.engines.lost_nan import EXACT, KEY, loses_nan
 from partita.accelerators.engines.lower_bounds import Sizes, least_sizes
-from partita.accelerators.engines.model import EngineModel, engine_model, model_from_bytes
+from partita.accelerators.engines.model import EngineModel, engine_model, model_from_bytes, too_new
 from partita.accelerators.engines.onnxruntime import quirks
 from partita.accelerators.engines.onnxruntime.guarding import guard
 from partita.accelerators.engines.onnxruntime.plugins import (
@@ -21,11 +21,9 @@ from partita.accelerators.engines.onnxruntime.plugins import (
     package_name,
     provider_of,
 )
-from partita.accelerators.engines.onnxruntime.reasons import reason
 from partita.accelerators.engines.onnxruntime.session import CompiledSession, session_of
-from partita.accelerators.engines.onnxruntime.session_options import CPU, LEVELS, quiet_options, set_running
+from partita.accelerators.engines.onnxruntime.session_options import CPU, LEVELS, quiet_options, reason, set_running
 from partita.accelerators.engines.onnxruntime.taking import LARGE, TakenNodes, providers_of, why_not
-from partita.accelerators.engines.opsets import too_new
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.engines.onnxruntime.reasons import reason
+from partita.accelerators.engines.onnxruntime.session_options import reason
 from partita.accelerators.errors import AcceleratorUnavailable, BadConfig
 from partita.accelerators.interface.keys import BadValue
 from partita.accelerators.process.forking import Guard

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from partita.accelerators.engines.model import EngineModel
-from partita.accelerators.engines.onnxruntime.reasons import reason
-from partita.accelerators.engines.onnxruntime.session_options import WRONG
+from partita.accelerators.engines.onnxruntime.session_options import WRONG, reason
 from partita.accelerators.engines.probing import NOTHING, found_nothing
 from partita.accelerators.errors import RunError
 from partita.accelerators.interface.accelerator import EXECUTED, OPTIMIZED_OUT, CompiledSubgraph, ProfileRow

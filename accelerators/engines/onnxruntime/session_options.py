@@ -1,4 +1,4 @@
-"""Options of onnxruntime sessions."""
+"""Options of onnxruntime sessions, and their errors in one line."""
 
 from __future__ import annotations
 
@@ -41,3 +41,11 @@ def set_running(options: Any, engine: Any, *, level: str, threads: int | None, b
     options.add_session_config_entry("session.force_spinning_stop", "1")
     # With weight-only quantization, activations stay in floating point: by default they are rounded to bytes.
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+
+
+def reason(error: BaseException) -> str:
+    """The engine's message without its error codes and line breaks."""
+    text = " ".join(str(error).split())
+    if text.startswith("[ONNXRuntimeError]"):
+        text = text.split(" : ", 3)[-1]
+    return text

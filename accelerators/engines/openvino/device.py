@@ -14,12 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from partita.accelerators.engines.lost_nan import EXACT, KEY, loses_nan
-from partita.accelerators.engines.model import EngineModel, engine_model
+from partita.accelerators.engines.model import EngineModel, engine_model, too_new
 from partita.accelerators.engines.openvino import quirks
-from partita.accelerators.engines.openvino.reasons import reason
-from partita.accelerators.engines.openvino.requests import CompiledRequests
+from partita.accelerators.engines.openvino.requests import CompiledRequests, reason
 from partita.accelerators.engines.openvino.small_integers import SmallIntegers
-from partita.accelerators.engines.opsets import too_new
 from partita.accelerators.engines.probing import PROBED
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError

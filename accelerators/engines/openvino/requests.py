@@ -1,4 +1,4 @@
-"""A body as a compiled model with a pool of infer requests."""
+"""A body as a compiled model with a pool of infer requests, and openvino's errors in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 from partita.accelerators.engines.model import EngineModel
 from partita.accelerators.engines.openvino.index_checks import GivenIndices
 from partita.accelerators.engines.openvino.profile import Owners, Times, owners_of_layers, rows_of
-from partita.accelerators.engines.openvino.reasons import reason
 from partita.accelerators.engines.probing import NOTHING, found_nothing
 from partita.accelerators.errors import CompileError, RunError
 from partita.accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
@@ -193,3 +192,13 @@ def _large_static(port: Any, value_type: Any) -> tuple[Any, Any] | None:
     dtype = numpy_dtype(value_type.dtype)
     shape = tuple(port.shape)
     return (shape, dtype) if math.prod(shape) * dtype.itemsize >= BOUND_FROM else None
+
+
+def reason(error: BaseException) -> str:
+    """The engine's message without its source locations."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    telling = [line for line in lines if line and not line.startswith(_NOISE)]
+    return " ".join(telling) or " ".join(lines)
+
+
+_NOISE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't fully converted", "Summary", "To facilitate")

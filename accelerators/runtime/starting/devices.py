@@ -10,22 +10,20 @@ from typing import Any
 import attrs
 
 from partita.accelerators.building.specialized import SpecializedSubgraph
-from partita.accelerators.building.task import CompileTask
+from partita.accelerators.building.subgraphs import CompileTask
 from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
 from partita.accelerators.interface.accelerator import Accelerator
-from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.device_list import Device, parse_devices, present
 from partita.accelerators.interface.isolation.background_worker import Workshop, afar, is_afar
 from partita.accelerators.interface.isolation.process import Limit
 from partita.accelerators.interface.registry import engines
 from partita.accelerators.interface.settings import MEASURED, Config
-from partita.accelerators.interface.unavailable import present
 from partita.accelerators.placement.rules import Forbid
 from partita.accelerators.process.background import behind
 from partita.accelerators.process.exit_barrier import main_has_ended
-from partita.accelerators.process.working_folder import working_folder
 from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.accelerators.runtime.starting.starting_model import StartingModel, ended
-from partita.accelerators.runtime.starting.work import DoneOnce, Work
+from partita.accelerators.runtime.starting.work import DoneOnce, Work, working_folder
 from partita.accelerators.store.cached_compiling import check_folder
 from partita.accelerators.store.folder import lasting
 from partita.graph.graph import Graph

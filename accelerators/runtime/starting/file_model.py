@@ -16,8 +16,7 @@ from partita.accelerators.engines.onnxruntime.plain_files import is_plain
 from partita.accelerators.engines.onnxruntime.whole_session import WholeSession, whole_session
 from partita.accelerators.process.exit_barrier import at_a_device, door
 from partita.accelerators.process.forking import Guard, renewed_in_children
-from partita.accelerators.process.working_folder import working_folder
-from partita.accelerators.runtime.starting.work import Starting, Work
+from partita.accelerators.runtime.starting.work import Starting, Work, working_folder
 from partita.graph.errors import ReadError
 from partita.graph.file_state import FileState, file_state, open_state
 

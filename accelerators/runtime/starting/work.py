@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -209,3 +210,11 @@ class Starting(ABC):
     def wait(self, timeout: float | None = None) -> Any:
         """This model, once its own devices are ready; their error if they cannot compile it, TimeoutError if it takes longer."""
         return self.ready.result(timeout)
+
+
+def working_folder() -> str:
+    """The working directory; empty if it was removed, so that relative paths are unchanged."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""

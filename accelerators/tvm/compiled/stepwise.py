@@ -13,8 +13,7 @@ import numpy as np
 
 from partita.accelerators.arrays.on_device import DeviceArray, Target, Wanted
 from partita.accelerators.errors import RunError
-from partita.accelerators.interface.accelerator import COPY, EXECUTED, ProfileRow
-from partita.accelerators.interface.async_steps import Turn
+from partita.accelerators.interface.accelerator import COPY, EXECUTED, ProfileRow, Turn
 from partita.accelerators.tvm.code.launches import Number
 from partita.accelerators.tvm.compiled.assembling import Assembled
 from partita.accelerators.tvm.compiled.launch_list import OpenSteps, StepList

@@ -26,14 +26,14 @@ from partita.accelerators.engines.model import Aside, EngineModel, engine_model,
 from partita.accelerators.engines.onnxruntime import plugins, session
 from partita.accelerators.engines.onnxruntime.device import OnnxRuntimeAccelerator
 from partita.accelerators.engines.onnxruntime.guarding import guard
-from partita.accelerators.engines.onnxruntime.reasons import reason as reason_of_onnxruntime
 from partita.accelerators.engines.onnxruntime.session_options import quiet_options, set_running
+from partita.accelerators.engines.onnxruntime.session_options import reason as reason_of_onnxruntime
 from partita.accelerators.engines.onnxruntime.taking import why_not
 from partita.accelerators.engines.onnxruntime.whole_session import WholeSession
 from partita.accelerators.engines.openvino import requests
 from partita.accelerators.engines.openvino.device import OpenVinoAccelerator, _turned
 from partita.accelerators.engines.openvino.profile import Times, owners_of_layers, rows_of
-from partita.accelerators.engines.openvino.reasons import reason as reason_of_openvino
+from partita.accelerators.engines.openvino.requests import reason as reason_of_openvino
 from partita.accelerators.engines.probing import PROBED, found_nothing
 from partita.accelerators.engines.trials import Trials, unknown_input
 from partita.accelerators.interface.accelerator import Accelerator

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import partita as pt
 from partita.accelerators import CompiledSubgraph
 from partita.accelerators.errors import RunError
-from partita.accelerators.interface.async_steps import Turn
+from partita.accelerators.interface.accelerator import Turn
 from partita.accelerators.process.exit_barrier import door
 from partita.accelerators.runtime.executor import Executor
 from partita.accelerators.runtime.steps import begun_early, ends_of, overlapping

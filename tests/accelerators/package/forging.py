@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partita.accelerators.package.container import Package, writing
+from partita.accelerators.runtime.package.container import Package, writing
 
 
 def forge(source: Path, target: Path, change=lambda manifest: None, members=None) -> Path:

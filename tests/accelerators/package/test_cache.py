@@ -15,8 +15,7 @@ import pytest
 import partita as pt
 from partita.accelerators.interface.registry import accelerator
 from partita.accelerators.store import clear, explain, list_entries
-from partita.accelerators.store.folder import chosen_folder, default_folder
-from partita.accelerators.store.kept import keep, read_kept
+from partita.accelerators.store.folder import chosen_folder, default_folder, keep, read_kept
 from partita.accelerators.store.store import Store
 from partita.page.collect import collect
 from tests.accelerators.package.models import in_new_process, run

@@ -245,10 +245,9 @@ def test_kernels_for_any_size_that_do_not_fit_are_refused_or_compiled_again(tmp_
     model = pt.compile(pt.Graph([pt.op("Tanh", x)]), "cpu")
     model.export(tmp_path / "net.partita")
     misfit = "partita.accelerators.tvm.device.TvmAccelerator.misfit"
+    read = "partita.accelerators.runtime.package.unpacking._Importing.read"
     monkeypatch.setattr(misfit, lambda *_: "it was compiled for another processor")
-    monkeypatch.setattr(
-        "partita.accelerators.package.unpacking._Importing.read", lambda *_: pytest.fail("code for another processor is loaded")
-    )
+    monkeypatch.setattr(read, lambda *_: pytest.fail("code for another processor is loaded"))
     with pytest.raises(pt.PartitaError, match="does not fit device 'cpu' here: it was compiled for another processor"):
         pt.import_model(tmp_path / "net.partita")
     imported = pt.import_model(tmp_path / "net.partita", recompile=True)

@@ -13,7 +13,7 @@ import pytest
 import partita as pt
 from partita.accelerators import Key
 from partita.accelerators.interface.registry import accelerator, device_names
-from partita.accelerators.package.container import Package, PackageError
+from partita.accelerators.runtime.package.container import Package, PackageError
 from partita.cli import exits
 from partita.cli.main import main
 from tests.accelerators.hetero.small_devices import device

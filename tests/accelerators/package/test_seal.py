@@ -7,8 +7,8 @@ import random
 import pytest
 
 import partita as pt
-from partita.accelerators.package.container import _LENGTH as SEAL
-from partita.accelerators.package.container import Package, PackageError
+from partita.accelerators.runtime.package.container import _LENGTH as SEAL
+from partita.accelerators.runtime.package.container import Package, PackageError
 from tests.graphs.networks import small_net
 
 
@@ -102,7 +102,7 @@ def test_somebody_who_can_make_seals_cannot_make_it_crash(data, tmp_path, refuse
     """Forged manifests with right checksums: one error, no crash, nothing loaded."""
     import json
 
-    from partita.accelerators.package.container import MANIFEST, writing
+    from partita.accelerators.runtime.package.container import MANIFEST, writing
 
     path = tmp_path / "whole.partita"
     path.write_bytes(data)

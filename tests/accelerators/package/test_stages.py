@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.package.stages import FORMS
+from partita.accelerators.runtime.package.stages import FORMS
 from tests.accelerators.hetero.random_accelerators import random_graph
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.package.triton_stand_in import Repository

@@ -23,7 +23,7 @@ from partita.accelerators.arrays.outputs import Outputs
 from partita.accelerators.decoder import conversation
 from partita.accelerators.decoder.conversation import Session, opened
 from partita.accelerators.decoder.decoder import Decoder, decoder_roles
-from partita.accelerators.decoder.readers import TooLong
+from partita.accelerators.decoder.input_roles import TooLong
 from partita.accelerators.decoder.step import StepSizes, step_graph
 from tests.accelerators.sessions.test_sessions import _Kept, with_buffers, with_flat_heads
 from tests.kept import write_kept
@@ -150,7 +150,7 @@ def talk(rng: random.Random, kind: str) -> Iterator[str]:
     with (
         mock.patch("partita.accelerators.decoder.decoder.step_graph", step),
         mock.patch("partita.accelerators.decoder.decoder.most_positions", lambda roles, sizes: MOST),
-        mock.patch("partita.accelerators.decoder.decoder._is_for_any_length", lambda model: is_any),
+        mock.patch.object(pt.CompiledModel, "is_for_any_size", is_any),
         mock.patch.object(conversation, "ROOM", 8), mock.patch.object(Decoder, "step", recorded),
         mock.patch.object(decoder, "_steps", {}), mock.patch.object(decoder, "_prompts", {}),
         mock.patch.object(decoder, "limit", None), mock.patch.object(decoder, "notes", list(decoder.notes)),

@@ -15,9 +15,8 @@ import numpy as np
 
 import partita as pt
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, gpt2, llama
-from partita.accelerators.decoder.input_roles import roles_of
+from partita.accelerators.decoder.input_roles import Unfit, roles_of
 from partita.accelerators.decoder.kv_pairs import find_caches
-from partita.accelerators.decoder.readers import Unfit
 from partita.accelerators.decoder.step import StepSizes, step_graph
 from partita.accelerators.decoder.tokens import token_axes
 from partita.graph.errors import PartitaError

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.decoder.input_roles import Unfit
 from partita.accelerators.decoder.kv_pairs import TO_THE_END, _last, find_caches
-from partita.accelerators.decoder.readers import Unfit
 from partita.accelerators.decoder.step import StepSizes, step_graph
 
 

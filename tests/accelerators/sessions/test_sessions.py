@@ -15,9 +15,8 @@ import pytest
 
 import partita as pt
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, Llama, Sizes, Value, gpt2, llama, numbers, scalar
-from partita.accelerators.decoder.input_roles import roles_of
+from partita.accelerators.decoder.input_roles import Unfit, roles_of
 from partita.accelerators.decoder.kv_pairs import find_caches
-from partita.accelerators.decoder.readers import Unfit
 from partita.accelerators.decoder.step import StepSizes, step_graph
 from partita.accelerators.errors import AcceleratorError, InputError, NotSupported, RunError
 from partita.graph.interpret import evaluate_node
@@ -290,7 +289,7 @@ def test_the_position_of_the_first_token_is_given_to_all_of_them(cut: bool, monk
     sizes = attrs.evolve(SMALL_LLAMA, layers=1, position_ids=False)
     graph, ids = _Started(sizes).graph("started"), tokens(7)
     if cut:
-        monkeypatch.setattr("partita.accelerators.decoder.decoder._is_for_any_length", lambda model: False)
+        monkeypatch.setattr(pt.CompiledModel, "is_for_any_size", False)
     session = pt.compile(graph, "cpu").session(longest=24, chunks=(2, 1))
     outputs = [session(ids[:, :5], start_pos=np.array([0]))["logits"], session(ids[:, 5:], start_pos=np.array([5]))["logits"]]
     assert session.notes == ()
@@ -368,7 +367,7 @@ def test_no_step_compiles_or_moves_a_cache(model: pt.CompiledModel) -> None:
 @pytest.mark.slow
 def test_a_rest_is_read_with_tokens_before_it(model: pt.CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven tokens in pieces of four: the last piece begins one token earlier, and not three single steps."""
-    monkeypatch.setattr("partita.accelerators.decoder.decoder._is_for_any_length", lambda model: False)
+    monkeypatch.setattr(pt.CompiledModel, "is_for_any_size", False)
     ids = tokens(11)
     session, slow = model.session(longest=32, chunks=(4, 1)), model.session(longest=32, chunks=(1,))
     outputs = [session(ids[:, :7])["logits"], session(ids[:, 7:8])["logits"], session(ids[:, 8:])["logits"]]

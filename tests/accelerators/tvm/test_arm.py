@@ -16,7 +16,7 @@ import pytest
 import partita as pt
 from partita.accelerators.errors import BadConfig, CompileError, NotSupported, RunError
 from partita.accelerators.interface.registry import accelerator
-from partita.accelerators.package.container import PackageError
+from partita.accelerators.runtime.package.container import PackageError
 from partita.accelerators.tvm import device as device_module
 from partita.accelerators.tvm.code import linking
 from partita.accelerators.tvm.code.codegen import generate, object_code

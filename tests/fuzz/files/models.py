@@ -122,7 +122,7 @@ def code_packages() -> tuple[Mapping[str, bytes], ...]:
 
 def signed_by_another(members: Mapping[str, bytes], content: Mapping[str, Any], key: bytes | None) -> bytes:
     """A package of these members, under a seal that is right, and a signature that is not."""
-    from partita.accelerators.package.container import PackageWriter
+    from partita.accelerators.runtime.package.container import PackageWriter
 
     file = io.BytesIO()
     writer = PackageWriter(file)

@@ -315,7 +315,7 @@ def change_package(files: Files, rng: random.Random) -> Files:
 
 def repacked(data: bytes, rng: random.Random) -> bytes:
     """The package with one member or its manifest changed, under a seal that is right."""
-    from partita.accelerators.package.container import PackageWriter
+    from partita.accelerators.runtime.package.container import PackageWriter
 
     content, members = _unpacked(data)
     target = rng.choice((*members, "manifest", "manifest", "manifest"))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from partita.accelerators.package.container import Package, PackageError
+from partita.accelerators.building.report import SubgraphRow
 from partita.accelerators.placement.placement import NoSuchNode
 from partita.accelerators.process.json_form import form_error
+from partita.accelerators.runtime.package.container import Package, PackageError
 from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 MEMBER = "report.json"
 """The member of a package that holds the exporter's report."""
@@ -62,8 +66,17 @@ class ImportedReport:
         """Everything as plain data."""
         return {**self.data, "notes": [*self.data["notes"], *self.notes]}
 
+    @property
+    def subgraphs(self) -> tuple[SubgraphRow, ...]:
+        """The subgraphs that were exported."""
+        return tuple(SubgraphRow(row["name"], row["device"], row["ops"], 0.0) for row in self.data["subgraphs"])
+
+    def summary(self) -> list[Table | str]:
+        """The subgraphs and notes, as the command line prints them."""
+        return [str(self)]
+
     def __str__(self) -> str:
-        rows = [f"  {row['name']} on {row['device']}: {counted(row['ops'], 'op')}" for row in self.data["subgraphs"]]
+        rows = [f"  {row}" for row in self.subgraphs]
         return "\n".join([f"{self.data['model']}: imported, {counted(len(rows), 'subgraph')}", *rows, *self.notes])
 
     def __repr__(self) -> str:

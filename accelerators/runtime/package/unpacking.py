@@ -17,9 +17,9 @@ from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.interface.device_list import Device, parse_devices
 from partita.accelerators.interface.isolation import in_its_place
 from partita.accelerators.interface.settings import read_config, settings_of_file
-from partita.accelerators.package.container import Package, PackageError, checked_key
-from partita.accelerators.package.imported_report import ImportedReport, read_report
-from partita.accelerators.package.plan import WEIGHTS, graph_of, read_array
+from partita.accelerators.runtime.package.container import Package, PackageError, checked_key
+from partita.accelerators.runtime.package.imported_report import ImportedReport, read_report
+from partita.accelerators.runtime.package.plan import WEIGHTS, graph_of, read_array
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.logs import logger

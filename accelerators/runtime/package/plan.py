@@ -8,7 +8,7 @@ from typing import Any
 
 from partita.accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
 from partita.accelerators.interface.stub_body import DOMAIN, OP
-from partita.accelerators.package.container import MemberWriter, PackageError
+from partita.accelerators.runtime.package.container import MemberWriter, PackageError
 from partita.graph.build import CALL, CALL_DOMAIN
 from partita.graph.errors import TypeMismatch
 from partita.graph.formatting import counted

@@ -15,9 +15,9 @@ from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import NotSupported
 from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from partita.accelerators.interface.stub_body import skeleton
-from partita.accelerators.package.container import checked_key, writing
-from partita.accelerators.package.imported_report import MEMBER
-from partita.accelerators.package.plan import WEIGHTS, ArrayWriter, plan_of
+from partita.accelerators.runtime.package.container import checked_key, writing
+from partita.accelerators.runtime.package.imported_report import MEMBER
+from partita.accelerators.runtime.package.plan import WEIGHTS, ArrayWriter, plan_of
 from partita.graph.errors import WriteError
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph

@@ -13,7 +13,7 @@ from partita.graph.errors import WriteError
 from partita.graph.types import TensorType
 
 if TYPE_CHECKING:
-    from partita.accelerators.package.stages import Border, Stages
+    from partita.accelerators.runtime.package.stages import Border, Stages
 
 TYPES = {
     "bool": "BOOL", "float16": "FP16", "float32": "FP32", "float64": "FP64",

@@ -15,9 +15,9 @@ import attrs
 from partita.accelerators.building.units import Unit
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.inlining import unplaced
-from partita.accelerators.package.triton import write_repository
 from partita.accelerators.placement.costs import HOST, Costs
 from partita.accelerators.process.atomic import write_text
+from partita.accelerators.runtime.package.triton import write_repository
 from partita.graph.errors import WriteError, check_path, did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
