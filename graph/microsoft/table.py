@@ -103,7 +103,7 @@ def result_types(node: Node, types: Sequence[Type | None], values: Values) -> Se
 
 
 def _applied(rule: Callable[[BodyBuilder], Result], b: BodyBuilder) -> Result:
-    """What the rule makes of a node. Attributes, types and constants that numpy or Python cannot combine are a reason for none."""
+    """The result of the rule; NoBody if numpy or Python cannot combine the attributes, types and constants of the node."""
     try:
         return rule(b)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
