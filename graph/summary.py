@@ -14,11 +14,10 @@ from partita.graph.text.digests import arrays_in
 from partita.graph.types import TensorType, Type
 
 if TYPE_CHECKING:
-    from partita.graph.graph import Graph
-
-if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from partita.graph.graph import Graph
 
 
 LISTED = 16
