@@ -65,6 +65,7 @@ _EVALUATED: dict[str, Callable[[Any, Any], int]] = {
     "scaled": _scaled_size,
 }
 
+
 class Size(Polynomial):
     """A size that depends on symbols."""
 

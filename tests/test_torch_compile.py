@@ -648,6 +648,19 @@ def test_aligned_corners_come_in_as_torch_aligns_them(dynamic_shapes: Any) -> No
     assert np.allclose(pt.compile(graph, "reference")(x.numpy())[0], module(x).numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("dynamic_shapes", [None, {"x": {0: "rows"}, "index": None}])
+def test_updates_beyond_the_indices_are_not_scattered(dynamic_shapes: Any) -> None:
+    class Scattered(torch.nn.Module):
+        def forward(self, x: Any, index: Any) -> Any:
+            return x.scatter_add(0, index, x), x.scatter(1, index, 2 * x)
+
+    module, index = Scattered(), torch.tensor([[0, 1], [2, 0]])
+    graph = pt.from_torch(module, (torch.randn(3, 4), index), dynamic_shapes=dynamic_shapes)
+    x = torch.randn(3 if dynamic_shapes is None else 5, 4)
+    for result, wanted in zip(pt.compile(graph, "reference")(x.numpy(), index.numpy()), module(x, index), strict=True):
+        assert np.allclose(result, wanted.numpy())
+
+
 def test_a_query_whose_mask_hides_all_keys_gets_zeros() -> None:
     class Attention(torch.nn.Module):
         def forward(self, query: Any, key: Any, mask: Any) -> Any:

@@ -358,7 +358,6 @@ class _OnThisMachine:
         own = taken[0] + taken[1]
         return tuple(float(np.median(taken[i] + taken[i + 1] - own)) / 2 for i in (2, 4))  # type: ignore[return-value]
 
-
     def _fitted(
         self, times: Mapping[str, Mapping[str, float]], over: Mapping[tuple[str, str], HandOver]
     ) -> dict[tuple[str, str], HandOver]:

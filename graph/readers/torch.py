@@ -157,7 +157,7 @@ def _as_torch_computes(graph: Graph) -> Graph:
     """The graph with ops replaced that torch's exporter writes although ONNX defines them differently.
 
     torch aligns corners by the sizes of the image and the result, ONNX's reference by the scale, which may not give an integer
-    size. The sign of NaN is 0 in torch, and NaN in ONNX."""
+    size. The sign of NaN is 0 in torch, and NaN in ONNX. torch ignores updates that lie beyond the indices, ONNX has none."""
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = map_bodies(rewriter.rebuilt(node), _as_torch_computes)
         result = node[0].type if node.is_op else None
@@ -177,6 +177,13 @@ def _as_torch_computes(graph: Graph) -> Graph:
             zero = rewriter.keep(constant(np.zeros((), numpy_dtype(result.dtype))))
             is_nan, sign = rewriter.keep(op("IsNaN", value)), rewriter.keep(op("Sign", value))
             rebuilt = rebuilt.evolve(op="Where", inputs=(is_nan[0], zero[0], sign[0]))
+        elif node.op == "ScatterElements" and not node.domain:
+            data, indices, updates = rebuilt.inputs
+            sizes, given = (entry.type.shape if isinstance(entry.type, TensorType) else None for entry in node.reads[1:])
+            if sizes and sizes != given:
+                start = rewriter.keep(constant(np.zeros(len(sizes), np.int64)))
+                updates = rewriter.keep(op("Slice", updates, start, rewriter.keep(op("Shape", indices))))[0]
+                rebuilt = rebuilt.evolve(inputs=(data, indices, updates))
         rewriter.keep(node, rebuilt)
 
     return rewrite(graph, visit)
