@@ -66,7 +66,7 @@ NEWEST_VERSION = 2**31 - 1
 
 
 class _MutableGraph(Body):
-    """A mutable graph with the layout of `Graph`, which it becomes by changing its class: filling it is several times faster so."""
+    """A mutable graph with the layout of `Graph`, which it becomes by changing its class: that is several times faster."""
 
     __slots__ = (
         "name", "nodes", "inputs", "outputs", "output_names", "opsets", "attrs", "metadata", "_index", "_by_name", "_typed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from partita.graph.control_dependencies import noted_after
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry, input_like
@@ -31,6 +32,8 @@ class BodyDraft:
     """The group, ascending."""
     entries: list[NodeEntry]
     """The outer value of each input, in order of first use."""
+    constants: tuple[Node, ...]
+    """The constants, which are copied into the body."""
     exits: list[tuple[int, int]]
     """The values that leave, as (op, output), ascending."""
     dedup: bool
@@ -70,15 +73,19 @@ def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
 
 
 def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool) -> BodyDraft:
-    """Collects the values that enter. Constants are no inputs: they are put into the body."""
+    """Collects the values that enter, in order of first use; constants are put into the body instead."""
     nodes = index.nodes
     group = [nodes[v] for v in members]
     inside = set(group)
     entries: list[NodeEntry] = []
+    constants: dict[Node, None] = {}
     seen: set[Node | tuple[Node, int]] = set()  # values; a node stands for its output 0
     for node in group:
         for entry in node.reads if node.captures else node.inputs:
-            if entry is None or entry.node in inside or entry.node.value is not None:
+            if entry is None or entry.node in inside:
+                continue
+            if entry.node.value is not None:
+                constants[entry.node] = None
                 continue
             if dedup:
                 key = (entry.node, entry.index) if entry.index else entry.node
@@ -86,7 +93,7 @@ def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool
                     continue
                 seen.add(key)
             entries.append(entry)
-    return BodyDraft(members, entries, sorted(exits) or _last_value(nodes, members), dedup)
+    return BodyDraft(members, entries, tuple(constants), sorted(exits) or _last_value(nodes, members), dedup)
 
 
 def _last_value(nodes: Sequence[Node], members: Sequence[int]) -> list[tuple[int, int]]:
@@ -95,14 +102,9 @@ def _last_value(nodes: Sequence[Node], members: Sequence[int]) -> list[tuple[int
     return values[-1:]
 
 
-def constants_in(index: OpIndex, members: Iterable[int]) -> list[Node]:
-    """The constants that these ops read."""
-    return list(dict.fromkeys([entry.node for v in members for entry in index.nodes[v].reads if entry.node.value is not None]))
-
-
 def add_inputs(index: OpIndex, draft: BodyDraft) -> None:
     """Makes the body's inputs."""
-    named = [*(index.nodes[v] for v in draft.members), *constants_in(index, draft.members)]
+    named = [*(index.nodes[v] for v in draft.members), *draft.constants]
     taken = {node.name for node in named}
     values = {name for node in named for name in node.output_names}
     draft.variables = [_input_for(index, entry, taken, values, draft.dedup) for entry in draft.entries]
@@ -127,9 +129,10 @@ def deferred_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     """The body, which is built when it is read, from the affinities that the index has."""
 
     def build() -> Graph:
-        own = attrs.evolve(draft)
-        add_inputs(index, own)
-        return build_body(index, own, name)
+        own = attrs.evolve(draft)  # another thread may build at the same time
+        with collector_paused():
+            add_inputs(index, own)
+            return build_body(index, own, name)
 
     return Graph.deferred(build, name, index.graph.opsets)
 
@@ -147,7 +150,6 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
             first[outer.index] = NodeEntry(variable, 0)
 
     members = [nodes[v] for v in draft.members]
-    constants = constants_in(index, draft.members)
     followers = [node for node in members if node.after]
     inside = set(members) if followers else set()
     crossing = any(other not in inside for node in followers for other in node.after)
@@ -184,7 +186,7 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
         kept.append(copy)
     outputs = [NodeEntry(copies.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
     if draft.foreign:
-        return Graph(outputs, draft.variables, name, index.graph.opsets, nodes=[*constants, *kept])
-    sources = [*draft.variables, *constants]
+        return Graph(outputs, draft.variables, name, index.graph.opsets, nodes=[*draft.constants, *kept])
+    sources = [*draft.variables, *draft.constants]
     ordered = tuple(sorted([*sources, *kept], key=PLACE)) if index.is_placed else topological([*sources, *kept])
     return Graph.assembled(ordered, draft.variables, outputs, name, index.graph.opsets)

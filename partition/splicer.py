@@ -15,7 +15,6 @@ from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry, call_like
 from partita.graph.ops.schemas import spec_of
 from partita.graph.order import sources, topological
-from partita.partition.bodies import BodyDraft
 from partita.partition.calls import BuiltCall, Chosen, check_reads
 from partita.partition.errors import not_a
 from partita.partition.op_index import OpIndex
@@ -102,7 +101,7 @@ class _Splicer:
         entries = tuple([e if (values := new(e.node)) is None else values[e.index] for e in draft.entries])
         slots: Sequence[int] = range(len(draft.exits))
         if built.node is None:
-            call = self._plain_call(chosen, draft, built.body, entries, members)
+            call = self._plain_call(chosen, built, entries, members)
         else:
             call, slots = self._connect(chosen, built, built.node, entries, members)
         for (v, i), slot in zip(draft.exits, slots, strict=True):
@@ -116,12 +115,12 @@ class _Splicer:
         self.kept.append(call)
 
     def _plain_call(
-        self, chosen: Chosen, draft: BodyDraft, body: Graph, entries: tuple[NodeEntry, ...], members: Sequence[Node]
+        self, chosen: Chosen, built: BuiltCall, entries: tuple[NodeEntry, ...], members: Sequence[Node]
     ) -> Node:
         """The call that a property makes which overrides no hook."""
         template = PLAIN if chosen.hooks.property.inline else PLAIN_NOT_INLINED
-        exits = [NodeEntry(self.index.nodes[v], i) for v, i in draft.exits]
-        call = call_like(template, body, chosen.name, entries, exits, members[0].place, chosen.device)
+        exits = [NodeEntry(self.index.nodes[v], i) for v, i in built.draft.exits]
+        call = call_like(template, built.body, chosen.name, entries, exits, members[0].place, chosen.device)
         after = self._after_group(members) if self.is_controlled else ()
         return call.evolve(after=after) if after else call
 

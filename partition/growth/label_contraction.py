@@ -47,9 +47,8 @@ class Base:
     def producers(self, count: int) -> list[list[int]]:
         """The producers of each of the first `count` base groups, ascending."""
         producers, consumers = self.edges
-        consumers, producers = np.divmod(np.sort(consumers * len(self) + producers), max(len(self), 1))
         inside = consumers < count
-        return _by_group(consumers[inside], producers[inside], count)
+        return _by_group(*np.divmod(np.sort(consumers[inside] * len(self) + producers[inside]), max(len(self), 1)), count)
 
 
 def components(preds: Preds, accepted: Sequence[Sequence[int]], earliest: list[int], latest: list[int]) -> list[int]:
