@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -58,19 +58,28 @@ DEFAULT_OPSET = 21
 NOTES = "notes"
 """The graph attribute that holds notes on how the graph's file deviated from ONNX, and how it was read."""
 
+DEFERRED = ("nodes", "inputs", "outputs", "output_names")
+"""The parts that a deferred graph lacks until one of them is read."""
+
 NEWEST_VERSION = 2**31 - 1
 """The largest opset version that onnx accepts."""
 
 
-class Graph(Body):
+class _MutableGraph(Body):
+    """A mutable graph with the layout of `Graph`, which it becomes by changing its class: that is several times faster."""
+
+    __slots__ = (
+        "name", "nodes", "inputs", "outputs", "output_names", "opsets", "attrs", "metadata", "_index", "_by_name", "_typed",
+        "_file", "_build",
+    )
+
+
+class Graph(_MutableGraph):
     """A network: everything that `outputs` need, the inputs, and any further `nodes` to keep although nothing reads them.
 
     Nodes may be shared with other graphs. Only `attrs` (results that passes leave for each other) may be written to."""
 
-    __slots__ = (
-        "name", "nodes", "inputs", "outputs", "output_names", "opsets", "attrs", "metadata", "_index", "_by_name", "_typed",
-        "_file",
-    )
+    __slots__ = ()
 
     name: str
     nodes: tuple[Node, ...]
@@ -91,6 +100,7 @@ class Graph(Body):
     _by_name: dict[str, Node] | None
     _typed: tuple[Graph, tuple[str, ...]] | None
     _file: FileState | None
+    _build: dict[str, Any] | None
 
     def __init__(
         self,
@@ -124,6 +134,7 @@ class Graph(Body):
             put(self, "_by_name", None)
             put(self, "_typed", None)
             put(self, "_file", None)
+            put(self, "_build", None)
 
     @classmethod
     def assembled(
@@ -138,21 +149,38 @@ class Graph(Body):
     ) -> Graph:
         """A graph from parts that are known to fit, for passes that make many or large graphs: `nodes` are all nodes in
         the order of `topological`, with unique names. Nothing is checked."""
-        graph = cls.__new__(cls)
-        put = object.__setattr__
-        put(graph, "name", name)
-        put(graph, "nodes", nodes)
-        put(graph, "inputs", tuple(inputs))
-        put(graph, "outputs", tuple(outputs))
-        put(graph, "output_names", output_names or tuple([entry.name for entry in outputs]))
-        put(graph, "opsets", opsets)
-        put(graph, "attrs", {})
-        put(graph, "metadata", dict(metadata or {}))
-        put(graph, "_index", None)
-        put(graph, "_by_name", None)
-        put(graph, "_typed", None)
-        put(graph, "_file", None)
+        graph = _empty(name, opsets)
+        graph.nodes = nodes
+        graph.inputs = tuple(inputs)
+        graph.outputs = tuple(outputs)
+        graph.output_names = output_names or tuple([entry.name for entry in outputs])
+        if metadata:
+            graph.metadata.update(metadata)
+        graph.__class__ = cls
         return graph
+
+    @classmethod
+    def deferred(cls, build: Callable[[], Graph], name: str, opsets: Mapping[str, int]) -> Graph:
+        """The graph that `build` makes, with this name and these opsets, made when one of its parts is read: for passes that
+        make many bodies."""
+        graph = _empty(name, opsets)
+        graph._build = {"function": build}
+        graph.__class__ = cls
+        return graph
+
+    if not TYPE_CHECKING:  # else no misspelt attribute would be found
+
+        def __getattr__(self, name: str) -> Any:
+            """Makes a deferred graph's parts. Of several threads that do so at the same time, the first one's are taken."""
+            if name not in DEFERRED:
+                raise AttributeError(f"a graph has no attribute {name!r}")
+            build = self._build
+            if build is not None:
+                built = build.setdefault("graph", build["function"]())
+                for part in DEFERRED:
+                    object.__setattr__(self, part, getattr(built, part))
+                object.__setattr__(self, "_build", None)
+            return object.__getattribute__(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise GraphError(
@@ -256,7 +284,7 @@ class Graph(Body):
     def _with_attrs(self, attrs: Mapping[str, Any]) -> Graph:
         """A copy that shares everything else, including the index; nothing is sorted again."""
         graph = Graph.__new__(Graph)
-        for part in Graph.__slots__:
+        for part in _MutableGraph.__slots__:
             object.__setattr__(graph, part, getattr(self, part))
         object.__setattr__(graph, "attrs", dict(attrs))
         return graph
@@ -316,6 +344,17 @@ class Graph(Body):
         ops = sum(node.is_op for node in self.nodes)
         inputs, outputs = counted(len(self.inputs), "input"), counted(len(self.outputs), "output")
         return f"<Graph {self.name!r}: {inputs}, {counted(ops, 'op')}, {outputs}>"
+
+
+def _empty(name: str, opsets: Mapping[str, int]) -> Any:
+    """A graph that has no nodes yet."""
+    graph: Any = _MutableGraph()
+    graph.name = name
+    graph.opsets = opsets
+    graph.attrs = {}
+    graph.metadata = {}
+    graph._index = graph._by_name = graph._typed = graph._file = graph._build = None
+    return graph
 
 
 def _restored(nodes: tuple[Node, ...], inputs: Any, outputs: Any, name: str, opsets: Any, names: Any, metadata: Any) -> Graph:

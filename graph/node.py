@@ -316,6 +316,24 @@ def input_like(entry: NodeEntry, name: str, value: str, affinity: str | None) ->
     return variable
 
 
+def call_like(
+    template: Node,
+    body: Graph,
+    name: str,
+    inputs: tuple[NodeEntry, ...],
+    outputs: Sequence[NodeEntry],
+    place: int,
+    affinity: str | None,
+) -> Node:
+    """A copy of a call, of this body, with the names and types of these values."""
+    call = _copied(template)
+    call.subgraph, call.name, call.inputs, call.place, call.affinity = body, name, inputs, place, affinity
+    call.output_names = tuple([entry.node.output_names[entry.index] for entry in outputs])
+    call.output_types = tuple([entry.node.output_types[entry.index] for entry in outputs])
+    call.__class__ = Node
+    return call
+
+
 def name_node(node: Node, name: str, outputs: tuple[str, ...]) -> None:
     """Names an unnamed node and its values (done by the first graph that contains it)."""
     object.__setattr__(node, "name", name)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 import attrs
+import numpy as np
 
 from partita.graph.control_dependencies import noted_after
+from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry, input_like
@@ -17,8 +20,8 @@ from partita.partition.op_index import OpIndex
 
 PLACE = attrgetter("place")
 
-Exits = dict[tuple[int, int], None]
-"""Values of a group that are used outside, each as (op, output), in order."""
+Exits = set[tuple[int, int]]
+"""Values of a group that are used outside, each as (op, output)."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -28,42 +31,44 @@ class BodyDraft:
     members: Sequence[int]
     """The group, ascending."""
     entries: list[NodeEntry]
-    """The outer value of each input."""
-    variables: list[Node]
-    """The input for it."""
-    constants: list[Node]
+    """The outer value of each input, in order of first use."""
+    constants: tuple[Node, ...]
     """The constants, which are copied into the body."""
     exits: list[tuple[int, int]]
     """The values that leave, as (op, output), ascending."""
+    dedup: bool
+    """True if each outer value enters only once."""
+    variables: list[Node] = attrs.field(factory=list)
+    """The input for each outer value, once they are made."""
     foreign: bool = False
     """True if the property replaced the body's inputs."""
 
 
 def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
     """Per group the values that nodes outside of it use or that the graph returns. Linear."""
+    nodes, preds = index.nodes, index.value_preds()
     owner = [-1] * len(index)
     for k, group in enumerate(groups):
         for v in group:
             owner[v] = k
-    exits: list[Exits] = [{} for _ in groups]
-    number = index.number
-    for v, node in enumerate(index.nodes):
-        mine = owner[v]
-        for u in index.preds[v]:
-            if owner[u] != mine and owner[u] >= 0:
-                break
+    exits: list[Exits] = [set() for _ in groups]
+    home = np.array(owner, np.int64)
+    consumers = np.repeat(np.arange(len(preds)), np.fromiter(map(len, preds), np.int64, len(preds)))
+    producers = np.fromiter(chain.from_iterable(preds), np.int64, len(consumers))
+    leaving = (home[producers] >= 0) & (home[producers] != home[consumers])
+    producers, consumers = producers[leaving], consumers[leaving]
+    several = np.zeros(len(preds), bool)  # the ops of several outputs that others read
+    for u in np.flatnonzero(np.bincount(producers)).tolist():
+        if len(nodes[u].output_names) == 1:
+            exits[owner[u]].add((u, 0))
         else:
-            continue
-        for entry in node.reads if node.captures else node.inputs:
-            if entry is None:
-                continue
-            source = number.get(entry.node, -1)
-            if source >= 0 and owner[source] >= 0 and owner[source] != mine:
-                exits[owner[source]][source, entry.index] = None
-    for entry in index.graph.outputs:
-        source = number.get(entry.node, -1)
-        if source >= 0 and owner[source] >= 0:
-            exits[owner[source]][source, entry.index] = None
+            several[u] = True
+    readers = [(owner[v], nodes[v].reads) for v in set(consumers[several[producers]].tolist())]
+    for mine, entries in [*readers, (-1, index.graph.outputs)]:
+        for entry in entries:
+            u = index.number.get(entry.node, -1)
+            if u >= 0 and owner[u] >= 0 and owner[u] != mine:
+                exits[owner[u]].add((u, entry.index))
     return exits
 
 
@@ -88,14 +93,7 @@ def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool
                     continue
                 seen.add(key)
             entries.append(entry)
-    taken = {node.name for node in group}
-    values = {name for node in group for name in node.output_names}
-    for constant in constants:
-        taken.add(constant.name)
-        values.update(constant.output_names)
-    variables = [_input_for(entry, taken, values, dedup) for entry in entries]
-    leaving = sorted(exits) or _last_value(nodes, members)
-    return BodyDraft(members, entries, variables, list(constants), leaving)
+    return BodyDraft(members, entries, tuple(constants), sorted(exits) or _last_value(nodes, members), dedup)
 
 
 def _last_value(nodes: Sequence[Node], members: Sequence[int]) -> list[tuple[int, int]]:
@@ -104,18 +102,39 @@ def _last_value(nodes: Sequence[Node], members: Sequence[int]) -> list[tuple[int
     return values[-1:]
 
 
-def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool) -> Node:
+def add_inputs(index: OpIndex, draft: BodyDraft) -> None:
+    """Makes the body's inputs."""
+    named = [*(index.nodes[v] for v in draft.members), *draft.constants]
+    taken = {node.name for node in named}
+    values = {name for node in named for name in node.output_names}
+    draft.variables = [_input_for(index, entry, taken, values, draft.dedup) for entry in draft.entries]
+
+
+def _input_for(index: OpIndex, entry: NodeEntry, taken: set[str], values: set[str], share: bool) -> Node:
     """A body input with the outer value's name and type and its producer's affinity.
 
     A graph input is shared instead of copied."""
     maker = entry.node
     name = maker.output_names[entry.index]
-    if maker.op is None and share and maker.affinity is None and maker.name not in taken and name not in values:
+    if share and maker in index.plain_inputs and maker.name not in taken and name not in values:
         taken.add(maker.name)
         values.add(name)
         return maker
     value = unique(name, values)
-    return input_like(entry, unique(value, taken), value, None if maker.op is None else maker.affinity)
+    affinity = None if maker.op is None else index.affinity[index.number[maker]]
+    return input_like(entry, unique(value, taken), value, affinity)
+
+
+def deferred_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
+    """The body, which is built when it is read, from the affinities that the index has."""
+
+    def build() -> Graph:
+        own = attrs.evolve(draft)  # another thread may build at the same time
+        with collector_paused():
+            add_inputs(index, own)
+            return build_body(index, own, name)
+
+    return Graph.deferred(build, name, index.graph.opsets)
 
 
 def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
@@ -137,7 +156,7 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     copies: dict[Node, Node] = {}
     kept = []
     values_of = inner.get
-    for node in members:
+    for v, node in zip(draft.members, members, strict=True):
         reads: list[Any] = []
         is_copy = False
         for entry in (*node.inputs, *node.captures) if node.captures else node.inputs:
@@ -160,6 +179,8 @@ def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
         else:
             kept.append(node)
             continue
+        if copy.affinity != index.affinity[v]:
+            copy.affinity = index.affinity[v]
         copies[node] = copy
         inner[node] = {0: NodeEntry(copy, 0)} if len(copy.output_names) == 1 else dict(enumerate(copy.outputs))
         kept.append(copy)

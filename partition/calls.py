@@ -14,7 +14,7 @@ from partita.graph.names import unique
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
-from partita.partition.bodies import BodyDraft, build_body, draft_body, find_exits
+from partita.partition.bodies import BodyDraft, add_inputs, build_body, deferred_body, draft_body, find_exits
 from partita.partition.hooks import Chooser, Hooks
 from partita.partition.names import op_names_in, with_own_names
 from partita.partition.op_index import OpIndex
@@ -45,16 +45,18 @@ class Chosen:
     """Its call, once it is built."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@attrs.define(slots=True, eq=False)
 class BuiltCall:
     """A call that is not connected yet."""
 
-    node: Node
-    """The node that the property made, with its final name."""
+    name: str
+    """The final name of its node."""
     body: Graph
     """The body passed to the property."""
     draft: BodyDraft
     """The values that enter and leave the subgraph."""
+    node: Node | None = None
+    """The node that the property made; None for a plain call, which is made as it is connected."""
 
 
 class CallMaker:
@@ -82,7 +84,12 @@ class CallMaker:
         exits = find_exits(self.index, [chosen.members for chosen in groups])
         for k, chosen in enumerate(groups):
             hooks = chosen.hooks
-            draft = draft_body(self.index if hooks.sees_bodies else self.given, chosen.members, exits[k], chosen.dedup)
+            index = self.index if hooks.sees_bodies else self.given
+            draft = draft_body(index, chosen.members, exits[k], chosen.dedup)
+            if hooks.is_plain:
+                chosen.built = BuiltCall(chosen.name, deferred_body(index, draft, chosen.name), draft)
+                continue
+            add_inputs(index, draft)
             hook = self._make_one(chosen, draft)
             if hook is not None:
                 declined[k] = hook
@@ -114,7 +121,8 @@ class CallMaker:
             node = node.evolve(subgraph=with_own_names(node.subgraph, own, self._taken))
         if self._declared is not None and hooks.sees_bodies:
             node, draft = self._undone(self._declared, node, draft)
-        chosen.built = BuiltCall(self._titled(chosen, node, extra), body, draft)
+        node = self._titled(chosen, node, extra)
+        chosen.built = BuiltCall(node.name, body, draft, node)
         return None
 
     @staticmethod

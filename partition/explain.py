@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from partita.graph.cached_property import lazy
 from partita.graph.node import Node
 from partita.partition.calls import Chosen
 from partita.partition.choose import GIVEN
@@ -28,11 +29,15 @@ class Explanation:
         self.index = index
         self.groups = groups
         self.evidence = evidence
-        self.owner = [-1] * len(index)
+
+    @lazy
+    def owner(self) -> list[int]:
         """The group of each op, or -1."""
-        for k, chosen in enumerate(groups):
+        owner = [-1] * len(self.index)
+        for k, chosen in enumerate(self.groups):
             for v in chosen.members:
-                self.owner[v] = k
+                owner[v] = k
+        return owner
 
     def renamed(self, names: Sequence[str]) -> Explanation:
         """The same with other group names."""

@@ -94,6 +94,9 @@ class Witness:
             before.restore()
 
 
+CONNECTING = ("connect_subgraph_inputs", "connect_subgraph_outputs")
+"""The hooks that connect calls."""
+
 SHOWN = "A hook must not change what it is shown; it may return changed copies where it returns something"
 
 
@@ -109,6 +112,8 @@ class Hooks:
         self._own = own_hooks(subject)
         self.sees_bodies = not self._own.isdisjoint(SEEING)
         """True if the property sees bodies, so that the types of their inputs matter."""
+        self.is_plain = not self.sees_bodies and self._own.isdisjoint(CONNECTING)
+        """True if its calls are plain ones."""
         self._takes_selector: dict[str, bool] = {}
 
     def overrides(self, hook: str) -> bool:

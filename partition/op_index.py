@@ -48,6 +48,10 @@ class OpIndex:
     """True for ops that may be in a subgraph: live, and not a call that an earlier partition made."""
     affinity: list[str | None]
     """The affinities, read once."""
+    has_affinities: bool
+    """True if an op has one."""
+    plain_inputs: frozenset[Node]
+    """The graph inputs without an affinity, which bodies share."""
     is_placed: bool
     """True if the graph's nodes, of which each follows all that it depends on, are in the order of their places."""
 
@@ -60,13 +64,16 @@ class OpIndex:
 
     def common_affinity(self, members: Iterable[int]) -> str | None:
         """The common affinity of these ops, or None."""
+        if not self.has_affinities:
+            return None
         distinct = set(map(self.affinity.__getitem__, members))
         return distinct.pop() if len(distinct) == 1 else None
 
     def of(self, graph: Graph) -> OpIndex:
         """The index of a graph that differs only in the types of values."""
         nodes = [graph.nodes[self.graph.index.number[node]] for node in self.nodes]
-        return attrs.evolve(self, graph=graph, nodes=nodes, number={node: v for v, node in enumerate(nodes)})
+        number = {node: v for v, node in enumerate(nodes)}
+        return attrs.evolve(self, graph=graph, nodes=nodes, number=number, plain_inputs=plain_inputs(graph))
 
     def value_preds(self) -> Preds:
         """Per op the ops whose values it reads."""
@@ -125,7 +132,16 @@ def build_op_index(graph: Graph) -> OpIndex:
     affinity = [node.affinity for node in nodes]
     places = [node.place for node in graph.nodes]
     is_placed = places == sorted(places)
-    return OpIndex(graph, nodes, number, preds, _control_alone(followers, number), live, offered, affinity, is_placed)
+    control = _control_alone(followers, number)
+    has_affinities = affinity.count(None) < len(affinity)
+    return OpIndex(
+        graph, nodes, number, preds, control, live, offered, affinity, has_affinities, plain_inputs(graph), is_placed
+    )
+
+
+def plain_inputs(graph: Graph) -> frozenset[Node]:
+    """The graph's inputs without an affinity."""
+    return frozenset([node for node in graph.inputs if node.affinity is None])
 
 
 def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:

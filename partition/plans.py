@@ -213,7 +213,7 @@ def finish(
 ) -> Graph:
     """Splices the calls in, attaches the report, and calls the properties' post_partition."""
     result = splice(planned.maker.given, planned.groups, planned.order, planned.maker.adjusted)
-    calls = tuple(chosen.built.node.name for chosen in planned.groups if chosen.built is not None)
+    calls = tuple(chosen.built.name for chosen in planned.groups if chosen.built is not None)
     result.attrs.clear()
     result.attrs.update(graph_attrs)
     result.attrs[REPORT] = PartitionReport(plan_of(planned, properties, reasons), calls)

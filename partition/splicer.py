@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import is_not
 from typing import Any
 
 from partita.graph.attributes import number_range
+from partita.graph.build import CALL, CALL_DOMAIN, NOT_INLINED
 from partita.graph.control_dependencies import noted_after
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
 from partita.graph.names import unique
-from partita.graph.node import Node, NodeEntry
+from partita.graph.node import Node, NodeEntry, call_like
 from partita.graph.ops.schemas import spec_of
 from partita.graph.order import sources, topological
 from partita.partition.calls import BuiltCall, Chosen, check_reads
@@ -32,6 +34,16 @@ def splice(index: OpIndex, chosen: Sequence[Chosen], order: Sequence[int], adjus
         return splicer.finish()
 
 
+PLAIN = Node("", CALL, domain=CALL_DOMAIN)
+"""A call as a property makes it that overrides no hook, of no body yet."""
+
+PLAIN_NOT_INLINED = PLAIN.evolve(metadata=NOT_INLINED)
+"""The same of a property whose calls are not inlined."""
+
+Values = tuple[NodeEntry, ...] | dict[int, NodeEntry]
+"""New values by index of the output."""
+
+
 class _Splicer:
     def __init__(self, index: OpIndex, chosen: Sequence[Chosen], adjusted: dict[int, Node]) -> None:
         self.index = index
@@ -39,8 +51,9 @@ class _Splicer:
         self.adjusted = adjusted
         self.kept: list[Node] = []
         self.foreign = bool(adjusted)  # True if hooks may have added nodes that the index lacks
-        self.nodes: dict[Node, Node] = {}  # old node -> new node, if it changed or is inside a call
-        self.values: dict[Node, dict[int, NodeEntry]] = {}  # their new values, by index of the output
+        self.nodes: dict[Node, Node] = {}  # old node -> new node, if it changed or is inside a call; if control is of matter
+        self.is_controlled = any(node.after for node in index.nodes)
+        self.values: dict[Node, Values] = {}  # their new values, by index of the output
         self.value_names: set[str] | None = None  # all value names, computed on demand
 
     def value(self, entry: NodeEntry) -> NodeEntry:
@@ -52,24 +65,16 @@ class _Splicer:
         """Keeps an op outside of calls, reading the new values."""
         old = self.index.nodes[v]
         base = self.adjusted.get(v, old) if self.adjusted else old
-        new = self.values
-        inputs: list[NodeEntry | None] = []
-        is_changed = False
-        for entry in old.inputs:
-            values = None if entry is None else new.get(entry.node)
-            if values is None or entry is None:
-                inputs.append(entry)
-            else:
-                inputs.append(values[entry.index])
-                is_changed = True
-        rebuilt = base.reading(tuple(inputs)) if is_changed else base
+        new = self.values.get
+        inputs = [e if e is None or (values := new(e.node)) is None else values[e.index] for e in old.inputs]
+        rebuilt = base.reading(tuple(inputs)) if any(map(is_not, inputs, old.inputs)) else base
         bound = self._bound(old, base) if old.captures or old.after else None
         if bound:
             rebuilt = rebuilt.evolve(**bound)
         if rebuilt is not old:
-            self.nodes[old] = rebuilt
-            is_single = len(rebuilt.output_names) == 1
-            self.values[old] = {0: NodeEntry(rebuilt, 0)} if is_single else dict(enumerate(rebuilt.outputs))
+            self.values[old] = (NodeEntry(rebuilt),) if len(rebuilt.output_names) == 1 else rebuilt.outputs
+            if self.is_controlled:
+                self.nodes[old] = rebuilt
         self.kept.append(rebuilt)
 
     def _bound(self, old: Node, base: Node) -> dict[str, Any]:
@@ -88,20 +93,49 @@ class _Splicer:
 
     def put_call(self, chosen: Chosen) -> None:
         """Inserts a group's call, connected."""
-        assert chosen.built is not None
-        nodes = self.index.nodes
+        built = chosen.built
+        assert built is not None
+        nodes, draft = self.index.nodes, built.draft
         members = [nodes[v] for v in chosen.members]
-        node = self._connect(chosen, chosen.built, members)
-        for member in members:
-            self.nodes[member] = node
-        self.kept.append(node)
+        new = self.values.get
+        entries = tuple([e if (values := new(e.node)) is None else values[e.index] for e in draft.entries])
+        slots: Sequence[int] = range(len(draft.exits))
+        if built.node is None:
+            call = self._plain_call(chosen, built, entries, members)
+        else:
+            call, slots = self._connect(chosen, built, built.node, entries, members)
+        for (v, i), slot in zip(draft.exits, slots, strict=True):
+            old = nodes[v]
+            if len(old.output_names) == 1:
+                self.values[old] = (NodeEntry(call, slot),)
+            else:
+                self.values.setdefault(old, {})[i] = NodeEntry(call, slot)  # type: ignore[index]
+        if self.is_controlled:
+            self.nodes.update(dict.fromkeys(members, call))
+        self.kept.append(call)
 
-    def _connect(self, chosen: Chosen, built: BuiltCall, members: list[Node]) -> Node:
+    def _plain_call(
+        self, chosen: Chosen, built: BuiltCall, entries: tuple[NodeEntry, ...], members: Sequence[Node]
+    ) -> Node:
+        """The call that a property makes which overrides no hook."""
+        template = PLAIN if chosen.hooks.property.inline else PLAIN_NOT_INLINED
+        exits = [NodeEntry(self.index.nodes[v], i) for v, i in built.draft.exits]
+        call = call_like(template, built.body, chosen.name, entries, exits, members[0].place, chosen.device)
+        after = self._after_group(members) if self.is_controlled else ()
+        return call.evolve(after=after) if after else call
+
+    def _after_group(self, members: Sequence[Node]) -> tuple[Node, ...]:
+        """The control dependencies of a group's call."""
+        after = [other for member in members if member.after for other in member.after]
+        inside = set(members) if after else ()
+        return self._after(other for other in after if other not in inside)
+
+    def _connect(
+        self, chosen: Chosen, built: BuiltCall, node: Node, entries: tuple[NodeEntry, ...], members: list[Node]
+    ) -> tuple[Node, Sequence[int]]:
+        """The property's node, connected, and for each value that leaves the subgraph the output of the node that replaces it."""
         hooks, draft, first = chosen.hooks, built.draft, members[0]
-        new = self.values
-        entries = tuple([e if (values := new.get(e.node)) is None else values[e.index] for e in draft.entries])
         changes: dict[str, Any] = {"place": first.place}
-        node = built.node
         reads = node.reads
         if reads:
             self.foreign = True  # the node may have a new constant
@@ -123,26 +157,21 @@ class _Splicer:
         for slot in sorted(set(range(len(names))).difference(slots)):
             names[slot] = self._free(names[slot])
         changes["output_names"], changes["output_types"] = tuple(names), tuple(types)
-        if node.name != built.node.name:
-            changes["name"] = built.node.name
+        if node.name != built.name:
+            changes["name"] = built.name
         if node.affinity is None and chosen.device is not None:
             changes["affinity"] = chosen.device
-        after = [other for member in members if member.after for other in member.after]
+        after = self._after_group(members)
         if after:
-            inside = set(members)
-            after = [other for other in after if other not in inside]
-            changes["after"] = self._after(after)
-        final = node.evolve(**changes)
-        for (v, i), slot in zip(draft.exits, slots, strict=True):
-            self.values.setdefault(self.index.nodes[v], {})[i] = NodeEntry(final, slot)
-        return final
+            changes["after"] = after
+        return node.evolve(**changes), slots
 
     def _free(self, name: str) -> str:
         """The name of a call's output that stands for no value of the subgraph, made unique."""
         if not name:
             return name
         if self.value_names is None:
-            calls = [chosen.built.node for chosen in self.chosen if chosen.built is not None]
+            calls = [chosen.built.node for chosen in self.chosen if chosen.built is not None and chosen.built.node is not None]
             self.value_names = {value for node in self.index.graph.nodes for value in node.output_names}
             self.value_names.update([entry.name for call in calls for entry in call.reads])
         return unique(name, self.value_names)

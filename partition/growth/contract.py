@@ -34,8 +34,12 @@ def contract(base: Base, start: Start, edges: Sequence[tuple[int, int]], count: 
     each test costs the cheaper end of a search inside the window of ranks.
     """
     owner, order = _beginning(base, start, edges, count)
-    quotient = _quotient(base, owner, _topological(base, start, owner, count))
-    contract_all(quotient, base.color, [(owner[a], owner[b]) for a, b in order])
+    if start in (Start.EQUAL_EARLIEST, Start.EQUAL_LATEST):
+        quotient = _quotient(base, owner, _topological(base, start, owner))
+        order = [(owner[a], owner[b]) for a, b in order]
+    else:
+        quotient = Quotient(base.consumers(count), base.producers(count))
+    contract_all(quotient, base.color, order)
     return [quotient.find(x) for x in owner]
 
 
@@ -57,12 +61,10 @@ def _beginning(
     return owner, sorted(edges, key=lambda e: e[1])
 
 
-def _topological(base: Base, start: Start, owner: list[int], count: int) -> list[int]:
-    """The groups that a run starts from, in a topological order. Nodes without a device come first among equals of the earliest
-    label, last among equals of the latest, because their edges raise neither."""
-    if start is Start.LATEST_PRODUCER or start is Start.LONGEST_EDGE:
-        return depth_order(base.pred, count)
-    names = [x for x in range(count) if owner[x] == x]
+def _topological(base: Base, start: Start, owner: list[int]) -> list[int]:
+    """The groups of equal labels in a topological order. Nodes without a device come first among equals of the earliest label,
+    last among equals of the latest, because their edges raise neither."""
+    names = [x for x, name in enumerate(owner) if x == name]
     color = base.color
     if start is Start.EQUAL_EARLIEST:
         names.sort(key=lambda x: (base.earliest[x], color[x] is not None))
@@ -73,11 +75,8 @@ def _topological(base: Base, start: Start, owner: list[int], count: int) -> list
 
 def _quotient(base: Base, owner: list[int], names: list[int]) -> Quotient:
     """The base contracted to the groups in `owner`, whose `names` are in a topological order, without what follows them."""
-    count = len(owner)
-    succ = [consumers[:] for consumers in base.succ[:count]]
-    if count < len(base.succ):
-        succ = [[y for y in consumers if y < count] for consumers in succ]
-    if len(names) < count:
+    succ = base.consumers(len(owner))
+    if len(names) < len(owner):
         for x, name in enumerate(owner):
             if name != x:
                 succ[name] += succ[x]
@@ -125,29 +124,6 @@ def contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple[
             else:
                 again.append((a, b, path[0]))
         todo = list(dict.fromkeys(again))
-
-
-def depth_order(pred: list[list[int]], count: int) -> list[int]:
-    """A topological order of the first `count` nodes in which each is close before its first consumer (depth
-    first over the producers), so that windows of ranks are narrow."""
-    fresh, waiting, done = 0, 1, 2
-    state = bytearray(count)
-    order = []
-    for root in range(count):
-        if state[root]:
-            continue
-        stack = [root]
-        while stack:
-            x = stack[-1]
-            if state[x] == fresh:
-                state[x] = waiting
-                stack += [p for p in reversed(pred[x]) if state[p] == fresh]
-                continue
-            if state[x] == waiting:
-                state[x] = done
-                order.append(x)
-            stack.pop()
-    return order
 
 
 def join_bonded(

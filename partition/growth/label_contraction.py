@@ -9,11 +9,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from partita.partition.growth.forest import earliest_consumers, latest_producers
+from partita.partition.growth.forest import Forest
 from partita.partition.growth.labels import Color, Preds
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 """Numbers of nodes or groups."""
+
+Edges = tuple[Numbers, Numbers]
+"""Edges as (the producers, the consumers)."""
 
 
 @attrs.define
@@ -22,10 +25,8 @@ class Base:
 
     of: list[int]
     """The base group of each node."""
-    succ: list[list[int]]
-    """The consumers of each base group, ascending."""
-    pred: list[list[int]]
-    """The producers, likewise."""
+    edges: Edges
+    """The edges between different base groups, by producer, then by consumer."""
     color: list[int | None]
     earliest: list[int]
     latest: list[int]
@@ -33,6 +34,21 @@ class Base:
     """Number of nodes of each base group."""
     open: list[tuple[int, int]]
     """Accepted edges between different base groups, in order, that might still be contracted."""
+
+    def __len__(self) -> int:
+        return len(self.color)
+
+    def consumers(self, count: int) -> list[list[int]]:
+        """The consumers of each of the first `count` base groups that are among these, ascending."""
+        producers, consumers = self.edges
+        inside = consumers < count
+        return _by_group(producers[inside], consumers[inside], count)
+
+    def producers(self, count: int) -> list[list[int]]:
+        """The producers of each of the first `count` base groups, ascending."""
+        producers, consumers = self.edges
+        inside = consumers < count
+        return _by_group(*np.divmod(np.sort(consumers[inside] * len(self) + producers[inside]), max(len(self), 1)), count)
 
 
 def components(preds: Preds, accepted: Sequence[Sequence[int]], earliest: list[int], latest: list[int]) -> list[int]:
@@ -84,13 +100,9 @@ def build(
     number = np.zeros(len(first), np.int64)
     number[names] = np.arange(count)
     of = number[component]
-    producers, consumers = _between(preds, of, count)
-    succ = _by_group(producers, consumers, count)
-    backward = np.argsort(consumers, kind="stable")
     return Base(
         of.tolist(),
-        succ,
-        _by_group(consumers[backward], producers[backward], count),
+        _between(preds, of, count),
         [color[v] for v in names.tolist()],
         soon.tolist(),
         late.tolist(),
@@ -99,7 +111,7 @@ def build(
     )
 
 
-def _between(preds: Sequence[Sequence[int]], of: Numbers, count: int) -> tuple[Numbers, Numbers]:
+def _between(preds: Sequence[Sequence[int]], of: Numbers, count: int) -> Edges:
     """The edges between different groups, each once, in order: -> (the producers, the consumers)."""
     consumer = np.repeat(np.arange(len(preds)), np.fromiter(map(len, preds), np.int64, len(preds)))
     a = of[np.fromiter(chain.from_iterable(preds), np.int64, len(consumer))]
@@ -126,7 +138,11 @@ def drop_blocked(base: Base) -> None:
         return
     color = base.color
     top_down = range(len(color))
-    below, above = latest_producers(base.pred), earliest_consumers(base.succ)
+    producers, consumers = base.edges
+    latest, earliest = np.full(len(color), -1), np.full(len(color), -1)
+    latest[consumers] = producers  # the last of several assignments counts
+    earliest[producers[::-1]] = consumers[::-1]
+    below, above = Forest.of(latest.tolist(), top_down), Forest.of(earliest.tolist(), top_down[::-1])
     last, start, stop = below.parent, below.start, below.stop
     first, begin, end = above.parent, above.start, above.stop
     down = _device_changes(last, color, top_down)

@@ -61,14 +61,14 @@ def largest(
 def _starts(base: Base) -> tuple[Start, ...]:
     if not base.open:
         return (Start.EQUAL_LATEST,)
-    if len(base.succ) + len(base.open) <= SMALL:
+    if len(base) + len(base.open) <= SMALL:
         return (Start.EQUAL_LATEST, Start.EQUAL_EARLIEST, Start.LATEST_PRODUCER, Start.LONGEST_EDGE)
     return (Start.EQUAL_LATEST, Start.EQUAL_EARLIEST, Start.LATEST_PRODUCER)
 
 
 def _best(base: Base, starts: Sequence[Start]) -> tuple[Score, list[int]]:
     """-> the best run's (score, the group of each node)."""
-    count = len(base.succ)
+    count = len(base)
     if len(starts) > 1 and count + len(base.open) > FULL:
         few = min(count, SAMPLE)
         part = [(a, b) for a, b in base.open if b < few]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from partita.partition.growth.contract import contract_all, depth_order
+from partita.partition.growth.contract import contract_all
 from partita.partition.growth.quotient import Quotient
 from tests.partition.growth.oracles import neighbours
 
@@ -66,14 +66,3 @@ CASES: dict[str, tuple[list[list[int]], list[int | None], list[Edge], list[list[
 def test_edges_are_asked_again_where_the_answer_may_have_changed(name: str) -> None:
     preds, color, edges, groups, questions = CASES[name]
     assert contracted(preds, color, edges) == (groups, questions)
-
-
-@pytest.mark.parametrize(
-    ("preds", "count", "order"),
-    [
-        ([], 0, []), ([[], [], []], 3, [0, 1, 2]), ([[], [], [0], [1]], 4, [0, 1, 2, 3]), ([[2], [], [1]], 3, [1, 2, 0]),
-        ([[], [0], [0], [2, 1]], 4, [0, 1, 2, 3]), ([[3, 2], [], [], []], 4, [3, 2, 0, 1]), ([[1], [], [1, 0]], 2, [1, 0]),
-    ],
-)
-def test_each_node_stands_close_before_its_first_consumer(preds: list[list[int]], count: int, order: list[int]) -> None:
-    assert depth_order(preds, count) == order
