@@ -1,4 +1,5 @@
-"""The HTML representations of a placement, a compile report, a profile and a compiled model for notebooks."""
+"""The pictures of costs and of a profile, and the HTML representations of a placement, a compile report, a profile and a
+compiled model for notebooks."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from partita.graph.pictures.svg import notebook_svg
 
 if TYPE_CHECKING:
     from partita.accelerators.building.report import CompileReport
+    from partita.accelerators.placement.costs import Costs
     from partita.accelerators.placement.placement import Placement
     from partita.accelerators.runtime.compiled_model import CompiledModel
     from partita.accelerators.runtime.profile import Profile, Span
@@ -98,10 +100,42 @@ def timeline_svg(profile: Profile, width: int = _WIDTH) -> str:
         for span in profile.spans:
             if span.device == device:
                 drawn += _span(span, top, scale, PALETTE[i % len(PALETTE)])
-    height = _HEAD + len(devices) * (2 * _LINE + 8)
+    return _svg(drawn, width, _HEAD + len(devices) * (2 * _LINE + 8))
+
+
+def _svg(drawn: Sequence[str], width: int, height: int) -> str:
     style = "text{font:11px Helvetica,Arial,sans-serif;fill:#222}svg{background:white}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
     return "\n".join([head, f"<style>{style}</style>", *drawn, "</svg>", ""])
+
+
+HANDED_OVER = 1 << 20
+"""The bytes of the hand-overs in a picture of costs."""
+
+
+def costs_svg(costs: Costs, width: int = _WIDTH) -> str:
+    """The picture of costs as SVG: for each device a line with a bar for each op, and for each hand-over one with its launch and
+    its bytes. Linear."""
+    ops = {device: list(times.items()) for device, times in costs.times.items()}
+    overs = {
+        f"{a} to {b}": [("launch", one.launch_us), ("1 MiB", one.us(HANDED_OVER) - one.launch_us)]
+        for (a, b), one in costs.hand_overs.items()
+    }
+    drawn, top = [f'<text x="4" y="19" font-weight="bold">{in_xml(f"costs ({costs.source})"[:140])}</text>'], _HEAD
+    for title, lines_of in (("all ops", ops), ("a hand-over of 1 MiB", overs)):
+        longest = max((sum(us for _, us in bars) for bars in lines_of.values()), default=0.0)
+        if longest:
+            drawn.append(f'<text x="4" y="{top + 14}" font-weight="bold">{title}</text>')
+            top += _LINE
+        for i, (label, bars) in enumerate(lines_of.items() if longest else ()):
+            total, start = sum(us for _, us in bars), 0.0
+            drawn.append(f'<text x="4" y="{top + 14}">{in_xml(f"{label[:28]}: {total:,.1f} {costs.unit}")}</text>')
+            for name, us in bars:
+                scale = (width - 2 * _LEFT - 10) / longest
+                drawn += _bar(name, start, us, top, scale, PALETTE[i % len(PALETTE)], 2 * _LEFT, costs.unit)
+                start += us
+            top += _LINE
+    return _svg(drawn, width, top + 8)
 
 
 def _span(span: Span, top: float, scale: float, colour: str) -> list[str]:
@@ -113,11 +147,13 @@ def _span(span: Span, top: float, scale: float, colour: str) -> list[str]:
     return bars
 
 
-def _bar(name: str, start_us: float, us: float, top: float, scale: float, colour: str) -> list[str]:
+def _bar(
+    name: str, start_us: float, us: float, top: float, scale: float, colour: str, left: float = _LEFT, unit: str = "µs"
+) -> list[str]:
     wide = us * scale
     if wide < _NARROWEST:
         return []
-    x, says = _LEFT + start_us * scale, f"{name}: {us:,.1f} µs"
+    x, says = left + start_us * scale, f"{name}: {us:,.1f} {unit}"
     room = int((wide - 6) / _LETTER)
     text = says if len(says) <= room else says[: room - 1] + "…" if room > 3 else ""
     rect = f'<rect x="{x:.1f}" y="{top}" width="{wide:.1f}" height="{_LINE - 2}" rx="3" fill="{colour}" stroke="white"/>'

@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.notebook import costs_svg
 from partita.accelerators.process.atomic import write_text
 from partita.accelerators.process.json_form import form_error
 from partita.graph.errors import ReadError, check_path
@@ -189,6 +190,14 @@ class Costs:
         except (OSError, ValueError) as error:
             raise ReadError(f"no costs can be read from it: {error}", where=path) from error
         return cls.from_json(text)
+
+    def to_svg(self) -> str:
+        """The times of ops by device, and the hand-overs, as a picture."""
+        return costs_svg(self)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Write that picture into an SVG file."""
+        write_text(path, self.to_svg())
 
     def to_table(self) -> Table:
         """The sums by device and the hand-overs, as a rich table for a terminal."""
