@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -38,6 +38,7 @@ class PartitionOptions:
     min_subgraph_size: int | None = _option(None, "subgraphs of fewer ops stay in the graph")
     max_subgraphs: int | None = _option(None, "at most so many subgraphs for each property")
     max_nodes: int | None = _option(None, "subgraphs of more ops are cut into several; a match of a pattern stays in the graph")
+    cuts: Collection[str] = _option((), "names of ops before which subgraphs are cut in two; a match of a pattern stays whole")
     dedup_inputs: bool | None = _option(None, "does each outer value enter a subgraph once?")
     infer_types: bool = _option(True, "do selectors and hooks see types in a graph that has none, as InferType infers them?")
     extra: Mapping[str, Any] = attrs.Factory(dict)

@@ -91,7 +91,7 @@ class Builder:
 
     def __init__(
         self, placement: Placement, devices: Sequence[Device], config: Config, forced: set[str], strict: bool,
-        min_size: int | None = None, max_nodes: int | None = None,
+        min_size: int | None = None, max_nodes: int | None = None, cuts: Sequence[str] = (),
     ) -> None:
         self.placement = placement
         self.devices = {device.label: device for device in devices}
@@ -101,8 +101,8 @@ class Builder:
         self.strict = strict
         self.min_size = min_size
         """Subgraphs of fewer ops go to the next device that runs them; None: the devices' properties decide."""
-        self.max_nodes = max_nodes
-        """Subgraphs of more ops are cut into several; None: the devices' properties decide."""
+        self.sizes = {"max_nodes": max_nodes, "cuts": cuts}
+        """The options by which subgraphs are cut into several."""
         self.moves: list[Move] = []
         self.notes: list[str] = []
         self.has_given_back = False
@@ -181,7 +181,7 @@ class Builder:
 
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
         growth = "waves" if len(self.devices) == 1 else "largest"
-        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False, "max_nodes": self.max_nodes}
+        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False, **self.sizes}
         if isinstance(groups, DeviceGroups):
             options["min_subgraph_size"] = self.min_size
         return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)

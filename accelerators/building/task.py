@@ -34,3 +34,5 @@ class CompileTask:
     """Subgraphs of fewer ops go to the next device; None: the devices' properties decide."""
     max_nodes: int | None = None
     """Subgraphs of more ops are cut into several; None: the devices' properties decide."""
+    cuts: tuple[str, ...] = ()
+    """The ops before which subgraphs are cut."""

@@ -33,7 +33,7 @@ EFFORT = 500_000
 RAISED = (0.5, 1.0, 2.0, 4.0, 8.0)
 """The prices of what leaves a device at which a part's cheapest assignment is tried, relative to its best ones."""
 
-MOST_EXCHANGED = 64
+MOST_EXCHANGED = 128
 """Maximum number of nodes of an assignment that is improved by exchanging the devices of two nodes."""
 
 MOST_MOVED = 2000
@@ -125,6 +125,8 @@ class Fitting:
 
     def _result(self, bound: float) -> Fitted:
         assert self._nearest is not None
+        if self._best is None and self._over(self.exact(self._nearest[1])) <= 0:  # the estimate may be too high
+            self._best, self._cost = self._nearest[1], self.problem.cost(self._nearest[1])
         return Fitted(self._best, self._cost, min(bound, self._cost), self._nearest[1])
 
     def _fits(self, chosen: Array) -> bool:
@@ -136,7 +138,7 @@ class Fitting:
                 over = self._over(self.exact(chosen))
                 if over <= 0:
                     self._best, self._cost = chosen.copy(), cost
-            if self._nearest is None or over < self._nearest[0]:
+            if self._nearest is None or (cost < np.inf and over < self._nearest[0]):
                 self._nearest = over, chosen.copy()
             self._tried[key] = over <= 0
         return self._tried[key]
@@ -269,16 +271,22 @@ class Fitting:
                     if change < -CLOSE * self._cost:
                         chosen[node] = device
                         again |= self._fits(chosen)
-            again |= len(self._best) <= MOST_EXCHANGED and self._exchanged()
+            again |= len(self._best) <= MOST_EXCHANGED and self._exchanged(neighbours)
 
-    def _exchanged(self) -> bool:
+    def _exchanged(self, neighbours: Sequence[Sequence[int]]) -> bool:
         """True if exchanging the devices of two nodes is cheaper and fits."""
         assert self._best is not None
-        before = self._cost
-        for pair in itertools.combinations(range(len(self._best)), 2):
+        before, able = self._cost, np.isfinite(self.problem.times).tolist()
+        for first, second in itertools.combinations(range(len(self._best)), 2):
+            here, there = int(self._best[first]), int(self._best[second])
+            if here == there or not (able[first][there] and able[second][here]):
+                continue
             chosen = self._best.copy()
-            chosen[[*pair]] = chosen[[*reversed(pair)]]
-            if self.problem.cost(chosen) < self._cost * (1 - CLOSE):
+            change = self.problem.change(chosen, first, there, neighbours[first]).sum()
+            chosen[first] = there
+            change += self.problem.change(chosen, second, here, neighbours[second]).sum()
+            chosen[second] = here
+            if change < -CLOSE * self._cost:
                 self._fits(chosen)
         return self._cost < before
 
