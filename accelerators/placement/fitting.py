@@ -39,6 +39,9 @@ MOST_EXCHANGED = 128
 MOST_MOVED = 2000
 """Maximum number of nodes of an assignment that is improved by moving single nodes."""
 
+UNITS = 1 << 20
+"""The parts of a limit by which sums of shares are told apart."""
+
 AGAIN = 1
 """Number of price updates of a subproblem, whose prices start from those of the problem that it is a part of."""
 
@@ -110,7 +113,7 @@ class Fitting:
         times = np.where(too_large, np.inf, self.problem.times)
         self._tighten(times)
         fixed, nothing = np.zeros(len(times), bool), np.zeros(len(self.limits))
-        root = _Subproblem(times, self.limits, fixed, free.bound, nothing, free.chosen)
+        root = _Subproblem(times, self._reachable(times), fixed, free.bound, nothing, free.chosen)
         parts = self._priced([root], ROUNDS) if self._propagated(root) else []
         if self._best is None:
             assert self._nearest is not None
@@ -118,6 +121,18 @@ class Fitting:
         if self._best is not None:
             self._improve()
         return self._result(self._branch(parts))
+
+    def _reachable(self, times: Array) -> Array:
+        """The limits, lowered to the greatest sums of shares within them: eight equal layers fit where 8.3 would."""
+        limits = self.limits.copy()
+        for device in np.flatnonzero(self._limited & (limits > 0)).tolist() if len(times) <= MOST_MOVED else ():
+            unit = float(limits[device]) / UNITS
+            sizes = [int(share // unit) for share in self.shares[np.isfinite(times[:, device])].tolist() if share > 0]
+            sums, within = 1, (2 << UNITS) - 1
+            for size in sizes:
+                sums |= sums << size & within if size <= UNITS else 0
+            limits[device] = min(limits[device], (sums.bit_length() - 1 + len(sizes)) * unit)
+        return limits
 
     def _is_close(self, bound: float) -> bool:
         """True if the best assignment costs no more than the bound."""
@@ -332,7 +347,7 @@ class Fitting:
                 step = steps[len(steps) // 2]
                 times, limits = part.times.copy(), part.limits.copy()
                 times[self._floors >= step, device] = np.inf
-                limits[device] = limit - step
+                limits[device] = min(limits[device], limit - step)
                 return [attrs.evolve(part, times=times), attrs.evolve(part, times=part.times.copy(), limits=limits)]
         over = np.where(self._limited, held - part.limits, -1.0)
         weight = np.where(part.fixed, -1.0, self.shares * (over[part.chosen] > 0) + 1e-6 * self._loads)

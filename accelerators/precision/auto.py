@@ -123,7 +123,7 @@ class AutoChoice:
 
     @property
     def config(self) -> dict[str, dict[str, Any]]:
-        """What `compile` needs beside the plan and the caller's configuration: the precision of the recommended placement."""
+        """The configuration that `compile` needs beside the plan and the caller's: the precision of the recommended placement."""
         precision = self.rows[self.chosen].precision
         return {} if precision == FULL else {self.plan.devices[0]: {PRECISION: precision}}
 
