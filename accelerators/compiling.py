@@ -84,8 +84,8 @@ def compile(  # noqa: A001  the contract's name
         locked.check_types(whole)
     reason = "the passes of optimize=True removed it, or merged it into another node"
     away = {node.name: reason for node in asked.nodes if node.name not in whole} if optimize and (pin or forbid) else {}
-    largest = None if locked is None else locked.max_nodes
-    task = CompileTask(whole, devices, settings, pin, forbid, strict, away, min_subgraph_size, largest)
+    largest, cuts = (None, ()) if locked is None else (locked.max_nodes, locked.cuts)
+    task = CompileTask(whole, devices, settings, pin, forbid, strict, away, min_subgraph_size, largest, cuts)
     if several:
         return _on_each(task)
     if settings.hetero.start == "wait":
@@ -158,7 +158,7 @@ def _compiled(task: CompileTask) -> CompiledModel:
         write_affinity_dot(folder, placement)
     forced = {node.name for node in live.nodes if is_made_call(node) and node.name in fixed} | set(placement.pinned)
     strict = task.strict or settings.hetero.strict
-    builder = Builder(placement, devices, settings, forced, strict, task.min_subgraph_size, task.max_nodes)
+    builder = Builder(placement, devices, settings, forced, strict, task.min_subgraph_size, task.max_nodes, task.cuts)
     built = builder.build(placement.apply(live))
     if folder is not None:
         write_subgraphs_dot(folder, built.graph)

@@ -43,8 +43,8 @@ class Evidence:
     """Nodes of a walk with hubs whose neighbours were not visited, and the closed node that reaches them."""
     missed: dict[int, Missed] = attrs.Factory(dict)
     """The matches of the pattern that were not taken, by anchor."""
-    cut: dict[int, int] = attrs.Factory(dict)
-    """Nodes of subgraphs that were cut since they were too large, and the largest number of nodes of a piece."""
+    cut: dict[int, str] = attrs.Factory(dict)
+    """Nodes of subgraphs that were cut, and the reason in words."""
     limited: dict[int, str] = attrs.Factory(dict)
     """Nodes of subgraphs that a limit dropped, and the limit in words."""
     declined: dict[int, str] = attrs.Factory(dict)

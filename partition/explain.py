@@ -131,7 +131,7 @@ class Explanation:
             return "unselected", f"no subgraph of {evidence.property!r} reached {self.name(other)!r}"
         name = self.groups[k].name
         if other in evidence.cut:
-            return "size", f"{self.name(other)!r} is in {name!r}: one subgraph may hold max_nodes={evidence.cut[other]}"
+            return "size", f"{self.name(other)!r} is in {name!r}: {evidence.cut[other]}"
         if evidence.growth == "seed":
             return "taken", f"{self.name(other)!r} is in {name!r}, chosen before or held apart by a rejected node"
         if evidence.labels is None or evidence.filtered or evidence.growth == GIVEN:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -38,6 +38,7 @@ class PartitionOptions:
     min_subgraph_size: int | None = _option(None, "subgraphs of fewer ops stay in the graph")
     max_subgraphs: int | None = _option(None, "the maximum number of subgraphs of each property")
     max_nodes: int | None = _option(None, "larger subgraphs are cut into several; larger pattern matches stay in the graph")
+    cuts: Collection[str] = _option((), "names of ops before which subgraphs are cut in two; a match of a pattern stays whole")
     dedup_inputs: bool | None = _option(None, "each outer value is one input of a subgraph, even if several ops read it")
     infer_types: bool = _option(True, "infer missing types first, so that selectors and hooks see them")
     extra: Mapping[str, Any] = attrs.Factory(dict)

@@ -5,7 +5,8 @@ Every result is checked before anything is rewritten.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 
 import attrs
 
@@ -64,6 +65,9 @@ class Planner:
         check_count("min_subgraph_size", options.min_subgraph_size, PartitionError)
         check_count("max_subgraphs", options.max_subgraphs, PartitionError)
         check_count("max_nodes", options.max_nodes, PartitionError, 1)
+        if isinstance(options.cuts, str) or not isinstance(options.cuts, Collection):
+            cause = f"cuts are names of ops, not {options.cuts!r:.80}"
+            raise PartitionError(cause, where="option cuts", remedy='Write ["conv1", ...]')
         self.typed = typed
         self.index = build_op_index(typed.graph)
         self.options = options
@@ -127,7 +131,7 @@ class Planner:
                 why = f"of {counted(len(group), 'op')}, fewer than min_subgraph_size={least}"
                 evidence.limited.update(dict.fromkeys(group, why))
         kept = [group for group in groups if len(group) >= least]
-        if largest is not None:
+        if largest is not None or options.cuts:
             preds = self.index.value_preds()
             kept = [piece for group in kept for piece in self._pieces(group, largest, evidence, preds)]
         kept.sort(key=lambda group: group[0])
@@ -138,19 +142,26 @@ class Planner:
                 evidence.limited.update(dict.fromkeys(group, why))
         return kept[:most]
 
-    @staticmethod
-    def _pieces(group: list[int], largest: int, evidence: Evidence, preds: Preds) -> list[list[int]]:
-        """The group, cut along its topological order into pieces of at most `largest` nodes, connected if the growth is.
+    def _pieces(self, group: list[int], largest: int | None, evidence: Evidence, preds: Preds) -> list[list[int]]:
+        """The group, cut along its topological order before each of `cuts` and into pieces of at most `largest` nodes, connected
+        if the growth is.
 
         A path between two pieces leads from the earlier one to the later one, since the group closed no cycle."""
-        if len(group) <= largest:
-            return [group]
+        largest, cuts = largest or len(group), self.options.cuts
         if evidence.growth == "pattern":
+            if len(group) <= largest:
+                return [group]
             why = f"of {counted(len(group), 'op')}, more than max_nodes={largest}"
             evidence.limited.update(dict.fromkeys(group, why))
             return []
-        evidence.cut.update(dict.fromkeys(group, largest))
-        pieces = [group[i : i + largest] for i in range(0, len(group), largest)]
+        starts = [0, *(i for i, v in enumerate(group) if i and cuts and self.index.nodes[v].name in cuts), len(group)]
+        pieces = [
+            group[i : min(i + largest, end)] for start, end in itertools.pairwise(starts) for i in range(start, end, largest)
+        ]
+        if len(pieces) == 1:
+            return pieces
+        why = f"one subgraph may hold max_nodes={largest}" if len(group) > largest else "it was cut by the option cuts"
+        evidence.cut.update(dict.fromkeys(group, why))
         if is_connected(evidence.growth):
             pieces = [part for piece in pieces for part in _components(piece, evidence, preds)]
         if group[0] in evidence.selectors:

@@ -77,6 +77,8 @@ class CompileTask:
     """Subgraphs of fewer ops go to the next device; None: the devices' properties decide."""
     max_nodes: int | None = None
     """Subgraphs of more ops are cut into several; None: the devices' properties decide."""
+    cuts: tuple[str, ...] = ()
+    """The ops before which subgraphs are cut."""
 
 
 @attrs.frozen(slots=True)
@@ -116,7 +118,7 @@ class Builder:
 
     def __init__(
         self, placement: Placement, devices: Sequence[Device], config: Config, forced: set[str], strict: bool,
-        min_size: int | None = None, max_nodes: int | None = None,
+        min_size: int | None = None, max_nodes: int | None = None, cuts: Sequence[str] = (),
     ) -> None:
         self.placement = placement
         self.devices = {device.label: device for device in devices}
@@ -126,8 +128,8 @@ class Builder:
         self.strict = strict
         self.min_size = min_size
         """Subgraphs of fewer ops go to the next device that runs them; None: the devices' properties decide."""
-        self.max_nodes = max_nodes
-        """Subgraphs of more ops are cut into several; None: the devices' properties decide."""
+        self.sizes = {"max_nodes": max_nodes, "cuts": cuts}
+        """The options by which subgraphs are cut into several."""
         self.moves: list[Move] = []
         self.notes: list[str] = []
         self.has_given_back = False
@@ -206,7 +208,7 @@ class Builder:
 
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
         growth = "waves" if len(self.devices) == 1 else "largest"
-        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False, "max_nodes": self.max_nodes}
+        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False, **self.sizes}
         if isinstance(groups, DeviceGroups):
             options["min_subgraph_size"] = self.min_size
         return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)

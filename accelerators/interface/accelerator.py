@@ -412,6 +412,11 @@ class Accelerator:
         """The free bytes of the device's own memory; None if it works in the host's."""
         return None
 
+    def resource(self, device_id: str | None) -> str | None:
+        """The name of what the device's runs keep busy; None if these are the host's cores. Devices of one resource gain nothing
+        from working at the same time."""
+        return None if self.free_bytes(device_id) is None else f"{self.name}.{device_id or 0}"
+
     def findings(self) -> MutableMapping[str, bool | str] | None:
         """Answers of `supports` that were found by trial and hold as long as `identity` is the same: they are kept on disk, and
         answers of other processes are added. None if there is nothing to keep."""

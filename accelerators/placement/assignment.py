@@ -103,15 +103,12 @@ class AssignmentProblem:
 
     def charges(self) -> list[Charge]:
         """The hand-overs as charges, for each tensor one per device that it may reach at a cost."""
-        able = np.isfinite(self.times)
-        charges = []
-        for i, (producer, readers) in enumerate(zip(self.producers.tolist(), self.readers)):
-            table = self.hand_overs[i]
-            for device in range(table.shape[1]):
-                costs = table[:, device] if producer >= 0 else table[:1, device]
-                there = [node for node in readers if able[node, device]]
-                if there and costs.any():
-                    charges.append(Charge(producer, tuple(costs.tolist()), tuple(there), device))
+        able, charges = np.isfinite(self.times).tolist(), []
+        for producer, readers, table in zip(self.producers.tolist(), self.readers, self.hand_overs.tolist()):
+            for device, costs in enumerate(zip(*(table if producer >= 0 else table[:1]))):
+                there = tuple(node for node in readers if able[node][device]) if any(costs) else ()
+                if there:
+                    charges.append(Charge(producer, costs, there, device))
         return charges
 
 
@@ -214,8 +211,9 @@ class ChargedSums:
         """The costs of the added variables, each of which is 1 if a charge is due."""
         alone: dict[int, Array] = {}
         pairs: dict[tuple[int, int], Array] = {}
+        forbidden: dict[tuple[int, int], Array] = {}
         for charge in charges:
-            costs, value = np.array(charge.costs), charge.value
+            costs, value = charge.costs, charge.value
             others = [node for node in charge.readers if node != charge.producer]
             if len(charge.readers) == 1:
                 (reader,) = charge.readers
@@ -229,11 +227,13 @@ class ChargedSums:
             due = self._count + len(self._fixed)
             self._fixed.append(np.array([[0.0, 0.0 if charge.producer >= 0 else costs[0]]]))
             if charge.producer >= 0:
-                summed(pairs, due, charge.producer, np.stack([np.zeros_like(costs), costs]))
+                summed(pairs, due, charge.producer, np.array([[0.0] * len(costs), costs]))
             for reader in others:
-                table = np.zeros((2, sizes[reader]))
-                table[0, value] = INFINITE
-                summed(pairs, due, reader, table)
+                key = sizes[reader], value
+                if key not in forbidden:
+                    forbidden[key] = np.zeros((2, sizes[reader]))
+                    forbidden[key][0, value] = INFINITE
+                summed(pairs, due, reader, forbidden[key])
         self._alone = alone
         self._elimination: Elimination | None = elimination([*sizes, *(2 for _ in self._fixed)], pairs)
 

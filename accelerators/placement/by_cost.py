@@ -13,10 +13,18 @@ from partita.accelerators.errors import AcceleratorError, NotSupported
 from partita.accelerators.interface.device_list import find_device
 from partita.accelerators.placement.assignment import AssignmentProblem
 from partita.accelerators.placement.costs import HOST, TIME, Costs, as_number, finite, tensor_bytes
-from partita.accelerators.placement.device_bytes import DeviceBytes, Limits, ReadWeights, ValueSpans, limits_of, projected
+from partita.accelerators.placement.device_bytes import (
+    DeviceBytes,
+    Limits,
+    ReadWeights,
+    ValueSpans,
+    cuts_to_fit,
+    limits_of,
+    projected,
+)
 from partita.accelerators.placement.fitting import CLOSE, Fitted, Fitting
 from partita.accelerators.placement.placement import Placement
-from partita.accelerators.placement.throughput import Balancing, Solve
+from partita.accelerators.placement.throughput import Balancing, Lane, Solve, loads_of
 from partita.graph.formatting import counted, listed
 from partita.graph.node import NodeEntry
 from partita.graph.summary import size_text
@@ -56,7 +64,7 @@ class Certificate:
     """The predicted cost of a placement, and a proof of how much less any other one could cost."""
 
     predicted_us: float
-    """The sum of times and hand-overs; for throughput that of the busiest device."""
+    """The sum of times and hand-overs; for throughput that of the busiest resource: a device, or the host's cores."""
     bound_us: float
     """A proven lower bound of it for every placement that the rules and limits permit."""
     priority_us: float
@@ -66,7 +74,7 @@ class Certificate:
     source: str
     """The origin of the costs."""
     objective: str = LATENCY
-    """"latency", or "throughput": then the costs are those of the busiest device."""
+    """"latency", or "throughput": then the costs are those of the busiest resource."""
     unit: str = TIME
     """The unit of the costs: with energy, all that is called microseconds is microjoules."""
 
@@ -83,7 +91,7 @@ class Certificate:
     def __str__(self) -> str:
         best = "proven to be optimal" if self.gap <= 1e-6 else f"at most {self.gap:.2%} above the optimum"
         priority = f"; by priority {self.priority_us:,.1f} {self.unit}" if math.isfinite(self.priority_us) else ""
-        busiest = " on the busiest device" if self.objective == THROUGHPUT else ""
+        busiest = " on the busiest resource" if self.objective == THROUGHPUT else ""
         lines = [f"predicted {self.predicted_us:,.1f} {self.unit}{busiest}, {best}{priority}; costs {self.source}"]
         for one in self.cut[:SHOWN]:
             size = "" if one.bytes is None else f", {size_text(one.bytes)}"
@@ -134,8 +142,12 @@ class Setting:
     """The bytes that a device takes beside weights, values and caches, by its name."""
     objective: str = LATENCY
     """The quantity to be minimised: the time of a request, or that from one result to the next."""
+    lanes: Mapping[str, Lane] = attrs.field(factory=dict)
+    """The resource that each device keeps busy; one of its own if it is not named."""
     busy: Mapping[str, float] = attrs.field(factory=dict)
-    """The microseconds that other models load each device with meanwhile."""
+    """The microseconds that other models load each resource with meanwhile."""
+    least: float = 0.0
+    """The greatest load that other models have anyhow."""
     beside: Mapping[str, int] = attrs.field(factory=dict)
     """The bytes that other models take on each device."""
 
@@ -150,12 +162,13 @@ class Setting:
         where = search.where(found.chosen)
         priority = search.problem.cost(search.by_priority)
         certificate = search.certificate(found.chosen, found.cost, found.bound, priority)
-        return CostedPlacement(self, where, certificate, self.bytes_of(where))
+        cuts = search.cuts(found.chosen)
+        return CostedPlacement(self, where, certificate, self.bytes_of(where, cuts), cuts)
 
-    def bytes_of(self, where: Mapping[str, str]) -> dict[str, DeviceBytes]:
+    def bytes_of(self, where: Mapping[str, str], cuts: Sequence[str] = ()) -> dict[str, DeviceBytes]:
         """The projected bytes of each device."""
         base = self.base
-        return projected(base.graph, where, base.devices, base.computed, self.max_nodes, self.caches, self.workspaces)
+        return projected(base.graph, where, base.devices, base.computed, self.max_nodes, self.caches, self.workspaces, cuts)
 
     def predicted_us(self, where: Mapping[str, str]) -> float:
         """The sum of times and hand-overs of any placement; infinite if it lacks a time."""
@@ -163,7 +176,7 @@ class Setting:
         return search.problem.cost(np.array([labels.index(where[name]) for name in search.names], np.intp))
 
     def _does_not_fit(self, search: _Search, found: Fitted) -> AcceleratorError:
-        nearest = self.bytes_of(search.where(found.nearest))
+        nearest = self.bytes_of(search.where(found.nearest), search.cuts(found.nearest))
         needed = {label: held.total + self.beside.get(label, 0) for label, held in nearest.items()}
         over = {label: nearest[label] for label, total in needed.items() if total > self.limits[label]}
         lacks = {label: size_text(math.ceil(needed[label] - self.limits[label])) for label in over}
@@ -200,7 +213,7 @@ class _Search:
         self.reserved = np.minimum([setting.workspaces.get(label, 0) for label in self.labels] + self.beside, limits)
         """The bytes of each limit that its workspace and other models take."""
         self.limits = limits - self.reserved
-        self._projected: dict[bytes, Array] = {}
+        self._projected: dict[bytes, tuple[Array, tuple[str, ...]]] = {}
 
     def where(self, chosen: Array) -> dict[str, str]:
         """The device of each op by name, those included that are computed while compiling."""
@@ -213,12 +226,36 @@ class _Search:
         return Fitting(costs, self.shares, limits, self._used, self.projected, loads, self.spans.floors).search()
 
     def projected(self, chosen: Array) -> Array:
-        """The bytes on each device beside what is reserved, as partitioned."""
+        """The bytes on each device beside what is reserved, as partitioned and cut."""
+        return self._partitioned(chosen)[0]
+
+    def cuts(self, chosen: Array) -> tuple[str, ...]:
+        """The ops before which subgraphs are cut so that the assignment keeps within the limits, as few as are found."""
+        used, cuts = self._partitioned(chosen)
+        for cut in cuts if (used <= self.limits).all() else ():
+            fewer = tuple(one for one in cuts if one != cut)
+            cuts = fewer if (self._bytes(chosen, fewer)[0] <= self.limits).all() else cuts
+        return cuts
+
+    def _partitioned(self, chosen: Array) -> tuple[Array, tuple[str, ...]]:
+        """The bytes on each device, and the cuts if it needs some to keep within the limits."""
         key = chosen.tobytes()
         if key not in self._projected:
-            taken = self.setting.bytes_of(self.where(chosen))
-            self._projected[key] = np.array([float(taken[label].total) for label in self.labels]) + self.beside - self.reserved
+            used, values = self._bytes(chosen, ())
+            cuts: tuple[str, ...] = ()
+            if (used > self.limits).any():
+                room = dict(zip(self.labels, (self.limits - used + values).tolist()))
+                setting = self.setting
+                cuts = cuts_to_fit(setting.base.graph, self.where(chosen), setting.max_nodes, setting.caches, room)
+                used = self._bytes(chosen, cuts)[0] if cuts else used
+            self._projected[key] = used, cuts
         return self._projected[key]
+
+    def _bytes(self, chosen: Array, cuts: Sequence[str]) -> tuple[Array, Array]:
+        """The bytes on each device beside what is reserved, and those of its values."""
+        taken = self.setting.bytes_of(self.where(chosen), cuts)
+        used, values = np.array([(float(taken[label].total), float(taken[label].values)) for label in self.labels]).T
+        return used + self.beside - self.reserved, values
 
     @property
     def by_priority(self) -> Array:
@@ -328,11 +365,15 @@ class _Search:
 
 
 def placed_together(settings: Sequence[Setting]) -> list[CostedPlacement]:
-    """The placements of models that share their devices, with the least load of the busiest one; an error if nothing that fits is
-    found. Each has the certificate of all, and counts the others as given in what-ifs."""
+    """The placements of models that share their devices, with the least load of the busiest resource; an error if nothing that
+    fits is found. Each has the certificate of all, and counts the others as given in what-ifs."""
     searches, labels = [_Search(setting) for setting in settings], settings[0].base.devices
     room = np.array([settings[0].limits[label] for label in labels]) - searches[0].beside
-    busy = np.array([float(settings[0].busy.get(label, 0.0)) for label in labels])
+    lanes = [settings[0].lanes.get(label) or Lane(label) for label in labels]
+    names, factors = loads_of(lanes, len(settings))
+    names, factors = [*names, None], np.append(factors, np.zeros_like(factors[:1]), axis=0)
+    busy = np.array([0.0 if name is None else settings[0].busy.get(name, 0.0) for name in names])
+    busy[-1] = settings[0].least
     latest: dict[int, tuple[_Search, Fitted]] = {}
 
     def taken(assignments: Sequence[Array]) -> Array:
@@ -356,25 +397,31 @@ def placed_together(settings: Sequence[Setting]) -> list[CostedPlacement]:
         return solve
 
     solvers = [solver(number) for number in range(len(settings))]
-    balanced = Balancing([search.problem for search in searches], solvers, fit, busy).search()
+    balanced = Balancing([search.problem for search in searches], solvers, fit, busy, factors).search()
     if balanced is None:
         search, found = next(pair for pair in latest.values() if pair[1].chosen is None)
         raise search.setting._does_not_fit(search, found)
-    priority = float((sum(search.problem.loads(search.by_priority) for search in searches) + busy).max())
+    by_priority = [factors[:, i] @ search.problem.loads(search.by_priority) for i, search in enumerate(searches)]
+    priority = float((np.sum(by_priority, axis=0) + busy).max())
     where = [search.where(chosen) for search, chosen in zip(searches, balanced.chosen)]
-    bytes_of = [setting.bytes_of(one) for setting, one in zip(settings, where)]
-    loads = [search.problem.loads(chosen) for search, chosen in zip(searches, balanced.chosen)]
+    cuts = [search.cuts(chosen) for search, chosen in zip(searches, balanced.chosen)]
+    bytes_of = [setting.bytes_of(one, cut) for setting, one, cut in zip(settings, where, cuts)]
+    loads = [
+        factors[:, i] @ search.problem.loads(chosen) for i, (search, chosen) in enumerate(zip(searches, balanced.chosen))
+    ]
     placements = []
     for i, (search, chosen) in enumerate(zip(searches, balanced.chosen)):
         others = [j for j in range(len(searches)) if j != i]
+        rest = np.sum([busy, *(loads[j] for j in others)], axis=0).tolist()
         own = attrs.evolve(
-            settings[i], objective=THROUGHPUT, busy=dict(zip(labels, (busy + sum(loads[j] for j in others)).tolist())),
+            settings[i], objective=THROUGHPUT, busy={name: load for name, load in zip(names, rest) if name is not None},
+            least=max(load for name, load in zip(names, rest) if name is None),
             beside={label: settings[i].beside.get(label, 0) + sum(bytes_of[j][label].total for j in others) for label in labels},
         )
         certificate = attrs.evolve(
             search.certificate(chosen, balanced.cost, balanced.bound, priority), objective=THROUGHPUT
         )
-        placements.append(CostedPlacement(own, where[i], certificate, bytes_of[i]))
+        placements.append(CostedPlacement(own, where[i], certificate, bytes_of[i], cuts[i]))
     return placements
 
 
@@ -382,7 +429,8 @@ class CostedPlacement(Placement):
     """A placement by cost, with its certificate. A device assigned by hand changes neither certificate nor bytes."""
 
     def __init__(
-        self, setting: Setting, where: Mapping[str, str], certificate: Certificate, taken: Mapping[str, DeviceBytes]
+        self, setting: Setting, where: Mapping[str, str], certificate: Certificate, taken: Mapping[str, DeviceBytes],
+        cuts: tuple[str, ...] = (),
     ) -> None:
         base = setting.base
         moved = {name: "the total cost is lower elsewhere" for name, label in where.items() if label != base[name]}
@@ -397,7 +445,7 @@ class CostedPlacement(Placement):
         """The projected bytes of each device."""
         self.measured_bytes: dict[str, int] = {}
         """The bytes that each device took in a process of its own, if they were measured."""
-        self.max_nodes = setting.max_nodes
+        self.max_nodes, self.cuts = setting.max_nodes, cuts
 
     @property
     def setting(self) -> Setting:
@@ -495,7 +543,8 @@ class CostedPlacement(Placement):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
         taken = {label: {**attrs.asdict(one), "measured": self.measured_bytes.get(label)} for label, one in self.bytes.items()}
-        return {**super().to_dict(), "certificate": self.certificate.to_dict(), "bytes": taken}
+        cuts = {"cuts": list(self.cuts)} if self.cuts else {}
+        return {**super().to_dict(), "certificate": self.certificate.to_dict(), "bytes": taken, **cuts}
 
     def to_table(self, most: int = 12) -> Table:
         """The table of a placement, with the projected bytes and the certificate as its caption."""
@@ -515,6 +564,8 @@ class CostedPlacement(Placement):
             most, real = self._setting.limits[label], self.measured_bytes.get(label)
             limit = f" of {size_text(int(most))}" if math.isfinite(most) else ""
             lines.append(f"{label}: {held}{limit}" + ("" if real is None else f"; measured {size_text(real)}"))
+        if self.cuts:
+            lines.append(f"{counted(len(self.cuts), 'cut')} inside subgraphs, so that values are freed earlier")
         return lines
 
 

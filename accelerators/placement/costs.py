@@ -17,9 +17,11 @@ from partita.accelerators.process.atomic import write_text
 from partita.accelerators.process.json_form import form_error
 from partita.graph.errors import ReadError, check_path
 from partita.graph.flops import count_flops
-from partita.graph.formatting import counted
+from partita.graph.formatting import counted, in_xml
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.pictures.bars import HEAD, LEFT, LINE, WIDTH, bar, svg_of
+from partita.graph.pictures.dot import PALETTE
 from partita.graph.types import TensorType
 
 if TYPE_CHECKING:
@@ -190,6 +192,14 @@ class Costs:
             raise ReadError(f"no costs can be read from it: {error}", where=path) from error
         return cls.from_json(text)
 
+    def to_svg(self) -> str:
+        """The times of ops by device, and the hand-overs, as a picture."""
+        return costs_svg(self)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Write that picture into an SVG file."""
+        write_text(path, self.to_svg())
+
     def to_table(self) -> Table:
         """The sums by device and the hand-overs, as a rich table for a terminal."""
         from rich.table import Table
@@ -266,3 +276,32 @@ def tensor_bytes(kind: Any) -> int | None:
 def finite(us: float | None) -> float:
     """The time, or infinity if there is none."""
     return math.inf if us is None else float(us)
+
+
+HANDED_OVER = 1 << 20
+"""The bytes of the hand-overs in a picture of costs."""
+
+
+def costs_svg(costs: Costs, width: int = WIDTH) -> str:
+    """The picture of costs as SVG: for each device a line with a bar for each op, and for each hand-over one with its launch and
+    its bytes. Linear."""
+    ops = {device: list(times.items()) for device, times in costs.times.items()}
+    overs = {
+        f"{a} to {b}": [("launch", one.launch_us), ("1 MiB", one.us(HANDED_OVER) - one.launch_us)]
+        for (a, b), one in costs.hand_overs.items()
+    }
+    drawn, top = [f'<text x="4" y="19" font-weight="bold">{in_xml(f"costs ({costs.source})"[:140])}</text>'], HEAD
+    for title, lines_of in (("all ops", ops), ("a hand-over of 1 MiB", overs)):
+        longest = max((sum(us for _, us in bars) for bars in lines_of.values()), default=0.0)
+        if longest:
+            drawn.append(f'<text x="4" y="{top + 14}" font-weight="bold">{title}</text>')
+            top += LINE
+        for i, (label, bars) in enumerate(lines_of.items() if longest else ()):
+            total, start = sum(us for _, us in bars), 0.0
+            drawn.append(f'<text x="4" y="{top + 14}">{in_xml(f"{label[:28]}: {total:,.1f} {costs.unit}")}</text>')
+            for name, us in bars:
+                scale = (width - 2 * LEFT - 10) / longest
+                drawn += bar(name, start, us, top, scale, PALETTE[i % len(PALETTE)], 2 * LEFT, costs.unit)
+                start += us
+            top += LINE
+    return svg_of(drawn, width, top + 8)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -23,11 +26,14 @@ from partita.graph.summary import size_text
 from partita.graph.types import Array
 from partita.partition import AffinityProperty
 from partita.passes import apply_pass
-from partita.passes.plan_memory import Arena, MemoryPlan, aligned_bytes
+from partita.passes.plan_memory import MemoryPlan, aligned_bytes
 from partita.passes.plan_memory import plan as plan_values
 
 ALIGNMENT = 64
 """The alignment of values, in bytes."""
+
+CUTTINGS = 64
+"""Maximum number of rounds in which subgraphs are cut until the values of a placement fit."""
 
 MARGIN = 0.1
 """The share of a device's free memory that limit="free" leaves to others."""
@@ -149,6 +155,7 @@ class ValueSpans:
 def projected(
     graph: Graph, where: Mapping[str, str], labels: Sequence[str], computed: Collection[str] = (), max_nodes: int | None = None,
     caches: Mapping[str, int] = MappingProxyType({}), workspaces: Mapping[str, int] = MappingProxyType({}),
+    cuts: Collection[str] = (),
 ) -> dict[str, DeviceBytes]:
     """The bytes of each device for a placement, partitioned as `compile` does. Near-linear."""
     names = [name for name in where if name not in computed]
@@ -157,21 +164,57 @@ def projected(
     for nbytes, readers, is_cache in zip(weights.sizes, weights.readers, weights.are_caches):
         for label in {where[names[number]] for number in readers}:
             (cached if is_cache else held)[label] += nbytes
-    values = _values(partitioned(graph, where, max_nodes), labels, caches)
+    values = dict.fromkeys(labels, 0)
+    for call in running_calls(partitioned(graph, where, max_nodes, cuts), caches):
+        values[call.device] = max(values[call.device], call.bytes)
     extra = {label: workspaces.get(label, 0) for label in {where[name] for name in names}}
     return {label: DeviceBytes(held[label], values[label], cached[label], extra.get(label, 0)) for label in labels}
 
 
-def partitioned(graph: Graph, where: Mapping[str, str], max_nodes: int | None) -> Graph:
+def partitioned(graph: Graph, where: Mapping[str, str], max_nodes: int | None, cuts: Collection[str] = ()) -> Graph:
     """The placed graph, whose ops are calls of subgraphs."""
     placed = with_affinities(graph.evolve(attrs={}), where)
-    options: dict[str, Any] = {"infer_types": False, "verify": False, "max_nodes": max_nodes}
+    options: dict[str, Any] = {"infer_types": False, "verify": False, "max_nodes": max_nodes, "cuts": cuts}
     return apply_pass(placed, "PartitionGraph", subgraph_property=AffinityProperty(), **options)
 
 
-def _values(graph: Graph, labels: Sequence[str], caches: Collection[str]) -> dict[str, int]:
-    """The most bytes of values alive on each device, for a graph of calls: those between calls, the copies of those that other
-    devices make, and those inside the running call. Caches are not counted."""
+@attrs.frozen(slots=True)
+class RunningCall:
+    """A call of a partitioned graph, and the memory of its device while it runs."""
+
+    node: Node
+    """The call."""
+    device: str
+    """Its device."""
+    bytes: int
+    """The values alive between calls, those that it reads included, and the planned peak of those inside."""
+    plan: MemoryPlan | None
+    """The plan of the values inside; None if it has no body."""
+
+    @property
+    def ops(self) -> list[Node]:
+        """The ops inside."""
+        return [node for body in itertools.islice(bodies_of(self.node), 1) for node in body.nodes if node.is_op]
+
+    def cut(self) -> str | None:
+        """The op before which a cut of the subgraph frees values while most bytes are alive: those that were read before that
+        moment or, if there are none, those that are first read after it. None if there is a single op."""
+        ops = self.ops
+        if self.plan is None or len(ops) < 2:
+            return None
+        alive = [self.plan.alive[node.name] for node in ops]
+        peak = alive.index(max(alive))
+        spans: dict[NodeEntry, tuple[int, int]] = {}
+        for i, node in enumerate(ops):
+            spans.update({entry: (spans.get(entry, (i, i))[0], i) for entry in node.reads if entry.node.is_variable})
+        if all(last >= peak for _, last in spans.values()) and any(first > peak for first, _ in spans.values()):
+            peak += 1
+        return ops[min(max(peak, 1), len(ops) - 1)].name
+
+
+def running_calls(graph: Graph, caches: Collection[str] = ()) -> list[RunningCall]:
+    """The calls of a partitioned graph in the order of execution. A value is alive on its device until the last call that reads
+    it, on whichever device, has run; a copy of it until the last one of the device that reads it. Caches are not counted."""
     last: dict[tuple[NodeEntry, str], int] = {}
     for i, node in enumerate(graph.nodes):
         if node.is_op:
@@ -180,31 +223,60 @@ def _values(graph: Graph, labels: Sequence[str], caches: Collection[str]) -> dic
     for (entry, _), i in last.items():
         ends[entry] = max(i, ends.get(entry, 0))
     ends.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
-    arenas = {label: Arena() for label in labels}
     known: dict[int, MemoryPlan] = {}
-    resident = {(node[0], label) for node in graph.inputs if node.name in caches for label in labels}
-    ending: dict[int, list[tuple[str, int, int]]] = {}
+    alive: dict[str, int] = defaultdict(int)
+    resident = {node[0] for node in graph.inputs if node.name in caches}
+    held: set[tuple[NodeEntry, str]] = set()
+    ending: dict[int, list[tuple[str, int]]] = {}
+    calls = []
 
     def take(entry: NodeEntry, label: str, until: int) -> None:
         size = aligned_bytes(entry.type, ALIGNMENT) or 0
-        resident.add((entry, label))
-        ending.setdefault(until, []).append((label, arenas[label].take(size), size))
+        held.add((entry, label))
+        alive[label] += size
+        ending.setdefault(until, []).append((label, size))
 
     for i, node in enumerate(graph.nodes):
         label = node.affinity
         if not node.is_op or label is None:
             continue
         for entry in node.reads:
-            if entry.node.value is None and (entry, label) not in resident:
+            if entry.node.value is None and entry not in resident and (entry, label) not in held:
                 take(entry, label, last[entry, label])
-        inner = max((plan_values(body, ALIGNMENT, known).peak for body in bodies_of(node)), default=0)
-        offset = arenas[label].take(inner)
-        arenas[label].give(offset, inner)
+        before = alive[label]
         for entry in node.outputs:
             take(entry, label, ends.get(entry, i))
-        for where, offset, size in ending.pop(i, ()):
-            arenas[where].give(offset, size)
-    return {label: arena.size for label, arena in arenas.items()}
+        plans = [plan_values(body, ALIGNMENT, known) for body in bodies_of(node)]
+        inner = max((plan.peak for plan in plans), default=0)
+        calls.append(RunningCall(node, label, max(before + inner, alive[label]), plans[0] if plans else None))
+        for where, size in ending.pop(i, ()):
+            alive[where] -= size
+    return calls
+
+
+def cuts_to_fit(
+    graph: Graph, where: Mapping[str, str], max_nodes: int | None, caches: Collection[str], room: Mapping[str, float]
+) -> tuple[str, ...]:
+    """The ops before which subgraphs are cut so that the values of each device keep within its room; they may not suffice."""
+    cuts: set[str] = set()
+    for _ in range(CUTTINGS):
+        calls = running_calls(partitioned(graph, where, max_nodes, cuts), caches)
+        full = [i for i, call in enumerate(calls) if call.bytes > room[call.device]]
+        new = {cut for i in full if (cut := calls[i].cut()) is not None} - cuts
+        if full and not new:  # values of calls before and after are alive too: those then end earlier, or begin later
+            several = [i for i, call in enumerate(calls) if len(call.ops) > 1]
+            around = {several[j] for i in full for j in _around(several, i)}
+            new = {calls[i].ops[len(calls[i].ops) // 2].name for i in around} - cuts
+        if not new:
+            break
+        cuts |= new
+    return tuple(sorted(cuts))
+
+
+def _around(numbers: Sequence[int], number: int) -> range:
+    """The places of the greatest of the sorted numbers below a number, and of the least one above it."""
+    place = bisect_left(numbers, number)
+    return range(max(0, place - 1), min(len(numbers), place + 1))
 
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}

@@ -64,11 +64,11 @@ class Elimination:
                 choice = table.argmin(axis=1)
                 total += table.min(axis=1)
             choices.append(choice)
-        values = np.zeros((batch, len(self.sizes)), np.intp)
         rows = np.arange(batch)
+        values = [rows] * len(self.sizes)
         for (variable, scope), choice in zip(reversed(self.order), reversed(choices)):
-            values[:, variable] = choice[(rows, *(values[:, other] for other in scope))]
-        return total, values
+            values[variable] = choice[(rows, *[values[other] for other in scope])]
+        return total, np.array(values, np.intp).reshape(-1, batch).T
 
 
 def _broadcast(factor: Array, factor_scope: tuple[int, ...], scope: Sequence[int]) -> Array:
@@ -107,14 +107,18 @@ def elimination(sizes: Sequence[int], pairs: Mapping[tuple[int, int], Array]) ->
             return None
         for other in around:
             own = neighbours[other]
+            before = len(own)
             own |= around
             own -= {other, variable}
-            heapq.heappush(queue, (len(own), other))
+            if len(own) != before:
+                heapq.heappush(queue, (len(own), other))
         order.append((variable, around))
     position = [0] * len(sizes)
     for i, (variable, _) in enumerate(order):
         position[variable] = i
-    ordered = [(variable, sorted(around, key=position.__getitem__)) for variable, around in order]
+    ordered = [
+        (variable, sorted(around, key=position.__getitem__) if len(around) > 1 else list(around)) for variable, around in order
+    ]
     return Elimination(sizes, pairs, ordered, elements)
 
 

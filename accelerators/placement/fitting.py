@@ -33,11 +33,14 @@ EFFORT = 500_000
 RAISED = (0.5, 1.0, 2.0, 4.0, 8.0)
 """The prices of what leaves a device at which a part's cheapest assignment is tried, relative to its best ones."""
 
-MOST_EXCHANGED = 64
+MOST_EXCHANGED = 128
 """Maximum number of nodes of an assignment that is improved by exchanging the devices of two nodes."""
 
 MOST_MOVED = 2000
 """Maximum number of nodes of an assignment that is improved by moving single nodes."""
+
+UNITS = 1 << 20
+"""The parts of a limit by which sums of shares are told apart."""
 
 AGAIN = 1
 """Number of price updates of a subproblem, whose prices start from those of the problem that it is a part of."""
@@ -110,7 +113,7 @@ class Fitting:
         times = np.where(too_large, np.inf, self.problem.times)
         self._tighten(times)
         fixed, nothing = np.zeros(len(times), bool), np.zeros(len(self.limits))
-        root = _Subproblem(times, self.limits, fixed, free.bound, nothing, free.chosen)
+        root = _Subproblem(times, self._reachable(times), fixed, free.bound, nothing, free.chosen)
         parts = self._priced([root], ROUNDS) if self._propagated(root) else []
         if self._best is None:
             assert self._nearest is not None
@@ -119,12 +122,26 @@ class Fitting:
             self._improve()
         return self._result(self._branch(parts))
 
+    def _reachable(self, times: Array) -> Array:
+        """The limits, lowered to the greatest sums of shares within them: eight equal layers fit where 8.3 would."""
+        limits = self.limits.copy()
+        for device in np.flatnonzero(self._limited & (limits > 0)).tolist() if len(times) <= MOST_MOVED else ():
+            unit = float(limits[device]) / UNITS
+            sizes = [int(share // unit) for share in self.shares[np.isfinite(times[:, device])].tolist() if share > 0]
+            sums, within = 1, (2 << UNITS) - 1
+            for size in sizes:
+                sums |= sums << size & within if size <= UNITS else 0
+            limits[device] = min(limits[device], (sums.bit_length() - 1 + len(sizes)) * unit)
+        return limits
+
     def _is_close(self, bound: float) -> bool:
         """True if the best assignment costs no more than the bound."""
         return self._best is not None and self._cost - bound <= CLOSE * abs(self._cost)
 
     def _result(self, bound: float) -> Fitted:
         assert self._nearest is not None
+        if self._best is None and self._over(self.exact(self._nearest[1])) <= 0:  # the estimate may be too high
+            self._best, self._cost = self._nearest[1], self.problem.cost(self._nearest[1])
         return Fitted(self._best, self._cost, min(bound, self._cost), self._nearest[1])
 
     def _fits(self, chosen: Array) -> bool:
@@ -136,7 +153,7 @@ class Fitting:
                 over = self._over(self.exact(chosen))
                 if over <= 0:
                     self._best, self._cost = chosen.copy(), cost
-            if self._nearest is None or over < self._nearest[0]:
+            if self._nearest is None or (cost < np.inf and over < self._nearest[0]):
                 self._nearest = over, chosen.copy()
             self._tried[key] = over <= 0
         return self._tried[key]
@@ -269,16 +286,22 @@ class Fitting:
                     if change < -CLOSE * self._cost:
                         chosen[node] = device
                         again |= self._fits(chosen)
-            again |= len(self._best) <= MOST_EXCHANGED and self._exchanged()
+            again |= len(self._best) <= MOST_EXCHANGED and self._exchanged(neighbours)
 
-    def _exchanged(self) -> bool:
+    def _exchanged(self, neighbours: Sequence[Sequence[int]]) -> bool:
         """True if exchanging the devices of two nodes is cheaper and fits."""
         assert self._best is not None
-        before = self._cost
-        for pair in itertools.combinations(range(len(self._best)), 2):
+        before, able = self._cost, np.isfinite(self.problem.times).tolist()
+        for first, second in itertools.combinations(range(len(self._best)), 2):
+            here, there = int(self._best[first]), int(self._best[second])
+            if here == there or not (able[first][there] and able[second][here]):
+                continue
             chosen = self._best.copy()
-            chosen[[*pair]] = chosen[[*reversed(pair)]]
-            if self.problem.cost(chosen) < self._cost * (1 - CLOSE):
+            change = self.problem.change(chosen, first, there, neighbours[first]).sum()
+            chosen[first] = there
+            change += self.problem.change(chosen, second, here, neighbours[second]).sum()
+            chosen[second] = here
+            if change < -CLOSE * self._cost:
                 self._fits(chosen)
         return self._cost < before
 
@@ -324,7 +347,7 @@ class Fitting:
                 step = steps[len(steps) // 2]
                 times, limits = part.times.copy(), part.limits.copy()
                 times[self._floors >= step, device] = np.inf
-                limits[device] = limit - step
+                limits[device] = min(limits[device], limit - step)
                 return [attrs.evolve(part, times=times), attrs.evolve(part, times=part.times.copy(), limits=limits)]
         over = np.where(self._limited, held - part.limits, -1.0)
         weight = np.where(part.fixed, -1.0, self.shares * (over[part.chosen] > 0) + 1e-6 * self._loads)

@@ -34,8 +34,11 @@ _FORM = {
     "nodes": {str: {"op": str, "device": str, "types": [str]}},
 }
 
-MAX_NODES = "max_nodes"
-"""The name of the one part that only some plans have."""
+MAX_NODES, CUTS = "max_nodes", "cuts"
+"""The names of the parts that only some plans have."""
+
+_SOME = {MAX_NODES: int, CUTS: [str]}
+"""Their forms."""
 
 WROTE = "Give a file that `partita place --lock` or placement.lock wrote"
 """The remedy for a file that is not a plan."""
@@ -80,6 +83,8 @@ class LockedPlan:
     """The ops by name, in the graph's order."""
     max_nodes: int | None = None
     """Maximum number of ops of a subgraph; None: the devices decide."""
+    cuts: tuple[str, ...] = ()
+    """The ops before which subgraphs are cut."""
 
     @classmethod
     def of(cls, placement: Placement) -> LockedPlan:
@@ -87,14 +92,15 @@ class LockedPlan:
         ops = {name: placement.graph[name] for name in placement}
         nodes = {name: LockedNode(_title(node), placement[name], _types(node)) for name, node in ops.items()}
         computed = frozenset(placement.computed)
-        return cls(placement.graph.name, placement.devices, placement.rounds, computed, nodes, placement.max_nodes)
+        shape = placement.max_nodes, placement.cuts
+        return cls(placement.graph.name, placement.devices, placement.rounds, computed, nodes, *shape)
 
     def to_json(self) -> str:
         """The plan as text, identical for equal placements."""
         content = {
             "partita_lock": VERSION, "graph": self.graph_name, "devices": self.devices, "inlined": self.inlined,
             "computed": sorted(self.computed), "nodes": {name: attrs.asdict(node) for name, node in self.nodes.items()},
-            **({} if self.max_nodes is None else {MAX_NODES: self.max_nodes}),
+            **({} if self.max_nodes is None else {MAX_NODES: self.max_nodes}), **({CUTS: self.cuts} if self.cuts else {}),
         }
         return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
@@ -118,9 +124,9 @@ class LockedPlan:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ReadError(f"no plan can be read from it: {error}", where=where, remedy=WROTE) from error
-        limited = isinstance(content, dict) and MAX_NODES in content
-        wrong = form_error(content, {**_FORM, MAX_NODES: int} if limited else _FORM)
-        if wrong is None and limited and content[MAX_NODES] < 1:
+        some = {name: form for name, form in _SOME.items() if isinstance(content, dict) and name in content}
+        wrong = form_error(content, {**_FORM, **some})
+        if wrong is None and content.get(MAX_NODES, 1) < 1:
             wrong = f"its {MAX_NODES} is {content[MAX_NODES]}"
         if wrong is None and content["partita_lock"] != VERSION:
             wrong = "this is not a version of a locked plan that is known"
@@ -129,15 +135,17 @@ class LockedPlan:
                 f"nodes.{name}.device is {row['device']!r}, which is none of its devices"
                 for name, row in content["nodes"].items() if row["device"] not in content["devices"]
             ]
-            strange = [name for name in content["computed"] if name not in content["nodes"]]
-            found += [f"{name!r} is computed, and none of its nodes" for name in strange]
+            for part, meaning in (("computed", "computed"), (CUTS, "where a subgraph is cut")):
+                strange = [name for name in content.get(part, ()) if name not in content["nodes"]]
+                found += [f"{name!r} is {meaning}, and none of its nodes" for name in strange]
             wrong = next(iter(found), None)
         if wrong is not None:
             raise ReadError(f"it is not a locked plan: {wrong}", where=where, remedy=WROTE)
         nodes = {name: LockedNode(row["op"], row["device"], tuple(row["types"])) for name, row in content["nodes"].items()}
         rounds = tuple(tuple(names) for names in content["inlined"])
         computed = frozenset(content["computed"])
-        return cls(content["graph"], tuple(content["devices"]), rounds, computed, nodes, content.get(MAX_NODES))
+        shape = content.get(MAX_NODES), tuple(content.get(CUTS, ()))
+        return cls(content["graph"], tuple(content["devices"]), rounds, computed, nodes, *shape)
 
     def with_devices(self, where: Mapping[str, str]) -> LockedPlan:
         """The plan with the ops on other devices."""

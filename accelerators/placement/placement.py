@@ -39,6 +39,8 @@ class Placement(MutableMapping[str, str]):
 
     max_nodes: int | None = None
     """Maximum number of ops of a compiled subgraph; None: the devices decide."""
+    cuts: tuple[str, ...] = ()
+    """The ops before which subgraphs are cut, so that values are freed earlier."""
 
     def __init__(
         self,

@@ -1,20 +1,23 @@
-"""Assignments for devices that work at the same time, on one request behind the other or on several models: the busiest device
-decides how many are done in a second.
+"""Assignments for devices that work at the same time, on one request behind the other or on several models: the busiest
+resource decides how many are done in a second.
 
-The sum of the devices' loads with any weights that add up to 1 is a lower bound of the greatest load, and a minimum of that sum
-is an assignment problem; so the best weights are searched for, and the assignments found on the way are improved."""
+The sum of the resources' loads with any weights that add up to 1 is a lower bound of the greatest load, and a minimum of that
+sum is an assignment problem; so the best weights are searched for, and the assignments found on the way are improved."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 
+from partita.accelerators.interface.device_list import Device
 from partita.accelerators.placement.assignment import AssignmentProblem
 from partita.accelerators.placement.fitting import CLOSE, MOST_MOVED, Fitted
+from partita.accelerators.process.cores import usable_cores
 from partita.graph.types import Array
 
 ROUNDS = 40
@@ -35,6 +38,46 @@ STEP = 2.0
 LEAST = 1e-9
 """The least weight."""
 
+CORES = "cores"
+"""The resource of devices that work on the host's cores."""
+
+THREADS = "NUM_THREADS"
+"""The key of a device's number of threads."""
+
+
+@attrs.frozen(slots=True)
+class Lane:
+    """The resource that a device keeps busy."""
+
+    resource: str
+    """Its name. Devices of one resource compete, so that one request keeps one of them busy at a time."""
+    share: float = 1.0
+    """The share of the resource that a run of the device takes: with half the cores, two models run at the same time."""
+
+
+def lane_of(device: Device, config: Mapping[str, Any]) -> Lane:
+    """The resource of a device with this configuration."""
+    resource = device.accelerator.resource(device.device_id)
+    cores, threads = usable_cores(), config.get(THREADS) or 0
+    return Lane(CORES, min(threads, cores) / cores if threads else 1.0) if resource is None else Lane(resource)
+
+
+def loads_of(lanes: Sequence[Lane], models: int) -> tuple[list[str | None], Array]:
+    """The loads that limit throughput: that of each resource by all models, under its name, and by each model alone, whose
+    requests follow one another there. With them, by load, model and device, the factor of the device's time."""
+    names: list[str | None] = []
+    rows = []
+    for resource in dict.fromkeys(lane.resource for lane in lanes):
+        shares = np.array([lane.share if lane.resource == resource else 0.0 for lane in lanes])
+        names.append(resource)
+        rows.append(np.tile(shares, (models, 1)))
+        for model in range(models) if shares[shares > 0].min() < 1 else ():
+            names.append(None)
+            rows.append(np.zeros((models, len(lanes))))
+            rows[-1][model] = shares > 0
+    return names, np.array(rows)
+
+
 Solve = Callable[[AssignmentProblem, Sequence[Array]], Fitted]
 """The cheapest assignment of one model for these costs, beside assignments of earlier models."""
 
@@ -46,7 +89,7 @@ class Balanced:
     chosen: list[Array]
     """The device of each node."""
     cost: float
-    """The load of the busiest device."""
+    """The greatest load."""
     bound: float
     """A proven lower bound of it."""
 
@@ -67,12 +110,14 @@ class _Part:
 
 class Balancing:
     """One search. `solvers` find the cheapest assignment of each model within limits, `fit` tells if assignments of all do
-    together, and `busy` is what the devices are loaded with anyhow."""
+    together. `factors` has the part of each device's time in each load, by load, model and device, and `busy` is what the loads
+    are anyhow."""
 
     def __init__(
-        self, problems: Sequence[AssignmentProblem], solvers: Sequence[Solve], fit: Callable[[Sequence[Array]], bool], busy: Array
+        self, problems: Sequence[AssignmentProblem], solvers: Sequence[Solve], fit: Callable[[Sequence[Array]], bool],
+        busy: Array, factors: Array,
     ) -> None:
-        self._problems, self._solvers, self._fit, self._busy = problems, solvers, fit, busy
+        self._problems, self._solvers, self._fit, self._busy, self._factors = problems, solvers, fit, busy, factors
         self._neighbours = [problem.neighbours() for problem in problems]
         self._nodes = sum(len(problem.times) for problem in problems)
         self._best: list[Array] | None = None
@@ -104,12 +149,12 @@ class Balancing:
         best, slope, latest = weights, np.zeros(len(weights)), part.chosen
         for _ in range(rounds):
             found: list[Fitted] = []
-            for problem, times, solve in zip(self._problems, part.times, self._solvers):
+            for i, (problem, times, solve) in enumerate(zip(self._problems, part.times, self._solvers)):
                 # What takes as long as the best load on its own is in no better assignment.
-                able = np.where(times < self._cost * (1 - CLOSE), times, np.inf)
+                able = np.where(times * self._factors[:, i].max(axis=0) < self._cost * (1 - CLOSE), times, np.inf)
                 if not np.isfinite(able).any(axis=1).all():
                     return attrs.evolve(part, bound=np.inf)
-                here = attrs.evolve(problem, times=able).weighted(weights)
+                here = attrs.evolve(problem, times=able).weighted(weights @ self._factors[:, i])
                 found.append(solve(here, [one.chosen for one in found if one.chosen is not None]))
                 if found[-1].chosen is None:
                     return attrs.evolve(part, bound=max(bound, np.inf if found[-1].bound == np.inf else bound))
@@ -127,12 +172,12 @@ class Balancing:
         return _Part(part.times, bound, best, latest)
 
     def _split(self, part: _Part) -> list[_Part]:
-        """The parts of a part, by the devices of the node that loads the busiest device most and could be elsewhere."""
+        """The parts of a part, by the devices of the node that adds most to the greatest load and could be elsewhere."""
         busiest = int(self._loads(part.chosen).argmax()) if part.chosen else 0
         most, where = -1.0, None
         for i, (times, chosen) in enumerate(zip(part.times, part.chosen)):
             able = np.isfinite(times) & (times < self._cost)
-            longest = np.where(able, times, 0.0).max(axis=1) * np.where(chosen == busiest, 1.0, 1e-6)
+            longest = np.where(able, times, 0.0).max(axis=1) * np.maximum(self._factors[busiest, i, chosen], 1e-6)
             weight = np.where(able.sum(axis=1) > 1, longest, -1.0)
             if len(weight) and weight.max() > most:
                 most, where = float(weight.max()), (i, int(weight.argmax()))
@@ -148,12 +193,13 @@ class Balancing:
         return parts
 
     def _loads(self, chosen: Sequence[Array]) -> Array:
-        """The load of each device."""
-        loads: Array = sum((problem.loads(one) for problem, one in zip(self._problems, chosen)), self._busy)
+        """All loads."""
+        own = [self._factors[:, i] @ problem.loads(one) for i, (problem, one) in enumerate(zip(self._problems, chosen))]
+        loads: Array = sum(own, self._busy)
         return loads
 
     def _offer(self, chosen: Sequence[Array]) -> None:
-        """Improves assignments by moving and exchanging nodes of the busiest device, and keeps them if they are the best."""
+        """Improves assignments by moving and exchanging nodes of the busiest resource, and keeps them if they are the best."""
         if not self._fit(chosen):
             return
         chosen, loads = [one.copy() for one in chosen], self._loads(chosen)
@@ -170,8 +216,9 @@ class Balancing:
         for i, (problem, one) in enumerate(zip(self._problems, chosen)):
             for node in range(len(one)):
                 for device in np.flatnonzero(np.isfinite(problem.times[node])).tolist():
-                    if device != one[node] and (busiest in (device, one[node])):
-                        changes.append((i, node, device, problem.change(one, node, device, self._neighbours[i][node])))
+                    if device != one[node] and self._factors[busiest, i, [device, one[node]]].any():
+                        change = problem.change(one, node, device, self._neighbours[i][node])
+                        changes.append((i, node, device, self._factors[:, i] @ change))
         if not changes:
             return False
         after = np.array([loads + change for *_, change in changes])

@@ -17,11 +17,13 @@ from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.interface.device_list import Device
 from partita.accelerators.interface.isolation.isolated_device import Isolated, isolated
 from partita.accelerators.interface.isolation.process import ChildTask, DeviceProcess, Limit, origin_of
+from partita.accelerators.interface.settings import read_config
 from partita.accelerators.placement.by_cost import LATENCY, THROUGHPUT, CostedPlacement, Setting, placed_together
 from partita.accelerators.placement.costs import GivenCosts, costs_of
 from partita.accelerators.placement.device_bytes import Limits, limits_of, partitioned
 from partita.accelerators.placement.placing import query
 from partita.accelerators.placement.rules import Forbid, Pin
+from partita.accelerators.placement.throughput import lane_of
 from partita.accelerators.precision.measured_costs import kept_path
 from partita.accelerators.precision.options import Target
 from partita.accelerators.process.exit_barrier import at_a_device
@@ -63,8 +65,8 @@ def place(
     tokens (default: as many as a session begins with). With `measure_bytes`, a process of its own compiles and runs what each
     device gets, and measured bytes keep within the limits too; they are kept in the cache.
 
-    With objective="throughput", devices work at the same time, each on another request, as in the pipeline of `start`: the load
-    of the busiest one is least."""
+    With objective="throughput", devices work at the same time, each on another request, as in the pipeline of `start`, and the
+    load of the busiest resource is least. Devices that work on the host's cores share that resource."""
     if objective not in (LATENCY, THROUGHPUT):
         remedy = f'Write "{LATENCY}" or "{THROUGHPUT}"'
         raise AcceleratorError(f"there is no objective {objective!r:.80}", where="option objective", remedy=remedy)
@@ -88,8 +90,9 @@ def place_many(
     max_nodes: int | None = None,
     longest: int | None = None,
 ) -> list[CostedPlacement]:
-    """The placements of several models that run at the same time: a round, which runs each once, loads the busiest device least,
-    and the bytes of all keep within the limits together. `costs` has those of each model; other options are as for `place`. Each
+    """The placements of several models that run at the same time: a round, which runs each once, loads the busiest resource
+    least, and the bytes of all keep within the limits together. Resources are the host's cores, which all devices without
+    memory of their own share, and other devices. `costs` has those of each model; other options are as for `place`. Each
     placement has the same predicted load and bound, and its own tensors in the cut."""
     if isinstance(graphs, Graph) or not isinstance(graphs, Sequence) or not graphs:
         remedy = "Write [graph, ...]"
@@ -116,7 +119,9 @@ def _setting(
     roles = decoder_roles(base.graph)
     caches = {} if roles is None else roles.cache_bytes(1, ROOM if longest is None else int(longest))
     known, most = costs_of(costs, base.graph, base.devices), None if max_nodes is None else int(max_nodes)
-    return Setting(base, known, able, limits, max_nodes=most, caches=caches)
+    configs = read_config(config, base.requested).by_device
+    lanes = {device.label: lane_of(device, configs[device.label]) for device in base.requested}
+    return Setting(base, known, able, limits, max_nodes=most, caches=caches, lanes=lanes)
 
 
 def _measured(setting: Setting, target: Target) -> CostedPlacement:
@@ -143,12 +148,12 @@ def _measured(setting: Setting, target: Target) -> CostedPlacement:
 def _real_bytes(placement: CostedPlacement, target: Target) -> dict[str, int]:
     """The bytes that each device takes, measured or kept."""
     base = placement.setting.base
-    path = kept_path(FOLDERS[1], base, target, None, "bytes", dict(placement), placement.max_nodes)
+    path = kept_path(FOLDERS[1], base, target, None, "bytes", dict(placement), placement.max_nodes, placement.cuts)
     data = None if path is None else read_kept(path)
     if data is not None:
         kept: dict[str, int] = json.loads(data)
         return kept
-    whole = partitioned(base.graph, placement, placement.max_nodes)
+    whole = partitioned(base.graph, placement, placement.max_nodes, placement.cuts)
     bodies: dict[str, list[Graph]] = {}
     for node in whole.nodes:
         if node.is_call and node.affinity is not None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.page.collect import collect
 from tests.graphs.pages import HOSTILE, long, small
 from tests.insight.small_devices import device_of
 
@@ -362,16 +363,16 @@ def test_names_and_roles_for_those_who_do_not_see_it(opened: Opened) -> None:
     assert page.locator(".picture").get_attribute("aria-label").startswith("Graph. Arrow keys")
 
 
-def forked(seed: int, devices: list[str]) -> tuple[pt.Graph, pt.Costs]:
+def forked(seed: int, devices: list[str], ops: int = 16) -> tuple[pt.Graph, pt.Costs]:
     """Random ops on values of the last few, with random costs; some do not run everywhere."""
     rng = np.random.default_rng(seed)
     values: list[Any] = [pt.variable("x", "float32", (8,))]
-    for i in range(16):
+    for i in range(ops):
         first, second = (values[int(rng.integers(max(0, len(values) - 4), len(values)))] for _ in range(2))
         values.append(pt.op("Add", first, second, name=f"add{i:02d}"))
     graph = pt.Graph(values[-3:], name="net")
     times = {
-        device: {f"add{i:02d}": float(rng.integers(1, 60)) for i in range(16) if not number or rng.random() < 0.9}
+        device: {f"add{i:02d}": float(rng.integers(1, 60)) for i in range(ops) if not number or rng.random() < 0.9}
         for number, device in enumerate(devices)
     }
     pairs = [(a, b) for a in devices for b in devices if a != b]
@@ -410,3 +411,35 @@ def test_another_device_plans_again_as_python_does(opened: Opened) -> None:
             assert page.locator(f".details dd:text-is('{other}')").count() == 1
         page.get_by_role("button", name="As it was").click()
         assert float(shown.get_attribute("data-cost")) == pytest.approx(placement.certificate.predicted_us)
+
+
+def test_another_device_for_a_group_plans_again_as_python_does(opened: Opened) -> None:
+    """A group has the devices that run all of its ops; "the cheapest" takes its choice back."""
+    names = "HETERO:onnxruntime,reference"
+    graph, costs = forked(3, ["onnxruntime", "reference"], 60)
+    placement = pt.place(graph, names, costs=costs)
+    items, page = collect(placement).items, opened(placement)
+    inside: dict[int, list[str]] = {}
+    for item in items:
+        if item.kind == "op" and item.parent >= 0 and item.owner == "reference":
+            inside.setdefault(item.parent, []).append(item.name)
+    groups = [group for group, ops in inside.items() if len(ops) > 2][:2]
+    assert len(groups) == 2
+    shown, pin = page.locator(".replan strong"), dict[str, str]()
+    for group, ops in [(group, inside[group]) for group in groups]:
+        page.locator("input[type=search]").fill(items[group].name)
+        page.keyboard.press("Enter")
+        page.locator(f".details h2:text-is('{items[group].name}')").wait_for()
+        able = [label for label in costs.times if all(op in costs.times[label] for op in ops)]
+        offered = page.locator(".details select option").all_text_contents()
+        assert [text.partition(":")[0] for text in offered] == ["the cheapest", *able]
+        before = float(shown.get_attribute("data-cost"))
+        page.locator(".details select").select_option("0")
+        pin |= dict.fromkeys(ops, "onnxruntime")
+        least = pt.place(graph, names, costs=costs, pin=pin).certificate
+        assert float(shown.get_attribute("data-cost")) == pytest.approx(least.predicted_us)
+        assert least.predicted_us > before
+        assert f"the optimum with {len(pin)} ops by hand" in page.locator(".replan").inner_text()
+        assert page.locator(".details dd:text-is('onnxruntime')").count() == 1
+    page.locator(".details select").select_option("-1")
+    assert float(shown.get_attribute("data-cost")) == pytest.approx(before)

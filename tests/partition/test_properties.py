@@ -212,7 +212,15 @@ def test_large_subgraphs_are_cut() -> None:
     own = Property(takes)
     own.max_nodes = 1
     assert groups_of(made_with(own)) == [{name} for name in ("relu0", "neg1", "relu3", "neg4", "neg5")]
+    cut = made_with(ops("Relu", "Neg"), cuts=["neg4", "relu3", "exp2"])
+    assert groups_of(cut) == [{"relu0", "neg1"}, {"relu3"}, {"neg4", "neg5"}]
+    border = next(one for one in cut.attrs["partition_report"].borders if one.consumer == "neg4")
+    assert border.text == "'neg4' is in 'mine_2': it was cut by the option cuts"
+    assert groups_of(made_with(ops("Relu", "Neg"), cuts=["neg5"], max_nodes=1)) == groups_of(made_with(own))
+    with pytest.raises(PartitaError, match="cuts are names of ops, not 'neg4'"):
+        made_with(ops("Relu", "Neg"), cuts="neg4")
     match = PatternProperty(Pattern("Relu", "Neg", "Neg"), "match")
+    assert len(groups_of(made_with(match, cuts=["neg4"]))) == 1
     outside = made_with(match, max_nodes=2).attrs["partition_report"].outside
     assert outside[-1].text == "'neg5' was in a subgraph of 3 ops, more than max_nodes=2"
 

@@ -215,6 +215,11 @@ class OpenVinoAccelerator(Accelerator):
         if self._own_name(device_id) not in self._core.available_devices:
             super().check_device_id(device_id)
 
+    def resource(self, device_id: str | None) -> str | None:
+        """None for the processor."""
+        name = self._own_name(device_id or self._config["DEVICE_ID"])
+        return None if name.startswith("CPU") else f"{self.name}.{name}"
+
     def _own_name(self, device_id: str) -> str:
         """The engine's own name of a device: the kind alone for a single one, with numbers for several."""
         names = (device_id, f"{device_id}.0", device_id.removesuffix(".0"))

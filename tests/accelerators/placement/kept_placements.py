@@ -358,7 +358,8 @@ def balanced(rng: random.Random, seed: int) -> Iterator[str]:
         mock.patch.object(throughput, "MOST_MOVED", rng.choice((3, 2000))),
         mock.patch.object(throughput, "EFFORT", rng.choice((9, 100))),
     ):
-        found = throughput.Balancing(problems, [solve] * len(problems), fits, busy).search()
+        _, factors = throughput.loads_of([throughput.Lane(str(device)) for device in range(devices)], len(problems))
+        found = throughput.Balancing(problems, [solve] * len(problems), fits, busy, factors).search()
     if found is None:
         yield "None"
     else:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import partita as pt
+from partita.accelerators.interface.accelerator import PRECISIONS
+from partita.accelerators.interface.keys import Key, one_of
 from partita.accelerators.precision import auto, measured_costs
+from partita.accelerators.precision.auto import AutoChoice
 from tests.accelerators.placement.test_measure import brief  # noqa: F401  planted devices
-from tests.accelerators.placement.test_place import SIZE, SLEEPS, Left, chain
+from tests.accelerators.placement.test_place import SIZE, SLEEPS, Left, Sleeping, chain
 
 X = np.linspace(-1, 1, SIZE, dtype=np.float32)
 
@@ -83,6 +90,44 @@ def test_a_placement_that_cannot_be_compiled_is_reported(
     assert "hand-overs between right and left have the default: left cannot compile it" in capsys.readouterr().err
 
 
+class Rounding(Sleeping):
+    """Takes half the time in bf16, and is off by a thousandth."""
+
+    def __init__(self, graph: pt.Graph, device: str, precision: str) -> None:
+        super().__init__(graph, device)
+        self._factor = 1.001 if precision == "bf16" else 1.0
+        self._seconds /= 2 if precision == "bf16" else 1
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        return [array * np.float32(self._factor) for array in super().run(inputs)]
+
+
+def test_a_lower_precision_is_recommended_if_it_is_allowed_and_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    able = {"AVAILABLE_DEVICES": ["0"], "FULL_DEVICE_NAME": "left", "OPTIMIZATION_CAPABILITIES": ["FP32", "BF16"]}
+    monkeypatch.setattr(Left, "config_keys", {"PRECISION": Key("f32", one_of(*PRECISIONS))})
+    monkeypatch.setattr(Left, "metrics", lambda self: able)
+    monkeypatch.setattr(Left, "compile", lambda self, graph, config: Rounding(graph, "left", config["PRECISION"]))
+    graph = chain("Neg", "Neg")
+    full = pt.auto(graph, "HETERO:left,right", seconds=600)
+    assert [row.title for row in full.rows] == ["by priority", "right first"] and full.config == {}
+    choice = pt.auto(graph, "HETERO:left,right", seconds=600, precisions=["f32", "bf16"])
+    row = choice.rows[choice.chosen]
+    assert [one.precision for one in choice.rows] == ["f32", "f32", "bf16"] and row.title == "left first, bf16"
+    assert row.error == pytest.approx(1e-3, rel=0.1) and row.times > 1.2 and choice.rows[1].error == 0
+    assert "off by 0.001, where 0.01 is allowed" in choice.reason and choice.config == {"left": {"PRECISION": "bf16"}}
+    assert "0.001" in rendered(choice.to_table()) and AutoChoice.from_json(choice.to_json().encode(), "chain") == choice
+    model = pt.compile(graph, "AUTO:left,right", config={"AUTO": {"SECONDS": 600, "PRECISIONS": ["bf16"]}})
+    np.testing.assert_allclose(model(X)[0], 1.001 * X, rtol=1e-5)
+    strict = pt.auto(graph, "HETERO:left,right", seconds=600, precisions=["bf16"], tolerance=1e-4)
+    assert strict.chosen == 0 and strict.rows[2].error == pytest.approx(1e-3, rel=0.1)
+
+
+def rendered(table: Any) -> str:
+    out = io.StringIO()
+    Console(file=out, width=200).print(table)
+    return out.getvalue()
+
+
 def test_costs_that_cannot_be_measured_are_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise pt.RunError("out of order")
@@ -98,7 +143,11 @@ def test_wrong_options_are_refused() -> None:
         pt.auto(graph, "left", seconds=0)
     with pytest.raises(pt.BadConfig, match="option config: 5 is not a mapping"):
         pt.compile(graph, "AUTO:left,right", 5)  # type: ignore[arg-type]
-    with pytest.raises(pt.BadConfig, match="it has the key SECONDS alone"):
+    with pytest.raises(pt.AcceleratorError, match="option precisions: 'bf16' are no precisions"):
+        pt.auto(graph, "left", precisions="bf16")
+    with pytest.raises(pt.AcceleratorError, match="option tolerance: -1 is no error"):
+        pt.auto(graph, "left", tolerance=-1)
+    with pytest.raises(pt.BadConfig, match="it has the keys SECONDS, PRECISIONS and TOLERANCE"):
         pt.compile(graph, "AUTO:left,right", config={"AUTO": {"MINUTES": 1}})
     with pytest.raises(pt.AcceleratorError, match="plan, optimize, min_subgraph_size and example_inputs have no meaning"):
         pt.compile(graph, "AUTO:left,right", optimize=True)

@@ -11,21 +11,24 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.placement import throughput
 from partita.accelerators.placement.assignment import AssignmentProblem
 from partita.accelerators.placement.fitting import Fitted, Fitting
-from partita.accelerators.placement.throughput import Balanced, Balancing
+from partita.accelerators.placement.throughput import CORES, Balanced, Balancing, Lane, loads_of
 from tests.accelerators.placement.problems import assignments, problem
-from tests.accelerators.placement.test_place import SIZE, SLEEPS, chain, costed, planted  # noqa: F401  planted devices
+from tests.accelerators.placement.test_place import SIZE, SLEEPS, Left, Planted, Right, chain, costed, planted  # noqa: F401
 
 
-def balanced(problems: Sequence[AssignmentProblem], busy: np.ndarray) -> Balanced:
-    """The result without limits."""
-    count = len(busy)
+def balanced(problems: Sequence[AssignmentProblem], busy: np.ndarray, factors: np.ndarray | None = None) -> Balanced:
+    """The result without limits; devices are independent if no factors are given."""
+    count = problems[0].times.shape[1]
+    if factors is None:
+        factors = loads_of([Lane(str(device)) for device in range(count)], len(problems))[1]
 
     def solve(one: AssignmentProblem, earlier: object) -> Fitted:
         return Fitting(one, np.zeros(len(one.times)), np.full(count, np.inf), lambda chosen: np.zeros(count)).search()
 
-    found = Balancing(problems, [solve] * len(problems), lambda chosen: True, busy).search()
+    found = Balancing(problems, [solve] * len(problems), lambda chosen: True, busy, factors).search()
     assert found is not None
     return found
 
@@ -42,6 +45,28 @@ def test_the_busiest_device_has_the_least_load_of_all_assignments() -> None:
         ours = sum((one.loads(chosen) for one, chosen in zip(problems, found.chosen)), busy)
         assert found.cost == pytest.approx(ours.max())
         assert found.bound == pytest.approx(least, rel=1e-6) == found.cost, seed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_devices_of_one_resource_add_up_and_requests_of_a_model_follow_one_another(seed: int) -> None:
+    """The least greatest load of all assignments, where two devices share the cores and one has half of them."""
+    rng = np.random.default_rng(seed)
+    models = int(rng.integers(1, 3))
+    problems = [problem(rng, int(rng.integers(1, 7 - 2 * models)), 3) for _ in range(models)]
+    names, factors = loads_of([Lane(CORES, 0.5), Lane(CORES, 1.0), Lane("npu")], models)
+    busy = np.where([name is not None for name in names], rng.integers(0, 10, len(names)), 0).astype(float)
+
+    def greatest(chosen: Sequence[np.ndarray]) -> float:
+        loads = [one.loads(own) for one, own in zip(problems, chosen)]
+        shared = busy[names.index(CORES)] + sum(0.5 * load[0] + load[1] for load in loads)
+        apart = busy[names.index("npu")] + sum(load[2] for load in loads)
+        return float(max([shared, apart, *(load[0] + load[1] for load in loads)]))
+
+    every = [assignments(*one.times.shape) for one in problems]
+    found = balanced(problems, busy, factors)
+    assert found.cost == pytest.approx(greatest(found.chosen))
+    assert found.cost == pytest.approx(min(map(greatest, itertools.product(*every))))
+    assert found.bound == pytest.approx(found.cost, rel=1e-6)
 
 
 def test_loads_add_up_to_the_cost() -> None:
@@ -71,7 +96,7 @@ def test_a_pipeline_shares_the_work() -> None:
     assert list(placement.values()).count("right") == 1
     assert (certificate.predicted_us, certificate.priority_us) == (pytest.approx(4000, abs=1), 5000)
     assert certificate.gap == pytest.approx(0, abs=1e-3)
-    assert "µs on the busiest device, " in str(placement) and certificate.to_dict()["objective"] == "throughput"
+    assert "µs on the busiest resource, " in str(placement) and certificate.to_dict()["objective"] == "throughput"
     faster = placement.what_if(speed={"right": 4.0})
     assert faster.certificate.predicted_us == pytest.approx(3000, abs=1)
 
@@ -117,6 +142,34 @@ def test_models_that_run_together_share_devices_and_limits() -> None:
     assert within[0].certificate.predicted_us > first.predicted_us
     with pytest.raises(pt.AcceleratorError, match="left lacks .*, beside 512 B of other models"):
         pt.place_many([chain("Relu"), chain("Relu", "Relu")], "left", limit={"left": 1000})
+
+
+def test_models_are_not_split_over_engines_that_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is predicted better than each model on its fastest device: the sum on all cores, or with half of them each the
+    slower of the two."""
+    for device in (Left, Right):
+        monkeypatch.setattr(device, "resource", lambda self, device_id: None)
+        monkeypatch.setattr(device, "config_keys", {"NUM_THREADS": 0})
+    graphs = [chain("Relu", "Neg", "Relu"), chain("Tanh", "Tanh")]  # 3 ms on the left, 8 ms on the right
+    costs = [costed(graph, 1.0) for graph in graphs]
+    monkeypatch.setattr(throughput, "usable_cores", lambda: 4)
+    for threads, predicted in ((0, 11_000), (2, 8_000)):
+        config = {label: {"NUM_THREADS": threads} for label in ("left", "right")}
+        placed = pt.place_many(graphs, "HETERO:left,right", costs=costs, config=config)
+        assert [set(one.values()) for one in placed] == [{"left"}, {"right"}]
+        assert [one.certificate.predicted_us for one in placed] == [pytest.approx(predicted, abs=1)] * 2
+        assert placed[0].certificate.gap == pytest.approx(0, abs=1e-3)
+        for one in placed:
+            assert one.what_if(speed={"left": 1.0}).certificate.predicted_us == pytest.approx(predicted, abs=1)
+    alone = pt.place(chain("Relu", "Neg", "Relu"), "HETERO:left,right", costs=costed(graphs[0], 1.0), objective="throughput")
+    assert set(alone.values()) == {"left"} and alone.certificate.predicted_us == 3000
+
+
+def test_devices_without_memory_of_their_own_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Planted, "resource")
+    assert pt.accelerator("left").resource("1") is None and pt.accelerator("reference").resource(None) is None
+    monkeypatch.setattr(Left, "free_bytes", lambda self, device_id: 10**9)
+    assert pt.accelerator("left").resource(None) == "left.0" and pt.accelerator("left").resource("1") == "left.1"
 
 
 WRONG: list[tuple[Any, str]] = [
