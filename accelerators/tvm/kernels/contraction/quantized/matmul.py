@@ -14,10 +14,10 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import is_dequantize, is_pair_product
-from partita.accelerators.tvm.kernels.contraction.gpu_tiles import BlockTile, TensorTile, fastest, tensor_tiles, tiles, usual_work
+from partita.accelerators.tvm.kernels.contraction.gpu_product import Points
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.contraction.instruction_meanings import Instruction, instruction_for_bytes
-from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import write_values
+from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import draft_values
 from partita.accelerators.tvm.kernels.contraction.operands import (
     Readers,
     TwoSided,
@@ -28,7 +28,6 @@ from partita.accelerators.tvm.kernels.contraction.operands import (
 )
 from partita.accelerators.tvm.kernels.contraction.panels import PanelTile, share_out
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import CHUNK
-from partita.accelerators.tvm.kernels.contraction.tensor_product import Points, has_tensor_cores
 from partita.accelerators.tvm.kernels.contraction.tile_table import RegisterTiles
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -392,15 +391,9 @@ def gpu_pair_product(body: Body, machine: Machine) -> Draft | None:
     match = found_in(body, find_pair_product)
     if match is None:
         return None
-    *batch, rows, columns = shape_of(match.root[0])
-    depth = shape_of(match.left.value)[-1]
-    heads = Heads.of(body, "quantized_pair", tuple(batch))
-    elements = [heads.read(side).buffer.element for side in match.operands]
-    listed = tensor_tiles(machine.gpu, 1) if has_tensor_cores(machine, *elements) else tiles(machine.gpu)
-    tile = fastest(list[BlockTile | TensorTile](listed), [usual_work(rows, columns, depth, heads.count, 1)], machine.gpu)
-    points = partial(_points, match, heads)
-    write_values(match, heads, tile, (rows, columns, depth), beside(heads, match.scale, 0), points)
-    return heads.problem.draft(heads.kernel, "gpu_quantized_pair" + ("_on_tensor_cores" if isinstance(tile, TensorTile) else ""))
+    heads = Heads.of(body, "quantized_pair", shape_of(match.root[0])[:-2])
+    scale, points = beside(heads, match.scale, 0), partial(_points, match, heads)
+    return draft_values(match, heads, machine, "gpu_quantized_pair", scale, points)
 
 
 def _points(match: PairProduct, heads: Heads) -> Points:
