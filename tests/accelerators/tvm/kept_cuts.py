@@ -260,7 +260,7 @@ def matrices(rng: random.Random) -> Iterator[object]:
             two = tile.for_rows(machine.registers)
             yield two and two.rows, [gemm._blocks(Kernel("blocks"), rows, depth, tile.down(rows))]
         yield gemm.thin_tile(rows, min(columns, 7), machine), gemm.thin_tile(many, 3, machine)
-        pair = matmul._PairCut.of(rows, columns, depth, machine)
+        pair = matmul._cut_of(rows, columns, depth, machine)
         yield str(pair.dot), pair.tile.rows, pair.tile.vectors, pair.blocks
         for kind in ("bfloat16", "int8"):
             unit = amx.unit_for(kind, rows, columns, depth, machine)
