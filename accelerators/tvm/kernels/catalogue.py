@@ -28,13 +28,11 @@ from partita.accelerators.tvm.kernels.contraction.convolution.blocked_conv impor
 from partita.accelerators.tvm.kernels.contraction.convolution.gpu_conv import gpu_convolution, gpu_depthwise
 from partita.accelerators.tvm.kernels.contraction.convolution.gpu_transposed import gpu_transposed_convolution
 from partita.accelerators.tvm.kernels.contraction.convolution.plain import convolution
-from partita.accelerators.tvm.kernels.contraction.convolution.selector import BlockedProperty, ConvolutionProperty, NormedProperty
 from partita.accelerators.tvm.kernels.contraction.instruction_meanings import narrowing_of
 from partita.accelerators.tvm.kernels.contraction.matmul.gemm import gemm, thin
 from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import gpu_gemm, gpu_value_product
 from partita.accelerators.tvm.kernels.contraction.matmul.packed_product import packed_product
 from partita.accelerators.tvm.kernels.contraction.matmul.product import product
-from partita.accelerators.tvm.kernels.contraction.matmul.selector import MatrixProperty, PackedProperty, ProductProperty
 from partita.accelerators.tvm.kernels.contraction.quantized.byte_depthwise import depthwise as quantized_depthwise
 from partita.accelerators.tvm.kernels.contraction.quantized.byte_product import product as quantized_product
 from partita.accelerators.tvm.kernels.contraction.quantized.dynamic_bytes import dynamic_bytes, gpu_dynamic_bytes
@@ -52,8 +50,17 @@ from partita.accelerators.tvm.kernels.contraction.quantized.moves import (
 from partita.accelerators.tvm.kernels.contraction.quantized.moves import interleave as interleave_bytes
 from partita.accelerators.tvm.kernels.contraction.quantized.moves import resize as resize_bytes
 from partita.accelerators.tvm.kernels.contraction.quantized.pools import largest, mean
-from partita.accelerators.tvm.kernels.contraction.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.contraction.recurrent.recurrence import recurrence
+from partita.accelerators.tvm.kernels.contraction.selectors import (
+    BlockedProperty,
+    ConvolutionProperty,
+    MatrixProperty,
+    NormedProperty,
+    PackedProperty,
+    PairProperty,
+    ProductProperty,
+    QuantizedProperty,
+)
 from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
 from partita.accelerators.tvm.kernels.moves.copies import COPIES, concat, copies, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, gpu_enlarge, interleave, resize
@@ -79,7 +86,7 @@ from partita.graph.node import Node
 from partita.graph.ops.traits import ops
 from partita.partition.partition_graph import partition_graph
 from partita.partition.pattern import Pattern
-from partita.partition.property import PatternProperty
+from partita.partition.property import PatternProperty, SubgraphProperty
 from partita.passes.registry import REPORT, REQUESTS, register_pass
 
 Machines = Literal["cpu", "gpu", "any", "loops", "open loops"]
@@ -230,11 +237,11 @@ def fuse_kernels(graph: Graph, machine: Machine | None = None) -> Graph:
     kernels of their own, since fused kernels by TVM mishandle infinities and NaN. A convolution on a GPU computes a normalization
     before it while it reads the image."""
     is_gpu = machine is not None and machine.is_gpu
-    normed = (NormedProperty,) if is_gpu else ()
-    quantized = partial(QuantizedProperty, computes_operands=is_gpu), PairProperty
-    products = BlockedProperty, *normed, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
-    before, behind = (AttentionProperty, *quantized, *products), (ChainProperty, SingleProperty)
-    properties = [*(kind() for kind in before), RowProperty(extremes=not is_gpu), *(kind() for kind in behind)]
+    kinds: list[Callable[[], SubgraphProperty]] = [
+        AttentionProperty, partial(QuantizedProperty, is_gpu), PairProperty, BlockedProperty, NormedProperty, ConvolutionProperty,
+        MatrixProperty, PackedProperty, ProductProperty, partial(RowProperty, not is_gpu), ChainProperty, SingleProperty,
+    ]
+    properties = [kind() for kind in kinds if is_gpu or kind is not NormedProperty]
     return partition_graph(graph, subgraph_property=properties)
 
 

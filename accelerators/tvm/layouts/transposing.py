@@ -16,7 +16,7 @@ import numpy as np
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape
 from partita.accelerators.tvm.kernels.shared.window import (
     Kind,
-    Pair,
+    Sizes,
     Window,
     all_alike,
     has_few_phases,
@@ -33,15 +33,15 @@ from partita.graph.types import Array
 class Phases:
     """The geometry of a transposed convolution."""
 
-    sizes: Pair
+    sizes: Sizes
     """Size of the image."""
-    out: Pair
+    out: Sizes
     """Size of the result."""
-    taps: Pair
+    taps: Sizes
     """Size of the filter."""
-    strides: Pair
+    strides: Sizes
     """Distance in the result between neighbouring pixels of the image."""
-    before: Pair
+    before: Sizes
     """Rows and columns that are cropped above and to the left."""
     channels: int
     """Output channels of a phase, rounded up to whole blocks."""
@@ -99,5 +99,5 @@ def find_phases(node: Node, lanes: int) -> Phases | None:
     return Phases(image[2:], result[2:], weight.shape[2:], strides, before, channels)  # type: ignore[arg-type]
 
 
-def _pair(values: Sequence[int]) -> Pair:
+def _pair(values: Sequence[int]) -> Sizes:
     return values[0], values[1]

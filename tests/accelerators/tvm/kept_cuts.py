@@ -20,7 +20,7 @@ import numpy as np
 from partita.accelerators.tvm.kernels.contraction import amx, gpu_tiles, panels
 from partita.accelerators.tvm.kernels.contraction import instruction_meanings as instructions
 from partita.accelerators.tvm.kernels.contraction.convolution import bands, channels, plain
-from partita.accelerators.tvm.kernels.contraction.convolution.image import Image
+from partita.accelerators.tvm.kernels.contraction.convolution.plain import Image
 from partita.accelerators.tvm.kernels.contraction.matmul import gemm
 from partita.accelerators.tvm.kernels.contraction.quantized import byte_depthwise, cut, matmul
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import Frame, bands_of
@@ -196,19 +196,20 @@ def images(rng: random.Random) -> Iterator[object]:
     sizes, taps, strides, gaps = (tuple([rng.choice(listed) for _ in range(rank)]) for listed in drawn)
     before = tuple([rng.choice((0, (k - 1) * d // 2)) for k, d in zip(taps, gaps)])
     out = tuple([max(1, (n + 2 * b - (k - 1) * d - 1) // s + 1) for n, b, k, d, s in zip(sizes, before, taps, gaps, strides)])
-    image = Image(rng.choice((1, 2, 5)), ins, groups, outs, sizes, taps, strides, gaps, before, out)
-    yield image.is_pointwise, image.phases, image.copied, image.steps, image.plane, image.tap([k - 1 for k in taps]), image.depth
+    image = Image(rng.choice((1, 2, 5)), window.Window(sizes, out, taps, strides, gaps, before), ins, outs, groups)
+    is_single, last = image.window.is_single, image.tap([k - 1 for k in taps])
+    yield is_single, image.phases, image.copied, image.steps, image.plane, last, image.depth
     for machine in rng.sample(PROCESSORS, 2):
         listed = [walk for tile in (machine.lanes, 3 * machine.lanes) for walk in plain.walks(image, tile)]
         yield [(type(walk).__name__, walk.rows, walk.width, walk.along, walk.count, walk.numbers) for walk in listed]
-        if image.pixels >= machine.lanes:
+        if image.window.pixels >= machine.lanes:
             tile, walk = plain._best(image, machine)
             whole = plain._WalkedConvolution(image, tile, walk, machine)
             yield tile.rows, tile.vectors, type(walk).__name__, attrs.astuple(whole.cut), whole.weights
             kernel = Kernel("convolution")
             source = kernel.input("source", float32, (image.batch, ins, math.prod(sizes)))
             weight = kernel.input("weight", float32, (whole.weights,))
-            writer: Any = Plain(kernel.output("out", float32, (image.batch, outs, image.pixels)))
+            writer: Any = Plain(kernel.output("out", float32, (image.batch, outs, image.window.pixels)))
             whole.write(kernel, source, weight, writer)
             yield str(kernel)
 
@@ -260,7 +261,7 @@ def matrices(rng: random.Random) -> Iterator[object]:
             two = tile.for_rows(machine.registers)
             yield two and two.rows, [gemm._blocks(Kernel("blocks"), rows, depth, tile.down(rows))]
         yield gemm.thin_tile(rows, min(columns, 7), machine), gemm.thin_tile(many, 3, machine)
-        pair = matmul._PairCut.of(rows, columns, depth, machine)
+        pair = matmul._cut_of(rows, columns, depth, machine)
         yield str(pair.dot), pair.tile.rows, pair.tile.vectors, pair.blocks
         for kind in ("bfloat16", "int8"):
             unit = amx.unit_for(kind, rows, columns, depth, machine)
@@ -277,7 +278,9 @@ def on_gpus(rng: random.Random) -> Iterator[object]:
     work = gpu_tiles.Work(rows, columns, depth, rng.choice((1, 1, 8, 96)), size, rng.choice((None, None, rows * depth)))
     works = [work] if rng.random() < 0.8 else [work, gpu_tiles.usual_work(dynamic("s0"), columns, depth, dynamic("s1"), size)]
     gpu = rng.choice(GPUS)
-    usual = gpu_tiles.usual_pixels(columns, rows)
+    any_column = (dynamic("s0"), 1)
+    sliding = window.Window(any_column, any_column, (1, 1), (1, 1), (1, 1), (0, 0))
+    usual = [one.columns for one in gpu_tiles.works_of(window.Convolved(1, sliding, columns, rows, 1), size)]
     every: list[list[Any]] = [list(gpu_tiles.tiles(gpu)), list(gpu_tiles.tensor_tiles(gpu, size))]
     for listed in filter(None, every):
         best = gpu_tiles.fastest(listed[rng.randrange(min(7, len(listed))) :: 7], works, gpu)

@@ -14,10 +14,10 @@ import attrs
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.attention.gpu_tensor import NOTHING, TensorAttention, best_first, tensor_cuts
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
+from partita.accelerators.tvm.kernels.contraction.gpu_product import has_tensor_cores
 from partita.accelerators.tvm.kernels.contraction.gpu_tiles import WIDTH
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
 from partita.accelerators.tvm.kernels.contraction.operands import found_in
-from partita.accelerators.tvm.kernels.contraction.tensor_product import has_tensor_cores
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Operand,

@@ -13,8 +13,10 @@ from typing import Protocol, TypeVar
 import attrs
 
 from partita.accelerators.tvm.kernels.attention.pattern import Attention
+from partita.accelerators.tvm.kernels.contraction.gpu_operands import Side, neighbours, viewed_side
+from partita.accelerators.tvm.kernels.contraction.gpu_product import Feed
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import TensorTile
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads
-from partita.accelerators.tvm.kernels.contraction.tensor_product import Feed, TensorSide, neighbours, viewed_side
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -122,15 +124,6 @@ def best_first(cuts: Sequence[C], heads: int, rows: int, gpu: Gpu) -> Iterator[C
     return iter(filling or sorted(cuts, key=lambda cut: -blocks(cut)))
 
 
-@attrs.frozen(slots=True)
-class _Moved:
-    """The fields of a tile that `spots` reads: a matrix of this depth, copied by all threads of a block."""
-
-    depth: int
-    slice_threads: int
-    slices: int = 1
-
-
 @attrs.frozen(slots=True, eq=False)
 class _Rows:
     """The state of a thread's two queries: rows g and g + 8 of its warp."""
@@ -155,8 +148,6 @@ class TensorAttention:
         self.steps = parts_of(self.keys, cut.keys)
         self.is_one_step = not isinstance(self.keys, Extent) and self.keys <= cut.keys
         """True if all keys are in one tile."""
-        self.covered = None if isinstance(self.keys, Extent) else -(-self.keys // cut.keys) * cut.keys
-        """Number of keys that all tiles cover; None if the number of keys is dynamic."""
 
     def write(self) -> None:
         """Launches a block for each head and group of queries."""
@@ -219,21 +210,23 @@ class TensorAttention:
         for feed in feeds:
             feed.end(step, stage * feed.side.size)
 
-    def _keys(self, head: Head, thread: Value) -> TensorSide:
+    def _keys(self, head: Head, thread: Value) -> Side:
         """The right matrix of the scores, shaped (depth, keys)."""
         return viewed_side(
-            self.heads.read(self.match.key), head, _Moved(whole(self.depth), self.cut.threads), thread, self.cut.keys,
-            (self.depth, self.keys), (whole(self.depth), self.covered),
+            self.heads.read(self.match.key), head, self._tile(whole(self.depth)), thread, self.cut.keys, (self.depth, self.keys),
             lambda step, spot: (spot.k, step * self.cut.keys + spot.at),
         )
 
-    def _values(self, head: Head, thread: Value) -> TensorSide:
+    def _values(self, head: Head, thread: Value) -> Side:
         """The right matrix of the result, shaped (keys, columns)."""
         return viewed_side(
-            self.heads.read(self.match.value), head, _Moved(self.cut.keys, self.cut.threads), thread, whole(self.columns),
-            (self.keys, self.columns), (self.covered, whole(self.columns)),
-            lambda step, spot: (step * self.cut.keys + spot.k, spot.at),
+            self.heads.read(self.match.value), head, self._tile(self.cut.keys), thread, whole(self.columns),
+            (self.keys, self.columns), lambda step, spot: (step * self.cut.keys + spot.k, spot.at),
         )
+
+    def _tile(self, depth: int) -> TensorTile:
+        """A tile whose right matrix, of this depth per step, is fetched by all threads of a block."""
+        return TensorTile(self.cut.rows, WIDE, HIGH, WIDE, depth, 1, STAGES)
 
     def _queries(self, head: Head, row: Value, beside: Value) -> Buffer:
         """The thread's parts of the left matrix of the scores, as pairs of neighbours; zeros beyond the depth."""

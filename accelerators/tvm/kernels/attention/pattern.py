@@ -5,6 +5,7 @@ It is matched from its Softmax. Scale factors of queries and keys are applied to
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 
@@ -133,17 +134,13 @@ def _scores(softmax: Node, shape: tuple[int, ...], readers: Readers, version: in
     return None if product is None else (product, tuple(reversed(between)))
 
 
-class AttentionProperty(FoundProperty[Attention]):
-    """Labels each attention that is found from its Softmax."""
+def _find_wide(softmax: Node, readers: Readers, version: int) -> Attention | None:
+    match = find_attention(softmax, readers, version)
+    return match if match is not None and _is_wide(match) else None
 
-    name = "attention"
 
-    def is_root(self, node: Node) -> bool:
-        return node.op == "Softmax"
-
-    def find(self, root: Node, readers: Readers, version: int) -> Attention | None:
-        match = find_attention(root, readers, version)
-        return match if match is not None and _is_wide(match) else None
+AttentionProperty = partial(FoundProperty, "attention", lambda node: node.op == "Softmax", _find_wide)
+"""Each attention, found from its Softmax."""
 
 
 def _is_wide(reads: Attention) -> bool:

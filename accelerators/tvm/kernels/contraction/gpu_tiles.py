@@ -31,6 +31,7 @@ from partita.accelerators.tvm.kernels.language import Value
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.language.warp_intrinsics import HIGH, LINE, PART, WARP, WIDE
 from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.window import Convolved
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 from partita.graph.types import Array
@@ -156,11 +157,20 @@ USUAL_CHANNELS = 128
 """Usual number of channels; an image with half as many has four times the pixels."""
 
 
-def usual_pixels(channels: int, outs: int) -> list[int]:
-    """The pixel counts for which a convolution of images of dynamic size is cut: the usual one, a smaller one and larger ones."""
-    usual = USUAL_PIXELS * USUAL_CHANNELS**2 // min(channels, outs) ** 2
-    pixels = min(max(usual, 7 * 7), 224 * 224)
-    return [pixels // 4, pixels, 4 * pixels, 16 * pixels]
+def works_of(shape: Convolved, size: int, kinds: int = 1, has_pixel_rows: bool = False) -> list[Work]:
+    """The products for which a convolution of elements of `size` bytes is cut: one, or for images of dynamic size several, of a
+    usual number of pixels, a smaller one and larger ones. The channels of `kinds` kinds share no tile. Rows are output channels
+    and columns pixels, or the reverse."""
+    parts, weights = shape.groups * kinds, shape.outs * shape.depth
+    outs = -(-shape.outs // parts)
+    if not shape.is_any:
+        read = {shape.batch * shape.window.pixels: shape.batch * shape.channels * math.prod(shape.window.sizes)}
+    else:
+        usual = USUAL_PIXELS * USUAL_CHANNELS**2 // min(shape.channels, shape.outs) ** 2
+        pixels = min(max(usual, 7 * 7), 224 * 224)
+        read = {count: count * shape.channels for count in (pixels // 4, pixels, 4 * pixels, 16 * pixels)}
+    sides = {count: (count, outs) if has_pixel_rows else (outs, count) for count in read}
+    return [Work(*sides[count], shape.depth, parts, size, stored + weights) for count, stored in read.items()]
 
 
 _SHARED_BANDWIDTH = 128

@@ -4,7 +4,6 @@ the body of a subgraph."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -249,22 +248,16 @@ class FoundProperty(SubgraphProperty, Generic[F]):
 
     growth = "largest"
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, is_root: Callable[[Node], bool], find: Callable[[Node, Readers, int], F | None]) -> None:
+        """`find` returns the match around a root."""
+        self.name, self.is_root, self.find = name, is_root, find
         self.labels: dict[Node, int] = {}
-
-    @abstractmethod
-    def is_root(self, node: Node) -> bool:
-        """True for a node around which there may be a match."""
 
     def matches(self, graph: Graph) -> Iterator[F]:
         """The matches, of which an earlier one has the nodes that are in several. Linear."""
         roots = list(filter(self.is_root, graph.nodes))
         readers, version = readers_of(graph) if roots else {}, graph.opset
         return filter(None, (self.find(root, readers, version) for root in roots))
-
-    @abstractmethod
-    def find(self, root: Node, readers: Readers, version: int) -> F | None:
-        """The match around a node."""
 
     def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
         self.labels = {}

@@ -19,7 +19,7 @@ from partita.accelerators.tvm.sizes.floors import floored, same_padding
 from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.windows import SAME
 
-Pair = tuple[int, int]
+Sizes = tuple[int, ...]
 
 MOST_PHASES = 1024
 """Maximum number of phases of a transposed convolution in a kernel: each has output channels and weights of its own."""
@@ -27,20 +27,20 @@ MOST_PHASES = 1024
 
 @attrs.frozen(slots=True)
 class Window:
-    """The geometry of one window. Pairs are (down, across)."""
+    """The geometry of one window: a size for each dimension of the image, of which most kernels take two, (down, across)."""
 
-    sizes: Pair
+    sizes: Sizes
     """Sizes of the image."""
-    out: Pair
+    out: Sizes
     """Sizes of the result."""
-    taps: Pair
+    taps: Sizes
     """Sizes of the window."""
-    strides: Pair
+    strides: Sizes
     """Distances in the image between the windows of neighbouring results."""
-    dilations: Pair
+    dilations: Sizes
     """Distances in the image between neighbouring taps."""
-    before: Pair
-    """Padding above and to the left."""
+    before: Sizes
+    """Padding before the first pixel, as above and to the left."""
 
     @property
     def pixels(self) -> int:
@@ -53,14 +53,25 @@ class Window:
         return math.prod(self.taps)
 
     @property
-    def span(self) -> Pair:
+    def span(self) -> Sizes:
         """Sizes of the part of the image that a window spans."""
-        return _pair([(k - 1) * d + 1 for k, d in zip(self.taps, self.dilations)])
+        return tuple([(k - 1) * d + 1 for k, d in zip(self.taps, self.dilations)])
 
     @property
     def is_inside(self) -> bool:
         """True if the padding is never read."""
-        return all(before == 0 for before in self.before) and all(known_least(self._last(i) - self.out[i]) >= 0 for i in (0, 1))
+        return not any(self.before) and all(known_least(self._last(i) - out) >= 0 for i, out in enumerate(self.out))
+
+    @property
+    def is_single(self) -> bool:
+        """True if each result depends on one pixel of the image, and never on the padding."""
+        return self.count == 1 and self.is_inside
+
+    def coordinate(self, pixel: Value, dimension: int) -> Value:
+        """The coordinate in a dimension of a result's pixel."""
+        behind = math.prod(self.out[dimension + 1 :])
+        at = pixel // behind if behind != 1 else pixel
+        return at % self.out[dimension] if dimension else at
 
     @property
     def is_any(self) -> bool:
@@ -70,7 +81,7 @@ class Window:
     @property
     def share_inside(self) -> float:
         """The fraction of all pairs of a result and a tap that meet the image; 1.0 for dynamic sizes."""
-        return 1.0 if self.is_any else math.prod(self._inside(i) / (self.out[i] * self.taps[i]) for i in (0, 1))
+        return 1.0 if self.is_any else math.prod(self._inside(i) / (self.out[i] * self.taps[i]) for i in range(len(self.out)))
 
     def _inside(self, i: int) -> int:
         """Number of pairs of a result and a tap, in dimension i, that meet the image."""
@@ -82,7 +93,7 @@ class Window:
     @property
     def is_pointwise(self) -> bool:
         """True if each result depends only on the pixel at its own position."""
-        return self.taps == (1, 1) and self.sizes == self.out and self.is_inside and self.strides == (1, 1)
+        return self.is_single and self.sizes == self.out and self.strides == (1, 1)
 
     @property
     def is_flat(self) -> bool:
@@ -92,12 +103,12 @@ class Window:
     @property
     def is_sampled(self) -> bool:
         """True if each result depends on one pixel, and pixels in between are skipped."""
-        return self.taps == (1, 1) and self.is_inside and self.strides != (1, 1)
+        return self.is_single and self.strides != (1, 1)
 
     def with_sizes(self, many: int) -> Window:
         """The window with `many` in place of each dynamic size of the image and of the result."""
-        sizes, out = ([many if isinstance(size, Extent) else size for size in pair] for pair in (self.sizes, self.out))
-        return attrs.evolve(self, sizes=_pair(sizes), out=_pair(out))
+        sizes, out = (tuple([many if isinstance(size, Extent) else size for size in own]) for own in (self.sizes, self.out))
+        return attrs.evolve(self, sizes=sizes, out=out)
 
     def low(self, i: int) -> int:
         """The first result in dimension i whose window has none of the padding before the image."""
@@ -140,6 +151,11 @@ class Convolved:
         return self.outs // self.groups
 
     @property
+    def depth(self) -> int:
+        """Number of products in each sum."""
+        return self.inner * self.window.count
+
+    @property
     def is_any(self) -> bool:
         """True if the batch or a size of the image is dynamic."""
         return self.window.is_any or isinstance(self.batch, Extent)
@@ -166,7 +182,7 @@ def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None]
     if len(taps) != 2:
         return None
     strides, dilations, before, _ = placement(node, data[2:], taps)
-    return Window(*map(_pair, (data[2:], output[2:], taps, strides, dilations, before)))
+    return Window(data[2:], output[2:], taps, strides, dilations, before)
 
 
 def placement(node: Node, sizes: Sequence[int], taps: Sequence[int]) -> tuple[Shape, Shape, Shape, Shape]:
@@ -182,9 +198,17 @@ def placement(node: Node, sizes: Sequence[int], taps: Sequence[int]) -> tuple[Sh
     return strides, dilations, pads[:rank], pads[rank:]
 
 
+def flat(positions: Sequence[Value], sizes: Sequence[int]) -> Value:
+    """The flat index of the pixel at these positions of an image."""
+    total = positions[0]
+    for position, size in zip(positions[1:], sizes[1:], strict=True):
+        total = total * size + position
+    return total
+
+
 def window_of(node: Node) -> Window:
     """The geometry that an op on blocked values has in its attributes."""
-    return Window(*(_pair(node.attrs[name]) for name in _FIELDS))
+    return Window(*(tuple(node.attrs[name]) for name in _FIELDS))
 
 
 def window_attributes(window: Window) -> dict[str, list[int]]:
@@ -193,14 +217,6 @@ def window_attributes(window: Window) -> dict[str, list[int]]:
 
 
 _FIELDS = ("image", "result", "kernel_shape", "strides", "dilations", "pads")
-
-
-def _pair(values: Sequence[int]) -> Pair:
-    first, second = [value if isinstance(value, Extent) else int(value) for value in values]
-    return first, second
-
-
-Sizes = tuple[int, ...]
 
 
 @attrs.frozen(slots=True)

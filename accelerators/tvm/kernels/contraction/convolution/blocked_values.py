@@ -29,7 +29,7 @@ from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.element_access import rounded, stored_bits
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.loops import kept, smaller
-from partita.accelerators.tvm.kernels.shared.window import Pair, Window
+from partita.accelerators.tvm.kernels.shared.window import Sizes, Window
 from partita.accelerators.tvm.machine.machine import LINE_LANES
 from partita.accelerators.tvm.sizes.extent import Extent
 
@@ -150,7 +150,7 @@ class BandCopy:
         return (self.window.out[1] - 1) * self.strides[1] + self.window.span[1]
 
     @property
-    def strides(self) -> Pair:
+    def strides(self) -> Sizes:
         """The distances in the copy between the inputs of neighbouring results."""
         return (1, 1) if self.window.is_sampled else self.window.strides
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 import numpy as np
@@ -23,7 +23,6 @@ from partita.accelerators.tvm.kernels.contraction.convolution.gpu_conv import (
     best_tile,
     bytes_on_tensor_cores,
 )
-from partita.accelerators.tvm.kernels.contraction.convolution.image import Image, Sizes, flat
 from partita.accelerators.tvm.kernels.contraction.convolution.layer import draft_layer_of
 from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, all_of, select
 from partita.accelerators.tvm.kernels.language.values import as_index
@@ -32,8 +31,12 @@ from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import kept
 from partita.accelerators.tvm.kernels.shared.window import (
+    Convolved,
     Kind,
+    Sizes,
+    Window,
     all_alike,
+    flat,
     has_few_phases,
     have_taps,
     is_cropped_as_told,
@@ -67,7 +70,7 @@ def _is_root(node: Node) -> bool:
 class _Phases:
     """The geometry of a transposed convolution."""
 
-    image: Image
+    image: Convolved
     """The convolution that computes all phases: its output channels are those of the result in each phase. Its filter is that of
     the phases with the most taps."""
     filter: Sizes
@@ -106,11 +109,10 @@ def _find_phases(node: Node) -> _Phases | None:
     out, taps = result[2:], all_alike(weight[2:], strides).taps
     firsts = tuple(pad // stride for pad, stride in zip(before, strides))
     counts = tuple((size - 1 + pad) // stride + 1 - first for size, pad, stride, first in zip(out, before, strides, firsts))
-    conv = Image(
-        image[0], image[1], int(node.attrs.get("group", 1)), result[1] * math.prod(strides), image[2:], taps, ones, ones,
-        tuple(tap - 1 - first for tap, first in zip(taps, firsts)), counts,
-    )
     shifts = tuple(f * s - pad for f, s, pad in zip(firsts, strides, before))
+    before = tuple(tap - 1 - first for tap, first in zip(taps, firsts))
+    window, groups = Window(image[2:], counts, taps, ones, ones, before), int(node.attrs.get("group", 1))
+    conv = Convolved(image[0], window, image[1], result[1] * math.prod(strides), groups)
     return _Phases(conv, weight[2:], strides, out, firsts, shifts)
 
 
@@ -136,24 +138,22 @@ class _Transposed(TiledConvolution):
         return self.image.own // self.phases.count
 
     @property
-    def bands(self) -> list[int]:
-        """Number of tiles along the rows of each kind."""
-        return [-(-self.channels * kind.count // self.tile.rows) for kind in self.phases.kinds]
+    def widths(self) -> Sequence[int]:
+        """Number of rows of each kind."""
+        return [self.channels * kind.count for kind in self.phases.kinds]
 
-    @property
-    def down(self) -> int:
-        """Number of tiles along the rows."""
-        return sum(self.bands)
+    def rows_of(self, array: Array) -> Iterable[Sequence[Array]]:
+        """For each group its part of the weights [C, O of a group, *filter], kind by kind, the taps in reverse order."""
+        return map(self._kinds_of, array.reshape(self.image.groups, self.image.inner, *array.shape[1:]))
 
-    def lay_out(self, bands: Array, array: Array, group: int) -> None:
-        """Fills the tiles of a group with its part of the weights [C, O of a group, *filter], kind by kind, the taps in reverse
-        order."""
-        own, first = array[group * self.image.inner :][: self.image.inner], 0
-        for kind, count in zip(self.phases.kinds, self.bands, strict=True):
+    def _kinds_of(self, weights: Array) -> Sequence[Array]:
+        """The rows of each kind for a group's weights."""
+        rows = []
+        for kind in self.phases.kinds:
             phases = itertools.product(*(range(f, f + n) for f, n in zip(kind.firsts, kind.counts, strict=True)))
-            by_channel = np.stack([self._taps_of(own, phase) for phase in phases], 2).transpose(1, 2, 0, 3)
-            self.lay_rows(bands[first : first + count], by_channel.reshape(-1, *by_channel.shape[2:]))
-            first += count
+            by_channel = np.stack([self._taps_of(weights, phase) for phase in phases], 2).transpose(1, 2, 0, 3)
+            rows.append(by_channel.reshape(-1, *by_channel.shape[2:]))
+        return rows
 
     def _taps_of(self, weights: Array, phase: Sizes) -> Array:
         """The taps [C, O, tap] of a phase, in reverse order."""
@@ -164,7 +164,7 @@ class _Transposed(TiledConvolution):
     def band(self, kernel: Kernel, number: Value) -> _PhaseRows:
         """The rows of the blocks with this index."""
         kinds, phases = self.phases.kinds, self.phases
-        ends = list(itertools.accumulate(self.bands))
+        ends = list(itertools.accumulate(self.packed.counts))
 
         def of_kind(name: str, numbers: Sequence[int]) -> Operand:
             """The entry for the block's kind."""
@@ -181,7 +181,7 @@ class _Transposed(TiledConvolution):
         taps = of_dimensions("taps", [kind.taps for kind in kinds])
         return _PhaseRows(
             kept(kernel, "top", (number - of_kind("start", [0, *ends[:-1]])) * self.tile.rows, len(kinds) > 1),
-            of_kind("rows", [self.channels * kind.count for kind in kinds]),
+            of_kind("rows", self.widths),
             taps,
             tuple(tap - 1 - first for tap, first in zip(taps, phases.firsts, strict=True)),
             of_kind("deep", [self.image.inner * math.prod(kind.taps) for kind in kinds]),
@@ -196,10 +196,10 @@ class _Transposed(TiledConvolution):
         positions, tests = list[Value](), list[Value]()
         for d, (stride, size, shift) in enumerate(zip(phases.strides, phases.out, phases.shifts, strict=True)):
             phase = row // math.prod(band.counts[d + 1 :]) % band.counts[d] + band.firsts[d]
-            position = kernel.name_value(f"position{d}", self.image.coordinate(pixel, d) * stride + phase + shift)
+            position = kernel.name_value(f"position{d}", self.image.window.coordinate(pixel, d) * stride + phase + shift)
             positions.append(position)
             tests += [position >= 0] if shift < 0 else []
-            tests += [] if is_less(self.image.out[d] * stride + shift, size + 1) else [position < size]
+            tests += [] if is_less(self.image.window.out[d] * stride + shift, size + 1) else [position < size]
         indices = picture, group * self.channels + row // math.prod(band.counts), flat(positions, phases.out)
         with kernel.when(all_of(tests) if tests else None):
             writer.store(total, indices)

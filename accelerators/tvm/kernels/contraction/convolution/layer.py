@@ -13,13 +13,12 @@ from typing import Protocol
 import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
-from partita.accelerators.tvm.kernels.contraction.convolution.image import Image, make_image
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
 from partita.accelerators.tvm.kernels.shared.element_access import read, real_shape
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer, folded, make_epilogue, plus_bias
 from partita.accelerators.tvm.kernels.shared.functions import at_least
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
-from partita.accelerators.tvm.kernels.shared.window import is_convolution
+from partita.accelerators.tvm.kernels.shared.window import Convolved, Window, is_convolution, placement
 from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Array
 
@@ -113,16 +112,20 @@ class PlainLayer(Protocol):
 
 
 def draft_layer(
-    body: Body, schedule: str, cut: Callable[[Image], PlainLayer | None], normed: NormedImage | None = None
+    body: Body, schedule: str, cut: Callable[[Convolved], PlainLayer | None], normed: NormedImage | None = None
 ) -> Draft | None:
     """The kernel of the body's only convolution; None for any other body, or if `cut` returns None. It reads a value, or a normed
     image."""
 
-    def cut_image(root: Node) -> PlainLayer | None:
-        image = make_image(root)
-        return None if image is None else cut(image)
+    def cut_root(root: Node) -> PlainLayer | None:
+        data, weight, output = (real_shape(entry) for entry in (*root.inputs[:2], root[0]))
+        if data is None or weight is None or output is None or len(data) < 3 or 0 in (*data, *weight, *output):
+            return None
+        strides, dilations, before, _ = placement(root, data[2:], weight[2:])
+        window = Window(data[2:], output[2:], weight[2:], strides, dilations, before)
+        return cut(Convolved(data[0], window, data[1], weight[0], root.attrs.get("group", 1)))
 
-    return draft_layer_of(body, schedule, is_convolution, cut_image, normed)
+    return draft_layer_of(body, schedule, is_convolution, cut_root, normed)
 
 
 def draft_layer_of(

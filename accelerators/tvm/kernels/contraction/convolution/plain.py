@@ -1,8 +1,12 @@
-"""Convolutions of plain values with constant weights: the kernel, the division of its work into tasks, and the orders in which
-its tiles cover the output pixels."""
+"""Convolutions of plain values with constant weights: the kernel, the padded copy of its input, how its work is cut into tasks,
+and the orders in which its tiles cover the output pixels.
+
+Each dimension of the copy is split into phases: position i of phase q is pixel i·stride + q of the padded image. For the output
+at position i, a tap of the filter then reads position i + a constant of one phase."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -12,7 +16,6 @@ import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.contraction.convolution.image import Image
 from partita.accelerators.tvm.kernels.contraction.convolution.layer import draft_layer
 from partita.accelerators.tvm.kernels.contraction.panels import Tile, tiles
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, all_of, float32
@@ -21,6 +24,7 @@ from partita.accelerators.tvm.kernels.shared.element_access import read
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import start, starts
+from partita.accelerators.tvm.kernels.shared.window import Convolved, Sizes
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import CONVOLUTION_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent
@@ -28,6 +32,104 @@ from partita.graph.types import Array
 
 CACHED = 48 * 1024
 """Number of elements of the image that stay cached while one block after another reads them."""
+
+
+@attrs.frozen(slots=True)
+class Image(Convolved):
+    """A convolution of images of any rank, and the padded copy that it reads."""
+
+    @property
+    def phases(self) -> Sizes:
+        """Number of phases that the taps read, in each dimension."""
+        window = self.window
+        return tuple(max(t * d % s for t in range(k)) + 1 for k, d, s in zip(window.taps, window.dilations, window.strides))
+
+    @property
+    def copied(self) -> Sizes:
+        """Number of positions of a phase, in each dimension."""
+        window = self.window
+        sizes = zip(window.out, window.taps, window.dilations, window.strides)
+        return tuple(o + (k - 1) * d // s for o, k, d, s in sizes)
+
+    @property
+    def steps(self) -> Sizes:
+        """The distance in the copy between neighbouring positions, in each dimension."""
+        return tuple(math.prod(self.copied[i + 1 :]) for i in range(len(self.copied)))
+
+    @property
+    def plane(self) -> int:
+        """Number of elements of one channel of the copy."""
+        return math.prod(self.phases) * math.prod(self.copied)
+
+    def tap(self, indices: Sequence[Operand]) -> Operand:
+        """The offset in the copy of a tap from the output's own position."""
+        phase: Operand = 0
+        offset: Operand = 0
+        window = self.window
+        for t, d, s, count, step in zip(indices, window.dilations, window.strides, self.phases, self.steps, strict=True):
+            phase = phase * count + t * d % s
+            offset = offset + t * d // s * step
+        return phase * math.prod(self.copied) + offset
+
+    def copy(self, kernel: Kernel, source: Buffer, into: Buffer, machine: Machine) -> None:
+        """Fills the copy from the source [batch, channels, pixels]."""
+        first = self.copied[0] if len(self.window.sizes) > 1 else 1
+        is_large = machine.threads_for(self.batch * self.channels * self.plane) > 1
+        with kernel.tasks(self.batch * self.channels * first, "part", is_large) as part:
+            channel = kernel.name_value("channel", part // first)
+            outermost = [kernel.name_value("p0", part % first)] if len(self.window.sizes) > 1 else []
+            for phases in itertools.product(*map(range, self.phases)):
+                with ExitStack() as loops:
+                    inner = range(1, len(self.window.sizes) - 1)
+                    positions = outermost + [loops.enter_context(kernel.loop(self.copied[i], f"p{i}")) for i in inner]
+                    self._row(kernel, source, into, channel, positions, phases)
+
+    def _row(
+        self, kernel: Kernel, source: Buffer, into: Buffer, channel: Value, positions: Sequence[Value], phases: Sizes
+    ) -> None:
+        """Writes one row of one phase: zeros, pixels, zeros."""
+        window = self.window
+        start = (channel * math.prod(self.phases) + _flat(phases, self.phases)) * math.prod(self.copied)
+        for position, step in zip(positions, self.steps):
+            start = start + position * step
+        pixels = [
+            position * stride + (phase - before)
+            for position, stride, phase, before in zip(positions, window.strides, phases, window.before)
+        ]
+        size, stride, width, shift = window.sizes[-1], window.strides[-1], self.copied[-1], phases[-1] - window.before[-1]
+        low = min(max(math.ceil(-shift / stride), 0), width)
+        high = max(min(math.ceil((size - shift) / stride), width), low)
+        row: Operand = 0
+        for index, extent in zip(pixels, window.sizes):
+            row = row * extent + index
+
+        def inside() -> None:
+            _fill(kernel, into, start, low)
+            with kernel.loop(high - low, "e") as e:
+                position = row * size + e * stride + (low * stride + shift)
+                into[start + low + e] = read(source, (channel // self.channels, channel % self.channels, position))
+            _fill(kernel, into, start + high, width - high)
+
+        tests = [test for index, extent in zip(pixels, window.sizes) for test in (index >= 0, index < extent)]
+        if not tests:
+            inside()
+            return
+        with kernel.when(all_of(tests)):
+            inside()
+        with kernel.otherwise():
+            _fill(kernel, into, start, width)
+
+
+def _fill(kernel: Kernel, into: Buffer, start: Operand, count: int) -> None:
+    with kernel.loop(count, "z") as z:
+        into[start + z] = 0.0
+
+
+def _flat(indices: Sizes, sizes: Sizes) -> int:
+    number = 0
+    for index, size in zip(indices, sizes):
+        number = number * size + index
+    return number
 
 
 @attrs.frozen(slots=True)
@@ -147,7 +249,7 @@ class Walk:
         if self.rows == 1:
             return position
         rest = self._row(tile)
-        for size, step in list(zip(self.image.out, self.image.steps, strict=True))[-2::-1]:
+        for size, step in list(zip(self.image.window.out, self.image.steps, strict=True))[-2::-1]:
             position = position + rest % size * step
             rest = rest // size
         return position
@@ -172,13 +274,13 @@ class Together(Walk):
     def _pixel(self, output: Operand) -> Operand:
         """The pixel of the image that an output pixel reads."""
         image = self.image
-        if image.out == image.sizes:
+        if image.window.out == image.window.sizes:
             return output
         rest, position, before = output, ORIGIN, 1
-        for i in reversed(range(len(image.out))):
-            index = rest % image.out[i] if i else rest
-            position = position + index * (image.strides[i] * before)
-            rest, before = rest // image.out[i], before * image.sizes[i]
+        for i in reversed(range(len(image.window.out))):
+            index = rest % image.window.out[i] if i else rest
+            position = position + index * (image.window.strides[i] * before)
+            rest, before = rest // image.window.out[i], before * image.window.sizes[i]
         return position
 
     def read(self, batch: Operand, channel: Operand, tile: Value, taps: Sequence[Operand]) -> Operand:
@@ -201,11 +303,11 @@ class Throughout(Walk):
             rest = kernel.name_value("at", self._position(index) + e)
             tests: list[Value] = []
             output, before = ORIGIN, 1
-            for i in reversed(range(len(image.out))):
+            for i in reversed(range(len(image.window.out))):
                 position = rest % image.copied[i] if i else rest
-                tests.append(position < image.out[i])
+                tests.append(position < image.window.out[i])
                 output = output + position * before
-                rest, before = rest // image.copied[i], before * image.out[i]
+                rest, before = rest // image.copied[i], before * image.window.out[i]
             with kernel.when(all_of(tests)), kernel.loop(tile.rows, "r") as r:
                 store(sums.buffer[r * tile.width + e], r, output)
 
@@ -213,13 +315,13 @@ class Throughout(Walk):
 def walks(image: Image, tile: int) -> list[Walk]:
     """The walks for tiles of `tile` columns."""
     listed: list[Walk] = []
-    if image.copied[1:] == image.out[1:]:
-        if tile <= image.pixels:
-            listed.append((Together if image.is_pointwise else Walk)(image, tile, 1, image.pixels))
-    elif tile <= image.out[-1]:
-        listed.append(Walk(image, tile, image.pixels // image.out[-1], image.out[-1]))
-    if not listed or image.taps > 1:
-        last = sum((o - 1) * step for o, step in zip(image.out, image.steps, strict=True)) + 1
+    if image.copied[1:] == image.window.out[1:]:
+        if tile <= image.window.pixels:
+            listed.append((Together if image.window.is_single else Walk)(image, tile, 1, image.window.pixels))
+    elif tile <= image.window.out[-1]:
+        listed.append(Walk(image, tile, image.window.pixels // image.window.out[-1], image.window.out[-1]))
+    if not listed or image.window.count > 1:
+        last = sum((o - 1) * step for o, step in zip(image.window.out, image.steps, strict=True)) + 1
         listed.append(Throughout(image, tile, 1, math.ceil(last / tile) * tile))
     return listed
 
@@ -231,8 +333,9 @@ UNROLLED = 32
 def convolution(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a convolution with constant weights; None for any other body."""
 
-    def cut(image: Image) -> _WalkedConvolution | None:
-        return None if image.pixels < machine.lanes else _WalkedConvolution(image, *_best(image, machine), machine)
+    def cut(shape: Convolved) -> _WalkedConvolution | None:
+        image = Image(shape.batch, shape.window, shape.channels, shape.outs, shape.groups)
+        return None if image.window.pixels < machine.lanes else _WalkedConvolution(image, *_best(image, machine), machine)
 
     return draft_layer(body, "convolution", cut)
 
@@ -261,7 +364,7 @@ class _WalkedConvolution:
         self.tile = tile
         self.walk = walk
         self.blocks = starts(image.own, tile.rows)
-        products = image.batch * image.groups * image.own * image.pixels * image.depth
+        products = image.batch * image.groups * image.own * image.window.pixels * image.depth
         parts = image.groups if isinstance(image.batch, Extent) else image.batch * image.groups
         sizes = image.own * image.depth, image.inner * walk.count * tile.width
         self.cut = cut_work(len(self.blocks), walk.count, *sizes, products, machine, parts)
@@ -289,9 +392,9 @@ class _WalkedConvolution:
             with kernel.loop(image.inner, "c") as c, ExitStack() as loops:
                 taps = [
                     loops.enter_context(kernel.loop(size, f"k{i}", "unroll" if self._is_unrolled(i) else "serial"))
-                    for i, size in enumerate(image.filter)
+                    for i, size in enumerate(image.window.taps)
                 ]
-                first = (group * len(self.blocks) + block) * image.depth + c * image.taps + self._tap(taps)
+                first = (group * len(self.blocks) + block) * image.depth + c * image.window.count + self._tap(taps)
                 at = walk.read(part // image.groups, group * image.inner + c, index, taps)
                 rows = first * tile.rows
                 tile.step(kernel, acc, lambda r: read(weight, (rows + r,)), lambda v: copy.vector(tile.lanes, at + v))
@@ -307,11 +410,11 @@ class _WalkedConvolution:
     def _tap(self, taps: list[Value]) -> Operand:
         """The index of the tap."""
         number: Operand = 0
-        for tap, size in zip(taps, self.image.filter, strict=True):
+        for tap, size in zip(taps, self.image.window.taps, strict=True):
             number = number * size + tap
         return number
 
     def _is_unrolled(self, dimension: int) -> bool:
-        """True if the loop over this dimension is unrolled: that of a small filter, or of a short last dimension."""
-        sizes = self.image.filter
-        return self.image.taps <= UNROLLED or (dimension == len(sizes) - 1 and sizes[-1] <= UNROLLED)
+        """True if the taps along this dimension are unrolled, which they are if there are few."""
+        sizes = self.image.window.taps
+        return self.image.window.count <= UNROLLED or (dimension == len(sizes) - 1 and sizes[-1] <= UNROLLED)

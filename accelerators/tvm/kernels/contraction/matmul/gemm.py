@@ -93,10 +93,10 @@ class ConstantProduct:
         """The constant as a (depth, columns) matrix."""
         return array.T if self.turned else array
 
-    def scaled(self, packed: Array) -> Array:
-        """The packed matrix, flat, times the Gemm's alpha. A matrix of two-byte elements is not scaled."""
-        alpha = np.float32(self.root.attrs.get("alpha", 1.0))
-        return (packed * alpha if self.dtype == "float32" and alpha != 1.0 else packed).reshape(-1)
+    @property
+    def factor(self) -> float:
+        """The Gemm's alpha, by which the packed matrix is multiplied. A matrix of two-byte elements is not scaled."""
+        return float(np.float32(self.root.attrs.get("alpha", 1.0))) if self.dtype == "float32" else 1.0
 
     def kernel(self, body: Body, size: int) -> _GemmKernel:
         """A kernel with the body's arguments, the constant as a packed matrix of `size` elements."""
@@ -109,8 +109,7 @@ class ConstantProduct:
 
     def layout(self, cut: Cut, dtype: str) -> PanelLayout:
         """The packed layout of the constant matrix, in this element type."""
-        factor = 1.0 if self.dtype != "float32" else float(np.float32(self.root.attrs.get("alpha", 1.0)))
-        return PanelLayout(self.depth, self.columns, cut.tile.width, cut.instruction.group, self.turned, dtype, factor)
+        return PanelLayout(self.depth, self.columns, cut.tile.width, cut.instruction.group, self.turned, dtype, self.factor)
 
 
 @attrs.frozen(slots=True)
@@ -374,4 +373,9 @@ def thin(body: Body, machine: Machine) -> Draft | None:
 
     groups, heights = math.ceil(match.columns / tile.columns), pieces(match.rows, tile.rows)
     share_out(kernel, groups, heights, at_most(task_count(match, machine), groups * heights), work)
-    return writing.problem.draft(kernel, "gemm", {match.right: lambda array: match.scaled(match.matrix(array).T)})
+
+    def pack(array: Array) -> Array:
+        columns = match.matrix(array).T
+        return (columns if match.factor == 1.0 else columns * np.float32(match.factor)).reshape(-1)
+
+    return writing.problem.draft(kernel, "gemm", {match.right: pack})

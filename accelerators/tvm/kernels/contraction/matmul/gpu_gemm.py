@@ -6,56 +6,37 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
-import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
-from partita.accelerators.tvm.bodies.element_types import as_stored
-from partita.accelerators.tvm.kernels.contraction.gpu_product import (
+from partita.accelerators.tvm.kernels.contraction.gpu_operands import (
+    PackedTiles,
     Side,
+    Source,
     Spot,
-    TiledProduct,
-    lay_steps,
-    new_tiles,
-    own_thread,
-    packed_side,
     spots,
+    viewed_side,
+    widest_read,
 )
+from partita.accelerators.tvm.kernels.contraction.gpu_product import Points, has_tensor_cores, own_thread, write_tile
 from partita.accelerators.tvm.kernels.contraction.gpu_tiles import (
-    WIDTH,
     BlockTile,
     TensorTile,
     Work,
     fastest,
-    round_to_tf32,
     tensor_tiles,
     tiles,
     usual_work,
 )
-from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
-from partita.accelerators.tvm.kernels.contraction.matmul.gemm import ConstantProduct as Match
+from partita.accelerators.tvm.kernels.contraction.heads import Heads
 from partita.accelerators.tvm.kernels.contraction.matmul.gemm import find_product
 from partita.accelerators.tvm.kernels.contraction.matmul.product import find_value_product
-from partita.accelerators.tvm.kernels.contraction.operands import TwoSided, found_in
-from partita.accelerators.tvm.kernels.contraction.tensor_product import (
-    Points,
-    Source,
-    TensorProduct,
-    TensorSide,
-    both_sides,
-    covered_by,
-    has_tensor_cores,
-    neighbours,
-    packed_tensor_side,
-    source_in,
-    widest_copy,
-)
-from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, float32, if_inside, int32
+from partita.accelerators.tvm.kernels.contraction.operands import Matrix, TwoSided, found_in
+from partita.accelerators.tvm.kernels.language import Buffer, Value, all_of, element_named, float32, int32
 from partita.accelerators.tvm.kernels.language.values import parts_of
-from partita.accelerators.tvm.kernels.shared.element_access import read, write
+from partita.accelerators.tvm.kernels.shared.element_access import write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
-from partita.graph.types import Array, numpy_dtype
 
 MANY = 512
 """Number of rows that the cut assumes if it is dynamic."""
@@ -65,146 +46,78 @@ FEW = 8
 
 
 def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for values times a constant matrix; None for any other body."""
+    """The kernel for values times a constant matrix; None for any other body. With few rows most sums of tensor cores are unused,
+    so that plain threads are a candidate too."""
     match = find_product(body)
     if match is None:
         return None
-    layer = _layer(match, body, machine)
-    writing = match.kernel(body, layer.numbers)
-    kernel, tile = writing.kernel, layer.tile
-    with kernel.launch((*layer.blocks, 1), tile.threads) as (block, band, _, thread):
-        own = own_thread(tile, thread)
-        first = block * (layer.steps * tile.depth * tile.columns)
-        bounds = tile.bounds(match.rows, match.columns, band * tile.rows, block * tile.columns)
-
-        def store(total: Value, row: Value, column: Value) -> None:
-            writing.writer.store(total, (band * tile.rows + row, block * tile.columns + column))
-
-        if isinstance(tile, TensorTile):
-            left = layer.copied_side(writing.left, own, band)
-            right = packed_tensor_side(tile, own, tile.columns, writing.right, first)
-            TensorProduct(kernel, tile, thread, left, right).write(tile.steps(match.depth), store, bounds)
-        else:
-            sides = layer.rows_side(writing.left, own, band), packed_side(tile, own, tile.columns, writing.right, first)
-            TiledProduct(kernel, tile, thread, *sides).write(tile.steps(match.depth), store, bounds)
-    dtype = element_of(body.graph.inputs[match.right][0])
-    name = "gpu_gemm_on_tensor_cores" if isinstance(tile, TensorTile) else "gpu_gemm"
-    return writing.problem.draft(kernel, name, {match.right: GradualPack(lambda array: layer.pack(array, dtype))})
-
-
-def _layer(match: Match, body: Body, machine: Machine) -> _TiledProduct:
-    """The product and its cut, for tensor cores if they support the element types. With few rows most of their sums are unused,
-    so that plain threads are a candidate too."""
-    elements = [element_named(element_of(body.graph.inputs[i][0])) for i in (match.left, match.right)]
-    rows, size, gpu = MANY if isinstance(match.rows, Extent) else match.rows, elements[0].bits // 8, machine.gpu
-    work, listed = Work(rows, match.columns, match.depth, bytes=size), list[BlockTile | TensorTile]()
+    types = [element_of(body.graph.inputs[i][0]) for i in (match.left, match.right)]
+    elements, gpu = [element_named(dtype) for dtype in types], machine.gpu
+    size, rows = elements[0].bits // 8, MANY if isinstance(match.rows, Extent) else match.rows
     is_multiplied = has_tensor_cores(machine, *elements)
-    if is_multiplied:
-        listed += tensor_tiles(gpu, size)
+    listed: list[BlockTile | TensorTile] = [*tensor_tiles(gpu, size)] if is_multiplied else []
     if not is_multiplied or rows < FEW:
         listed += tiles(gpu)
-    return _TiledProduct(match, fastest(listed, [work], gpu))
+    tile = fastest(listed, [Work(rows, match.columns, match.depth, bytes=size)], gpu)
+    right = PackedTiles(tile, tile.columns, 1, (match.columns,), match.depth)
+    writing = match.kernel(body, right.numbers)
+    kernel, bands = writing.kernel, parts_of(match.rows, tile.rows)
+    with kernel.launch((right.count, bands, 1), tile.threads) as (block, band, _, thread):
+        own, top, first = own_thread(tile, thread), band * tile.rows, block * tile.columns
+        left = _rows_side(writing.left, tile, own, top, (match.rows, match.depth), right.is_whole)
+
+        def store(total: Value, row: Value, column: Value) -> None:
+            writing.writer.store(total, (top + row, first + column))
+
+        bounds = tile.bounds(match.rows, match.columns, top, first)
+        sides = left, right.side(own, writing.right, block)
+        write_tile(kernel, tile, thread, sides, tile.steps(match.depth), store, bounds)
+    name = "gpu_gemm_on_tensor_cores" if isinstance(tile, TensorTile) else "gpu_gemm"
+    pack = GradualPack(lambda array: right.pack([[match.matrix(array)]], types[1], match.factor))
+    return writing.problem.draft(kernel, name, {match.right: pack})
 
 
-@attrs.frozen(slots=True, eq=False)
-class _TiledProduct:
-    """A product and its cut."""
+def _rows_side(
+    left: Buffer, tile: BlockTile | TensorTile, own: Value, top: Value, sizes: tuple[int, int], is_whole: bool
+) -> Side:
+    """The left side: neighbouring threads read along the depth, which is contiguous. `is_whole` is true if the steps end with
+    it."""
+    rows, depth = sizes
+    lanes = widest_read(tile, left, depth)
 
-    match: Match
-    tile: BlockTile | TensorTile
+    def source(step: Value, spot: Spot) -> Source:
+        k, row = step * tile.depth + spot.k, top + spot.at
+        tests = [] if is_whole else [k < depth]
+        tests += [] if is_multiple(rows, tile.rows) else [row < rows]
+        return Source((row, k), all_of(tests) if tests else None)
 
-    @property
-    def steps(self) -> int:
-        """Number of steps of all slices together."""
-        return self.tile.all_steps(self.match.depth)
-
-    @property
-    def blocks(self) -> tuple[int, Operand]:
-        """Number of tiles along the columns, and along the rows."""
-        return -(-self.match.columns // self.tile.columns), parts_of(self.match.rows, self.tile.rows)
-
-    @property
-    def numbers(self) -> int:
-        """Number of elements of the packed matrix."""
-        return self.blocks[0] * self.steps * self.tile.depth * self.tile.columns
-
-    def pack(self, array: Array, dtype: str) -> Array:
-        """The constant matrix [tile, step, depth, column], zero-padded to whole tiles; for tensor cores [tile, step, column,
-        depth]."""
-        matrix, width = self.match.matrix(array), self.tile.columns
-        packed, tiles = new_tiles(self.tile, (self.blocks[0], self.steps), width, numpy_dtype(dtype))
-        for block, steps in enumerate(tiles):
-            lay_steps(steps, as_stored(matrix[:, block * width : (block + 1) * width], dtype))
-        scaled = self.match.scaled(packed)
-        return round_to_tf32(scaled) if isinstance(self.tile, TensorTile) and scaled.dtype == np.float32 else scaled
-
-    def rows_side(self, left: Buffer, own: Value, band: Value) -> Side:
-        """The left side, for plain threads: neighbouring threads read along the depth, which is contiguous."""
-        match, tile = self.match, self.tile
-        lanes = WIDTH if match.depth % WIDTH == 0 else 1
-        inside = self._inside()
-
-        def number(step: Value, spot: Spot) -> Value:
-            k, row = step * tile.depth + spot.k, band * tile.rows + spot.at
-            tests = inside(k, row)
-            numbers = read(left, (row, k), lanes)
-            return if_inside(all_of(tests), numbers, 0.0) if tests else numbers
-
-        return Side(tile.rows, spots(tile, own, tile.rows, lanes, turned=True), lanes, number, turned=True)
-
-    def copied_side(self, left: Buffer, own: Value, band: Value) -> TensorSide:
-        """The left side for tensor cores."""
-        tile, lanes = self.tile, widest_copy(left.element.bits // 8, self.match.depth)
-        inside = self._inside()
-
-        def source(step: Value, spot: Spot) -> Source:
-            k, row = step * tile.depth + spot.k, band * tile.rows + spot.at
-            tests = inside(k, row)
-            return Source((row, k), all_of(tests) if tests else None)
-
-        return TensorSide(
-            left, tile.rows, tile.depth, spots(tile, own, tile.rows, lanes, turned=True), lanes, source, turned=True
-        )
-
-    def _inside(self) -> Callable[[Value, Value], list[Value]]:
-        """The function that returns the conditions under which (k, row) lies inside the left matrix."""
-        match, tile = self.match, self.tile
-        is_whole = self.steps * tile.depth == match.depth
-
-        def tests(k: Value, row: Value) -> list[Value]:
-            listed = [] if is_whole else [k < match.depth]
-            return listed + ([] if is_multiple(match.rows, tile.rows) else [row < match.rows])
-
-        return tests
+    return Side(left, tile.rows, tile.depth, spots(tile, own, tile.rows, lanes, turned=True), lanes, source, turned=True)
 
 
 def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body that is one product of an element type for tensor cores; None for any other body."""
     match = found_in(body, find_value_product)
-    elements = [element_named(element_of(side.source)) for side in match.operands] if match is not None else []
-    if match is None or not has_tensor_cores(machine, *elements):
+    if match is None or not has_tensor_cores(machine, *(element_named(element_of(side.source)) for side in match.operands)):
         return None
-    sizes = *shape_of(match.root[0]), shape_of(match.left.value)[-1]
-    *batch, rows, columns, depth = sizes
-    heads = Heads.of(body, "product", tuple(batch))
-    size = elements[0].bits // 8
-    work, listed = usual_work(rows, columns, depth, heads.count, size), list(tensor_tiles(machine.gpu, size))
-    tile = fastest(listed, [work], machine.gpu)
-    write_values(match, heads, tile, (rows, columns, depth))
-    return heads.problem.draft(heads.kernel, "gpu_product_on_tensor_cores")
+    return draft_values(match, Heads.of(body, "product", shape_of(match.root[0])[:-2]), machine, "gpu_product")
 
 
-def write_values(
+def draft_values(
     match: TwoSided,
     heads: Heads,
-    tile: BlockTile | TensorTile,
-    sizes: tuple[int, int, int],
+    machine: Machine,
+    schedule: str,
     scale: Value | None = None,
     points_of: Callable[[], Points] = lambda: (None, None),
-) -> None:
-    """Launches a block for each tile of each head. Rows, columns and depth may be dynamic. Bytes may have zero points, and their
-    sums a scale; threads without tensor cores multiply bytes only."""
-    kernel, (rows, columns, depth) = heads.kernel, sizes
+) -> Draft:
+    """The kernel for a product of two values, a block for each tile of each head, on tensor cores if these multiply the element
+    types. Rows, columns and depth may be dynamic. Bytes may have zero points, and their sums a scale; threads without such cores
+    multiply bytes only."""
+    kernel, gpu, elements = heads.kernel, machine.gpu, [heads.read(side).buffer.element for side in match.operands]
+    (rows, columns), depth, size = shape_of(match.root[0])[-2:], shape_of(match.left.value)[-1], elements[0].bits // 8
+    has_cores = has_tensor_cores(machine, *elements)
+    listed = list[BlockTile | TensorTile](tensor_tiles(gpu, size) if has_cores else tiles(gpu))
+    tile = fastest(listed, [usual_work(rows, columns, depth, heads.count, size)], gpu)
     blocks, bands, steps = parts_of(columns, tile.columns), parts_of(rows, tile.rows), parts_of(depth, tile.slices * tile.depth)
     result, wanted = heads.written(match.result, match.after), (match.chain or (match.root,))[-1][0]
     finished = heads.chain(match.chain, match.root[0], wanted, match.left.factor * match.right.factor, rows, columns)
@@ -219,33 +132,18 @@ def write_values(
             value, at = total if scale is None else total.cast(float32) * scale, (top + row, first + column)
             write(result.buffer, (result.at(head, *at),), finished(value, head, *at))
 
+        def side(matrix: Matrix, extent: int, edge: Value, count: int, point: Value | None) -> Side:
+            view, is_left = heads.read(matrix), matrix is match.left
+            one = viewed_side(
+                view, head, tile, own, extent, (depth, count),
+                lambda step, spot: (step * tile.depth + spot.k, edge + spot.at), is_left,
+            )
+            if point is None or isinstance(tile, TensorTile):
+                return one
+            return attrs.evolve(one, change=lambda numbers, source: numbers - point.spread(one.lanes))
+
+        left = side(match.left, tile.rows, top, rows, points[0])
+        right = side(match.right, tile.columns, first, columns, points[1])
         bounds = tile.bounds(rows, columns, top, first)
-        if isinstance(tile, TensorTile):
-            tensor_sides = both_sides(match, heads, head, tile, own, (top, first), sizes)
-            TensorProduct(kernel, tile, thread, *tensor_sides, points).write(steps, store, bounds)
-        else:
-            left = _bytes_side(heads.read(match.left), head, tile, own, top, (depth, rows), points[0], is_left=True)
-            right = _bytes_side(heads.read(match.right), head, tile, own, first, (depth, columns), points[1], is_left=False)
-            TiledProduct(kernel, tile, thread, left, right, int32).write(steps, store, bounds)
-
-
-def _bytes_side(
-    view: View, head: Head, tile: BlockTile, own: Value, first: Value, sizes: tuple[int, int], point: Value | None, is_left: bool
-) -> Side:
-    """A head's matrix of bytes as an operand of threads, with a tile's rows or columns from `first` on. `sizes` are its depth and
-    the number of its rows or columns; elements outside count as zero."""
-    deep, along = (-1, -2) if is_left else (-2, -1)
-    turned, extent = view.strides.steps[deep] == 1, tile.rows if is_left else tile.columns
-    beside = neighbours(view, deep if turned else along, sizes[0] if turned else sizes[1])
-    lanes = WIDTH if beside >= WIDTH and not any(isinstance(step, Extent) for step in view.strides.steps) else 1
-    covered = covered_by(sizes[0], tile.slices * tile.depth), covered_by(sizes[1], extent)
-
-    sources = source_in(view, head, sizes, covered, lambda step, spot: (step * tile.depth + spot.k, first + spot.at), is_left)
-
-    def number(step: Value, spot: Spot) -> Value:
-        source = sources(step, spot)
-        numbers = view.buffer.vector(lanes, *source.position).cast(int32)
-        numbers = numbers if point is None else numbers - point.spread(lanes)
-        return numbers if source.is_inside is None else if_inside(source.is_inside, numbers, 0)
-
-    return Side(extent, spots(tile, own, extent, lanes, turned), lanes, number, turned)
+        write_tile(kernel, tile, thread, (left, right), steps, store, bounds, int32, points)
+    return heads.problem.draft(kernel, schedule + ("_on_tensor_cores" if has_cores else ""))

@@ -228,9 +228,7 @@ class _ByteProducts:
 
     def _column(self, panel: _BytePanel, v: int) -> Value:
         """The first column of a vector of the panel."""
-        cut, own = self.cut, self.cut.shape.own
-        within: Value = (as_index(panel.first) + v) * cut.dot.lanes
-        return panel.group * own + (minimum(within, own - cut.stored) if own % cut.dot.lanes else within)
+        return panel.group * self.cut.shape.own + self.cut.column(as_index(panel.first) + v)
 
     def _addresses(self, group: Value, top: Value, base: Value, image: Buffer | None, count: int) -> list[Value]:
         """For each of `count` pixels, the address of the first tap of the group's first channel, in the copy or in the image."""

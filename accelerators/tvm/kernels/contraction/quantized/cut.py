@@ -19,7 +19,7 @@ from partita.accelerators.tvm.kernels.contraction.instruction_meanings import (
 from partita.accelerators.tvm.kernels.contraction.panels import MANY, PanelTile, step_cycles
 from partita.accelerators.tvm.kernels.contraction.quantized import fast_inner_product
 from partita.accelerators.tvm.kernels.contraction.tile_table import REGISTER_TILES, RegisterTiles
-from partita.accelerators.tvm.kernels.language import Element, int8, int16, uint8
+from partita.accelerators.tvm.kernels.language import Element, Operand, int8, int16, minimum, uint8
 from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.window import Convolved, window_of
 from partita.accelerators.tvm.machine.machine import Machine
@@ -125,6 +125,16 @@ class ByteShape(Convolved):
     def reach(self) -> int:
         """Channels that a group reads, padded to full steps."""
         return math.ceil(self.inner / self.unit) * self.unit
+
+    @property
+    def steps(self) -> int:
+        """Steps along the channels of a group; the last may be padded."""
+        return self.reach // self.unit
+
+    @property
+    def rest(self) -> int:
+        """Channels of the last step if it is padded, else 0."""
+        return self.inner % self.unit
 
     @property
     def across(self) -> int:
@@ -241,9 +251,19 @@ class ByteCut:
         return math.ceil(self.shape.own / self.dot.lanes)
 
     @property
+    def panels(self) -> int:
+        """Number of panels per group; the last overlaps the one before or is narrower."""
+        return math.ceil(self.blocks / self.tile.vectors)
+
+    @property
     def stored(self) -> int:
         """Number of sums of a vector that are results."""
         return min(self.dot.lanes, self.shape.own)
+
+    def column(self, block: Operand) -> Operand:
+        """The first column of a block within its group."""
+        within, own = block * self.dot.lanes, self.shape.own
+        return minimum(within, own - self.stored) if own % self.dot.lanes else within
 
     def cycles(self, parts: int) -> float:
         """Estimated cycles of the products of a band in the largest of `parts` ranges of panels."""

@@ -6,7 +6,6 @@ which hold the bias and the contribution of the image's zero point, are added at
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -14,37 +13,20 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.kernels.contraction.gpu_product import (
+from partita.accelerators.tvm.kernels.contraction.gpu_operands import (
+    PackedTiles,
     Side,
+    Source,
     Spot,
-    TiledProduct,
-    lay_steps,
-    new_tiles,
-    own_thread,
-    packed_side,
     spots,
+    widest_copy,
+    widest_read,
 )
-from partita.accelerators.tvm.kernels.contraction.gpu_tiles import (
-    WIDTH,
-    BlockTile,
-    TensorTile,
-    Work,
-    fastest,
-    tensor_tiles,
-    tiles,
-    usual_pixels,
-)
+from partita.accelerators.tvm.kernels.contraction.gpu_product import has_tensor_cores, own_thread, write_tile
+from partita.accelerators.tvm.kernels.contraction.gpu_tiles import BlockTile, TensorTile, fastest, tensor_tiles, tiles, works_of
 from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteShape
 from partita.accelerators.tvm.kernels.contraction.quantized.draft import draft_on_gpu
-from partita.accelerators.tvm.kernels.contraction.tensor_product import (
-    Source,
-    TensorProduct,
-    TensorSide,
-    has_tensor_cores,
-    packed_tensor_side,
-    widest_copy,
-)
-from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, if_inside, int8, int32, uint8
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, all_of, if_inside, int8, int32, uint8
 from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
@@ -52,23 +34,12 @@ from partita.accelerators.tvm.kernels.shared.loops import each_item, kept
 from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_multiple
-from partita.graph.types import Array
+from partita.graph.types import Array, dtype_name
 
 
 def gpu_quantized_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a product and its epilogue; None for any other body."""
     return draft_on_gpu(body, "Product", lambda shape, zero: _TiledBytes.of(shape, zero, machine))
-
-
-def _works(shape: ByteShape) -> list[Work]:
-    """The products for which a cut is chosen: a single one, or several for dynamic images or rows."""
-    groups, depth = shape.groups, shape.inner * shape.window.count
-    outs, weights = shape.own, shape.outs * depth
-    if not shape.is_any:
-        stored = shape.batch * math.prod(shape.window.sizes) * shape.channels
-        return [Work(shape.batch * shape.window.pixels, outs, depth, groups, 1, stored + weights)]
-    counts = usual_pixels(shape.channels, shape.outs)
-    return [Work(rows, outs, depth, groups, 1, rows * shape.channels + weights) for rows in counts]
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -83,12 +54,12 @@ class _TiledBytes:
     @classmethod
     def of(cls, shape: ByteShape, zero: int, machine: Machine) -> _TiledBytes:
         """The product with the cut of fewest cycles. If bytes are read one by one, each thread stays at one row."""
-        gpu, works = machine.gpu, _works(shape)
-        if has_tensor_cores(machine, uint8, int8):
-            lanes = cls(shape, zero, TensorTile(16, 16, 16, 16, 32, 1, 2, 1)).lanes
-            listed = [tile for tile in tensor_tiles(gpu, 1) if lanes > 1 or tile.slice_threads % tile.rows == 0]
-            return cls(shape, zero, fastest(listed, works, gpu))
-        return cls(shape, zero, fastest(list(tiles(gpu)), works, gpu))
+        gpu, works = machine.gpu, works_of(shape, 1, has_pixel_rows=True)
+        if not has_tensor_cores(machine, uint8, int8):
+            return cls(shape, zero, fastest(list(tiles(gpu)), works, gpu))
+        is_single = shape.is_plain or widest_copy(1, shape.inner) == 1
+        listed = [tile for tile in tensor_tiles(gpu, 1) if not is_single or tile.slice_threads % tile.rows == 0]
+        return cls(shape, zero, fastest(listed, works, gpu))
 
     @property
     def schedule(self) -> str:
@@ -101,93 +72,51 @@ class _TiledBytes:
         return self.shape.batch * self.shape.window.pixels
 
     @property
-    def depth(self) -> int:
-        """Products of each sum."""
-        return self.shape.inner * self.shape.window.count
-
-    @property
-    def lanes(self) -> int:
-        """Adjacent bytes of the image that a thread reads at once: channels of one tap."""
-        if self.shape.is_plain:
-            return 1
-        if isinstance(self.tile, TensorTile):
-            return widest_copy(1, self.shape.inner)
-        return WIDTH if self.shape.inner % WIDTH == 0 else 1
-
-    @property
-    def steps(self) -> int:
-        """Steps of all slices together."""
-        return self.tile.all_steps(self.depth)
-
-    @property
-    def blocks(self) -> tuple[int, Operand]:
-        """Number of tiles along the columns and along the rows."""
-        return -(-self.shape.own // self.tile.columns), parts_of(self.rows, self.tile.rows)
+    def packed(self) -> PackedTiles:
+        """The weights as an operand."""
+        return PackedTiles(self.tile, self.tile.columns, self.shape.groups, (self.shape.own,), self.shape.depth)
 
     @property
     def weights(self) -> int:
         """Bytes of the packed weights."""
-        return self.shape.groups * self.blocks[0] * self.steps * self.tile.depth * self.tile.columns
+        return self.packed.numbers
 
     def pack(self, array: Array) -> Array:
-        """The weights [group, tile, step, depth, column], padded with zeros; for tensor cores [.., column, depth]. The depth goes
-        through all channels for each tap."""
-        groups, wide = self.shape.groups, self.tile.columns
-        ordered = array.reshape(groups, self.shape.own, self.shape.inner, -1).transpose(0, 3, 2, 1)
-        matrices = ordered.reshape(groups, self.depth, self.shape.own)
-        packed, tiles = new_tiles(self.tile, (groups, self.blocks[0], self.steps), wide, array.dtype)
-        for matrix, blocks in zip(matrices, tiles, strict=True):
-            for block, steps in enumerate(blocks):
-                lay_steps(steps, matrix[:, block * wide : (block + 1) * wide])
-        return packed.reshape(-1)
+        """The weights in tiles. The depth goes through all channels for each tap."""
+        ordered = array.reshape(self.shape.groups, self.shape.own, self.shape.inner, -1).transpose(0, 3, 2, 1)
+        matrices = ordered.reshape(self.shape.groups, 1, self.shape.depth, self.shape.own)
+        return self.packed.pack(matrices, dtype_name(array.dtype))
 
     def write(self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, writer: Writer) -> None:
         """Writes a block for each tile of each group."""
-        tile, blocks = self.tile, self.blocks
-        with kernel.launch((*blocks, self.shape.groups), tile.threads) as (block, band, group, thread):
+        tile, packed, bands = self.tile, self.packed, parts_of(self.rows, self.tile.rows)
+        with kernel.launch((packed.count, bands, self.shape.groups), tile.threads) as (block, band, group, thread):
             own = own_thread(tile, thread)
-            first = (group * blocks[0] + block) * (self.steps * tile.depth * tile.columns)
 
             def store(total: Value, row: Value, column: Value) -> None:
                 result = group * self.shape.own + block * tile.columns + column
                 writer.store(total + beginning[result], (band * tile.rows + row, result))
 
             bounds = tile.bounds(self.rows, self.shape.own, band * tile.rows, block * tile.columns)
-            if isinstance(tile, TensorTile):
-                right = packed_tensor_side(tile, own, tile.columns, weight, first)
-                left = self._copied(kernel, image, own, band, group)
-                TensorProduct(kernel, tile, thread, left, right).write(tile.steps(self.depth), store, bounds)
-            else:
-                sides = self._read(kernel, image, own, band, group), packed_side(tile, own, tile.columns, weight, first, int32)
-                TiledProduct(kernel, tile, thread, *sides, int32).write(tile.steps(self.depth), store, bounds)
+            sides = self._pixels(kernel, image, own, band, group), packed.side(own, weight, group * packed.count + block)
+            write_tile(kernel, tile, thread, sides, tile.steps(self.shape.depth), store, bounds, int32)
 
-    def _copied(self, kernel: Kernel, image: Buffer, own: Value, band: Value, group: Value) -> TensorSide:
-        """The operand of the image for tensor cores."""
-        tile, lanes = self.tile, self.lanes
+    def _pixels(self, kernel: Kernel, image: Buffer, own: Value, band: Value, group: Value) -> Side:
+        """The image as an operand: threads read neighbouring channels of a tap, if those are adjacent."""
+        tile = self.tile
+        lanes = 1 if self.shape.is_plain else widest_read(tile, image, self.shape.inner)
         listed = spots(tile, own, tile.rows, lanes, turned=lanes > 1)
-        source = self._sources(kernel, listed, band, group)
-        return TensorSide(image, tile.rows, tile.depth, listed, lanes, source, turned=True, fill=self.zero)
-
-    def _read(self, kernel: Kernel, image: Buffer, own: Value, band: Value, group: Value) -> Side:
-        """The operand of the image if threads read it and convert bytes to words."""
-        tile, lanes = self.tile, self.lanes
-        listed = spots(tile, own, tile.rows, lanes, turned=lanes > 1)
-        sources = self._sources(kernel, listed, band, group)
-
-        def number(step: Value, spot: Spot) -> Value:
-            source = sources(step, spot)
-            numbers = image.vector(lanes, *source.position).cast(int32)
-            return numbers if source.is_inside is None else if_inside(source.is_inside, numbers, self.zero)
-
-        return Side(tile.rows, listed, lanes, number, turned=lanes > 1)
+        source = self._sources(kernel, listed, band, group, lanes > 1)
+        is_turned = lanes > 1 or isinstance(tile, TensorTile)
+        return Side(image, tile.rows, tile.depth, listed, lanes, source, is_turned, fill=self.zero)
 
     def _sources(
-        self, kernel: Kernel, listed: tuple[Spot, ...], band: Value, group: Value
+        self, kernel: Kernel, listed: tuple[Spot, ...], band: Value, group: Value, are_wide: bool
     ) -> Callable[[Value, Spot], Source]:
         """The source in the image of a spot's bytes. What depends on their row only is computed once: for each spot if threads
         read several bytes at a time, else for the one row at which a thread stays."""
-        tile, window = self.tile, self.shape.window
-        is_steady = self.lanes == 1 and self.tile.slice_threads % tile.rows == 0
+        tile, window, is_whole = self.tile, self.shape.window, self.packed.is_whole
+        is_steady = not are_wide and tile.slice_threads % tile.rows == 0
         corners = {spot: self._corner(kernel, spot, band) for spot in (listed[:1] if is_steady else listed)}
 
         def source(step: Value, spot: Spot) -> Source:
@@ -197,8 +126,8 @@ class _TiledBytes:
             down, across = tap // window.taps[1], tap % window.taps[1]
             at = [first + i * d for first, i, d in zip(firsts, (down, across), window.dilations, strict=True)]
             tests = [] if is_row is None else [is_row]
-            if self.steps * tile.depth != self.depth:
-                tests.append(k < self.depth)
+            if not is_whole:
+                tests.append(k < self.shape.depth)
             if not window.is_inside:
                 tests += [test for i, size in zip(at, window.sizes, strict=True) for test in (i >= 0, i < size)]
             pixel = at[0] * window.sizes[1] + at[1]

@@ -6,7 +6,6 @@ while it is in cache. Reshapes and transposes before and after are folded into r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -14,10 +13,10 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
 from partita.accelerators.tvm.bodies.quantized import is_dequantize, is_pair_product
-from partita.accelerators.tvm.kernels.contraction.gpu_tiles import BlockTile, TensorTile, fastest, tensor_tiles, tiles, usual_work
+from partita.accelerators.tvm.kernels.contraction.gpu_product import Points
 from partita.accelerators.tvm.kernels.contraction.heads import Head, Heads, View
-from partita.accelerators.tvm.kernels.contraction.instruction_meanings import Instruction, instruction_for_bytes
-from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import write_values
+from partita.accelerators.tvm.kernels.contraction.instruction_meanings import instruction_for_bytes
+from partita.accelerators.tvm.kernels.contraction.matmul.gpu_gemm import draft_values
 from partita.accelerators.tvm.kernels.contraction.operands import (
     Readers,
     TwoSided,
@@ -26,9 +25,9 @@ from partita.accelerators.tvm.kernels.contraction.operands import (
     operands_of,
     written_after,
 )
-from partita.accelerators.tvm.kernels.contraction.panels import PanelTile, share_out
+from partita.accelerators.tvm.kernels.contraction.panels import share_out
 from partita.accelerators.tvm.kernels.contraction.quantized.bands import CHUNK
-from partita.accelerators.tvm.kernels.contraction.tensor_product import Points, has_tensor_cores
+from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteCut, ByteShape, ByteTile
 from partita.accelerators.tvm.kernels.contraction.tile_table import RegisterTiles
 from partita.accelerators.tvm.kernels.language import (
     Buffer,
@@ -41,7 +40,6 @@ from partita.accelerators.tvm.kernels.language import (
     float32,
     int8,
     int32,
-    minimum,
     uint8,
     uint16,
 )
@@ -50,6 +48,7 @@ from partita.accelerators.tvm.kernels.shared.choice import choose
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape, write
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.kernels.shared.loops import each_vector, start
+from partita.accelerators.tvm.kernels.shared.window import Window
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.parallel_thresholds import BYTE_PRODUCTS
 from partita.graph.node import Node, NodeEntry
@@ -94,70 +93,27 @@ def pair_product(body: Body, machine: Machine) -> Draft | None:
         return None
     shape = shape_of(match.root[0])
     heads = Heads.of(body, "quantized_pair", shape[:-2])
-    cut = _PairCut.of(shape[-2], shape[-1], shape_of(match.left.value)[-1], machine)
+    cut = _cut_of(shape[-2], shape[-1], shape_of(match.left.value)[-1], machine)
     _PairLoops.of(match, heads, cut).write(machine)
     return heads.problem.draft(heads.kernel, "quantized pair")
 
 
-@attrs.frozen(slots=True)
-class _PairCut:
-    """The cut of a product: panels of vectors of columns, tiles of rows; the last of each overlaps the one before."""
+def _cut_of(rows: int, columns: int, depth: int, machine: Machine) -> ByteCut:
+    """The cut of least cost: panels of vectors of columns, tiles of rows; the last of each overlaps the one before."""
+    dot, one = instruction_for_bytes(machine), (1, 1)
+    window = Window((rows, 1), (rows, 1), one, one, one, (0, 0))
+    shape = ByteShape(1, window, depth, columns, 1, is_plain=False).taken_by(dot, machine)
 
-    rows: int
-    columns: int
-    depth: int
-    dot: Instruction
-    tile: PanelTile
+    def with_tile(tile: ByteTile) -> ByteCut:
+        return ByteCut(shape, dot, tile, rows, 1, False)
 
-    @classmethod
-    def of(cls, rows: int, columns: int, depth: int, machine: Machine) -> _PairCut:
-        """The cut of least cost."""
-        dot = instruction_for_bytes(machine)
-        blocks = math.ceil(columns / dot.lanes)
-        listed = RegisterTiles(*dot.row.beside).sizes(machine)
-        sizes = [PanelTile(*size, dot.lanes) for size in listed if size[0] <= rows and size[1] <= blocks]
+    def cost(tile: ByteTile) -> float:
+        cut = with_tile(tile)
+        return cut.panels * (cut.tiles * tile.cycles + 2 * tile.vectors)
 
-        def cost(tile: PanelTile) -> float:
-            panels = math.ceil(blocks / tile.vectors)
-            return panels * (math.ceil(rows / tile.rows) * tile.cycles + 2 * tile.vectors)
-
-        return cls(rows, columns, depth, dot, choose("tile", sizes, cost))
-
-    @property
-    def blocks(self) -> int:
-        """Number of vectors of columns."""
-        return math.ceil(self.columns / self.dot.lanes)
-
-    @property
-    def panels(self) -> int:
-        """Number of panels."""
-        return math.ceil(self.blocks / self.tile.vectors)
-
-    @property
-    def tiles(self) -> int:
-        """Number of tiles per panel."""
-        return math.ceil(self.rows / self.tile.rows)
-
-    @property
-    def stored(self) -> int:
-        """Number of sums of a vector that are results."""
-        return min(self.dot.lanes, self.columns)
-
-    @property
-    def steps(self) -> int:
-        """Steps of the depth; the last may be padded."""
-        return math.ceil(self.depth / self.dot.group)
-
-    @property
-    def rest(self) -> int:
-        """Elements of the last step if it is not full, else 0."""
-        return self.depth % self.dot.group
-
-    def column(self, panel: Value, v: int) -> Operand:
-        """The first column of a panel's vector."""
-        first = start(panel, self.tile.vectors, self.blocks)
-        within: Operand = (first + v) * self.dot.lanes
-        return minimum(within, self.columns - self.stored) if self.columns % self.dot.lanes else within
+    listed = [ByteTile(*size, dot.lanes) for size in RegisterTiles(*dot.row.beside).sizes(machine)]
+    blocks = with_tile(listed[0]).blocks
+    return with_tile(choose("tile", [tile for tile in listed if tile.rows <= rows and tile.vectors <= blocks], cost))
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -165,7 +121,7 @@ class _PairLoops:
     """Writes the kernel of one product."""
 
     match: PairProduct
-    cut: _PairCut
+    cut: ByteCut
     heads: Heads
     left: View
     right: View
@@ -177,11 +133,11 @@ class _PairLoops:
     number: Callable[[Value, Head, Operand, Operand], Value]
 
     @classmethod
-    def of(cls, match: PairProduct, heads: Heads, cut: _PairCut) -> _PairLoops:
+    def of(cls, match: PairProduct, heads: Heads, cut: ByteCut) -> _PairLoops:
         """With the views through which the buffers are read and written."""
         wanted = (match.chain or (match.root,))[-1][0]
         left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)
-        number = heads.chain(match.chain, match.root[0], wanted, 1.0, cut.rows, cut.columns)
+        number = heads.chain(match.chain, match.root[0], wanted, 1.0, cut.rows, cut.shape.outs)
         is_left, is_right = (bool(match.root.attrs[name]) for name in ("left", "right"))
         points = beside(heads, match.points, 0) if is_left else None, beside(heads, match.points, 1) if is_right else None
         return cls(match, cut, heads, left, right, result, points, beside(heads, match.scale, 0), number)
@@ -193,7 +149,7 @@ class _PairLoops:
     def write(self, machine: Machine) -> None:
         """Writes the loops: tasks, then pairs of a head and a panel, then tiles."""
         cut, count = self.cut, self.heads.count
-        wanted = machine.tasks_for(count * cut.rows * cut.columns * cut.depth, BYTE_PRODUCTS)
+        wanted = machine.tasks_for(count * cut.rows * cut.shape.outs * cut.shape.inner, BYTE_PRODUCTS)
         tasks = min(wanted, count * cut.panels * cut.tiles)
         share_out(self.kernel, count * cut.panels, cut.tiles, tasks, self._pair)
 
@@ -202,7 +158,8 @@ class _PairLoops:
         cut, kernel = self.cut, self.kernel
         panel = kernel.name_value("panel", pair % cut.panels)
         head = self.heads.head(kernel.name_value("head", pair // cut.panels))
-        columns = [kernel.name_value(f"column{v}", cut.column(panel, v)) for v in range(cut.tile.vectors)]
+        first = start(panel, cut.tile.vectors, cut.blocks)
+        columns = [kernel.name_value(f"column{v}", cut.column(first + v)) for v in range(cut.tile.vectors)]
         packed = self._pack(head, columns)
         beginning = self._beginning(packed)
         sums = self._row_sums(head)
@@ -225,28 +182,28 @@ class _PairLoops:
         """A copy of the left matrix in unsigned elements, if neighbours along the depth are not adjacent, or not of the
         instruction's type."""
         cut, kernel, element = self.cut, self.kernel, self.cut.dot.left_element
-        is_straight = self.left.strides.steps[-1] == 1 or cut.depth == 1
+        is_straight = self.left.strides.steps[-1] == 1 or cut.shape.inner == 1
         if is_straight and element is uint8:
             return None
-        rows = kernel.memory("rows", element, (cut.rows * cut.depth,))
+        rows = kernel.memory("rows", element, (cut.rows * cut.shape.inner,))
         with kernel.loop(cut.rows, "i") as i:
             if is_straight:
-                each_vector(kernel, cut.depth, CHUNK, lambda first, count: self._copy(rows, head, i, first, count), "b")
+                each_vector(kernel, cut.shape.inner, CHUNK, lambda first, count: self._copy(rows, head, i, first, count), "b")
             else:
-                with kernel.loop(cut.depth, "k") as k:
+                with kernel.loop(cut.shape.inner, "k") as k:
                     self._copy(rows, head, i, k, 1)
         return rows
 
     def _copy(self, rows: Buffer, head: Head, row: Value, first: Operand, count: int) -> None:
         """Copies neighbours of a row of the left matrix."""
         numbers = _unsigned(self.left.buffer.vector(count, self.left.at(head, row, first)))
-        rows[row * self.cut.depth + first] = numbers.cast(rows.element)
+        rows[row * self.cut.shape.inner + first] = numbers.cast(rows.element)
 
     def _numbers(self, head: Head, rows: Buffer | None, row: Operand, step: Operand, count: int) -> Value:
         """Neighbours of a row as 32 bits, unsigned; an incomplete step is padded with anything."""
         group, bits = self.cut.dot.group, self.cut.dot.left_element.bits
         buffer = self.left.buffer if rows is None else rows
-        at = self.left.at(head, row, step * group) if rows is None else row * self.cut.depth + step * group
+        at = self.left.at(head, row, step * group) if rows is None else row * self.cut.shape.inner + step * group
         if count == group:
             return (_unsigned(buffer.vector(group, at)) if rows is None else buffer.vector(group, at)).regrouped(int32)
         numbers = [buffer[at + i] if rows is not None else _unsigned(buffer[at + i]) for i in range(count)]
@@ -261,11 +218,11 @@ class _PairLoops:
         if self.points[1] is None:
             return None
         sums = kernel.memory("row_sums", int32, (cut.rows,))
-        signed = SIGN * cut.depth if self.left.buffer.element is int8 else 0
+        signed = SIGN * cut.shape.inner if self.left.buffer.element is int8 else 0
         total = kernel.stack("total", int32, (1,))
         with kernel.loop(cut.rows, "i") as i:
             total[0] = signed
-            with kernel.loop(cut.depth, "k") as k:
+            with kernel.loop(cut.shape.inner, "k") as k:
                 total[0] = total[0] + self.left.buffer[self.left.at(head, i, k)].cast(int32)
             sums[i] = total[0]
         return sums
@@ -275,12 +232,12 @@ class _PairLoops:
     def _pack(self, head: Head, columns: list[Value]) -> Buffer:
         """A panel as signed elements in the instruction's layout: [step][vector][the bytes of a step]."""
         cut, kernel = self.cut, self.kernel
-        packed = kernel.memory("packed", cut.dot.right_element, (cut.steps * cut.tile.vectors * cut.dot.right_size,))
-        whole = cut.steps - bool(cut.rest)
+        packed = kernel.memory("packed", cut.dot.right_element, (cut.shape.steps * cut.tile.vectors * cut.dot.right_size,))
+        whole = cut.shape.steps - bool(cut.shape.rest)
         with kernel.loop(whole, "k") as k:
             self._pack_step(packed, head, columns, k, cut.dot.group)
-        if cut.rest:
-            self._pack_step(packed, head, columns, whole, cut.rest)
+        if cut.shape.rest:
+            self._pack_step(packed, head, columns, whole, cut.shape.rest)
         return packed
 
     def _pack_step(self, packed: Buffer, head: Head, columns: list[Value], step: Operand, count: int) -> None:
@@ -329,11 +286,11 @@ class _PairLoops:
         for v in range(vectors):
             acc[0, v] = 0
         ones = constant(sum(1 << (cut.dot.left_element.bits * i) for i in range(cut.dot.group)), int32)
-        with kernel.loop(cut.steps, "k") as k:
+        with kernel.loop(cut.shape.steps, "k") as k:
             for v in range(vectors):
                 cut.dot.step(kernel, acc, (0, v), ones, packed, (k * vectors + v) * cut.dot.right_size)
         for v in range(vectors):
-            both: Operand = 0 if right is None else (left * right * cut.depth).spread(lanes)
+            both: Operand = 0 if right is None else (left * right * cut.shape.inner).spread(lanes)
             beginning[v * lanes] = acc[0, v] * -left.spread(lanes) + both
         return beginning
 
@@ -349,11 +306,11 @@ class _PairLoops:
                 for v in range(cut.tile.vectors):
                     cut.dot.step(kernel, acc, (r, v), left, packed, as_index(k) * each + v * cut.dot.right_size)
 
-        whole = cut.steps - bool(cut.rest)
+        whole = cut.shape.steps - bool(cut.shape.rest)
         with kernel.loop(whole, "k") as k:
             step(k, cut.dot.group)
-        if cut.rest:
-            step(kernel.name_value("last", whole), cut.rest)
+        if cut.shape.rest:
+            step(kernel.name_value("last", whole), cut.shape.rest)
 
     def _store(self, head: Head, row: Value, columns: list[Value], acc: Registers, row_sums: Buffer | None) -> None:
         """Writes the results; the sums are stored from their registers, and read again in a loop."""
@@ -392,15 +349,9 @@ def gpu_pair_product(body: Body, machine: Machine) -> Draft | None:
     match = found_in(body, find_pair_product)
     if match is None:
         return None
-    *batch, rows, columns = shape_of(match.root[0])
-    depth = shape_of(match.left.value)[-1]
-    heads = Heads.of(body, "quantized_pair", tuple(batch))
-    elements = [heads.read(side).buffer.element for side in match.operands]
-    listed = tensor_tiles(machine.gpu, 1) if has_tensor_cores(machine, *elements) else tiles(machine.gpu)
-    tile = fastest(list[BlockTile | TensorTile](listed), [usual_work(rows, columns, depth, heads.count, 1)], machine.gpu)
-    points = partial(_points, match, heads)
-    write_values(match, heads, tile, (rows, columns, depth), beside(heads, match.scale, 0), points)
-    return heads.problem.draft(heads.kernel, "gpu_quantized_pair" + ("_on_tensor_cores" if isinstance(tile, TensorTile) else ""))
+    heads = Heads.of(body, "quantized_pair", shape_of(match.root[0])[:-2])
+    scale, points = beside(heads, match.scale, 0), partial(_points, match, heads)
+    return draft_values(match, heads, machine, "gpu_quantized_pair", scale, points)
 
 
 def _points(match: PairProduct, heads: Heads) -> Points:

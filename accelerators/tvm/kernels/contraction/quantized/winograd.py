@@ -95,7 +95,7 @@ class Squares:
 
     def write_weights(self, weight: Buffer, first: Value, vectors: int, into: Buffer) -> None:
         """The Winograd sums of a panel's weights: [number][step][vector][the elements of a step]."""
-        kernel, size, steps = self.kernel, self.cut.dot.right_size, self._steps * vectors
+        kernel, size, steps = self.kernel, self.cut.dot.right_size, self.cut.shape.steps * vectors
         apart = self._between(vectors)
         with kernel.loop(steps, "step") as step:
             taps = [weight.vector(size, first + (tap * steps + step) * size).cast(int16) for tap in range(9)]
@@ -113,7 +113,7 @@ class Squares:
                 for v in range(vectors):
                     acc[r, v] = 0
             at = kernel.name_value("at", number * self.apart + base * cut.shape.across + group * cut.shape.reach)
-            with kernel.loop(self._steps, "k") as k:
+            with kernel.loop(self.cut.shape.steps, "k") as k:
                 step = kernel.name_value("step", number * self._between(vectors) + k * (vectors * cut.dot.right_size))
                 for r in range(cut.tile.rows):
                     numbers = image.vector(cut.dot.group, at + r * cut.shape.across + k * cut.dot.group)
@@ -145,9 +145,4 @@ class Squares:
 
     def _between(self, vectors: int) -> int:
         """Distance in a panel's weight sums from those of one kind to the next."""
-        return self._steps * vectors * self.cut.dot.right_size + LINE
-
-    @property
-    def _steps(self) -> int:
-        """Steps along the channels."""
-        return self.cut.shape.reach // self.cut.dot.group
+        return self.cut.shape.steps * vectors * self.cut.dot.right_size + LINE
