@@ -179,9 +179,9 @@ def _as_torch_computes(graph: Graph) -> Graph:
             rebuilt = rebuilt.evolve(op="Where", inputs=(is_nan[0], zero[0], sign[0]))
         elif node.op == "ScatterElements" and not node.domain:
             data, indices, updates = rebuilt.inputs
-            indexed, given = (entry.type.shape if isinstance(entry.type, TensorType) else None for entry in node.reads[1:])
-            if indexed and indexed != given:
-                start = rewriter.keep(constant(np.zeros(len(indexed), np.int64)))
+            known, given = (entry.type.shape if isinstance(entry.type, TensorType) else None for entry in node.reads[1:])
+            if known and known != given:
+                start = rewriter.keep(constant(np.zeros(len(known), np.int64)))
                 updates = rewriter.keep(op("Slice", updates, start, rewriter.keep(op("Shape", indices))))[0]
                 rebuilt = rebuilt.evolve(inputs=(data, indices, updates))
         rewriter.keep(node, rebuilt)
