@@ -131,14 +131,16 @@ def deferred_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
     def build() -> Graph:
         own = attrs.evolve(draft)  # another thread may build at the same time
         with collector_paused():
-            add_inputs(index, own)
             return build_body(index, own, name)
 
     return Graph.deferred(build, name, index.graph.opsets)
 
 
 def build_body(index: OpIndex, draft: BodyDraft, name: str) -> Graph:
-    """The closed graph: the group's own nodes if nothing changed, else copies that read the inputs."""
+    """The closed graph: the group's own nodes if nothing changed, else copies that read the inputs, which are made if they are
+    not there yet."""
+    if not draft.variables:
+        add_inputs(index, draft)
     nodes = index.nodes
     inner: dict[Node, dict[int, NodeEntry]] = {}  # the inner values for those of inputs and copied nodes, by output
     further: dict[tuple[Node, int], list[NodeEntry]] = {}  # the further inputs for a value, the next one last

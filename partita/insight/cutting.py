@@ -8,7 +8,7 @@ import attrs
 
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.partition.bodies import add_inputs, build_body, draft_body, find_exits
+from partita.partition.bodies import build_body, draft_body, find_exits
 from partita.partition.op_index import build_op_index
 
 
@@ -49,7 +49,6 @@ class Cutter:
         chosen = tuple(sorted(members))
         (exits,) = find_exits(self._index, [chosen])
         draft = draft_body(self._index, chosen, exits, dedup=True)
-        add_inputs(self._index, draft)
         body = build_body(self._index, draft, self.graph.name)
         makes = tuple(self.ops[v][output] for v, output in draft.exits)
         return Cut(chosen, body, tuple(draft.entries), makes)

@@ -27,7 +27,7 @@ OWN = {
     },
     "tune": {"--seconds": 60.0},
     "place": {"--objective": "latency"},
-    "auto": {"--seconds": 60.0},
+    "auto": {"--seconds": 60.0, "--tolerance": 0.01},
     "precision": {"--calls": 4, "--tolerance": 0.01, "--precisions": ["int8"], "--win": "time", "--calibration": "minmax"},
     "compare": {"--tolerance": 0.01},
     "export": {"--form": "partita"},

@@ -143,9 +143,9 @@ def test_wrong_options_are_refused() -> None:
         pt.auto(graph, "left", seconds=0)
     with pytest.raises(pt.BadConfig, match="option config: 5 is not a mapping"):
         pt.compile(graph, "AUTO:left,right", 5)  # type: ignore[arg-type]
-    with pytest.raises(pt.AcceleratorError, match="option precisions: 'bf16' are no precisions"):
+    with pytest.raises(pt.AcceleratorError, match="option precisions: 'bf16' are not precisions"):
         pt.auto(graph, "left", precisions="bf16")
-    with pytest.raises(pt.AcceleratorError, match="option tolerance: -1 is no error"):
+    with pytest.raises(pt.AcceleratorError, match="option tolerance: -1 is not an error"):
         pt.auto(graph, "left", tolerance=-1)
     with pytest.raises(pt.BadConfig, match="it has the keys SECONDS, PRECISIONS and TOLERANCE"):
         pt.compile(graph, "AUTO:left,right", config={"AUTO": {"MINUTES": 1}})
