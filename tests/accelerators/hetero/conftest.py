@@ -52,12 +52,20 @@ def workshops(monkeypatch):
 
 @pytest.fixture
 def standing(workshops, monkeypatch):
-    """All workshops that are opened; their processes are stopped as soon as they are there, so that no test comes too late."""
+    """All workshops that are opened; their processes are stopped as soon as they are there, so that no test comes too late. A
+    process that is killed before it is asked is replaced: tests that kill one wait until it `is_asked`."""
     new_child = background_worker.Workshop.new_child
 
     def stopped(self):
         child = new_child(self)
         os.kill(child.number, signal.SIGSTOP)
+        ask, child.is_asked = child.ask, False
+
+        def asked(*args, **named):
+            child.is_asked = True
+            return ask(*args, **named)
+
+        child.ask = asked
         return child
 
     monkeypatch.setattr(background_worker.Workshop, "new_child", stopped)
