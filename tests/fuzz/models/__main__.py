@@ -32,7 +32,7 @@ class Tally:
     models: int = 0
     runs: int = 0
     refused: Counter[str] = attrs.Factory(Counter)
-    """What was drawn and is not a valid model, so that another op or model was drawn, by op."""
+    """Drawn models that were not valid and were replaced, by op."""
     known: Counter[str] = attrs.Factory(Counter)
     """Differences by their written reason."""
     unknown: list[tuple[int, Finding]] = attrs.Factory(list)

@@ -174,7 +174,7 @@ def rounds_a_product(case: Case, finding: Finding) -> bool:
 
 
 OF_NAN = (has_nonfinite, has_nan, has_extreme, is_special, lacks_a_bound, has_nan_bound)
-"""What may be a matter of NaN alone, which is not a reason where NAN is "exact"."""
+"""Differences that NaN alone may cause; no reason where NAN is "exact"."""
 
 
 REASONS: tuple[Reason, ...] = (
