@@ -148,12 +148,10 @@ def no_linker(triple: str) -> NotSupported:
     """The error for a missing linker."""
     if is_here(triple):
         return NotSupported(MISSING, remedy=NEEDED)
-    own = f"{_PACKAGES[triple]} (Debian's package), or " if triple in _PACKAGES else ""
+    own = f"gcc-{triple.replace('_', '-')} (Debian's package), or " if "linux" in triple else ""
     return NotSupported(f"there is no linker here for {triple}", remedy=f"Install {own}ziglang (pip install 'partita[linker]')")
 
 
-_PACKAGES = {"aarch64-linux-gnu": "gcc-aarch64-linux-gnu", "x86_64-linux-gnu": "gcc-x86-64-linux-gnu"}
-"""Debian's packages of a linker for other machines, by triple."""
 
 
 def share(path: str | Path, files: Sequence[str | Path], triple: str = "") -> None:
