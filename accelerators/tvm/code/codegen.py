@@ -47,7 +47,8 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
         if is_written(named):
             pipeline = _lowering()
         target = _at_level(target, named)
-        module = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
+        lowered = _of_known_length(target)
+        module = pipeline(tirx.transform.BindTarget(lowered.with_host(lowered))(module))
         finished = finalize()(_finished(module, int(target.attrs["num-cores"])))
         return function("target.build.llvm")(finished, target)
 
@@ -73,6 +74,14 @@ def _at_level(target: Any, kernels: Mapping[str, Any]) -> Any:
     if is_thorough or not function("target.llvm_cpu_has_feature")("avx512f", target):
         return target
     return tvm().target.Target({**target.export(), "opt-level": 2})
+
+
+def _of_known_length(target: Any) -> Any:
+    """The target, without the extension for vectors of unknown length of RISC-V: TVM would make them of our vectors, and cannot
+    do it for all. LLVM computes vectors of known length with that extension."""
+    if not str(target.attrs.get("mtriple", "")).startswith("riscv64"):
+        return target
+    return tvm().target.Target({**target.export(), "mcpu": "generic", "mattr": []})
 
 
 @cache

@@ -163,7 +163,7 @@ def named_machine(name: str, threads: int = 0) -> Machine:
 
 
 def _of(one: Processor, threads: int, hidden: tuple[str, ...]) -> Machine:
-    own = one.triple, tuple(sorted(one.features)), "neon" in one.features, one.near
+    own = one.triple, tuple(sorted(one.features)), one.fuses, one.near
     instructions = best_instructions(one.features)
     return Machine("cpu", one.name, threads, one.lanes, one.registers, instructions, hidden, False, *own)
 

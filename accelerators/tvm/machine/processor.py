@@ -42,7 +42,9 @@ UNSTATED = frozenset(
 )
 """Extensions that Linux does not report. If LLVM does not either, kernels do without them."""
 
-KNOWN_FEATURES = _SAME.union(_NAMES.values(), UNSTATED, UNUSED)
+_RISCV = frozenset("m a f d c v zba zbb zbs zvfh zvl128b zvl256b".split())
+
+KNOWN_FEATURES = _SAME.union(_NAMES.values(), UNSTATED, UNUSED, _RISCV)
 """All extensions that are considered, by LLVM's names."""
 
 
@@ -64,12 +66,17 @@ class Processor:
     @property
     def lanes(self) -> int:
         """Number of 32-bit elements of a vector register."""
-        return 16 if "avx512f" in self.features else 8 if "avx2" in self.features else 4
+        return 16 if "avx512f" in self.features else 4 if self.features.isdisjoint(("avx2", "zvl256b")) else 8
 
     @property
     def registers(self) -> int:
         """Number of vector registers."""
-        return 16 if self.features.isdisjoint(("avx512f", "neon")) else 32
+        return 16 if self.features.isdisjoint(("avx512f", "neon", "v")) else 32
+
+    @property
+    def fuses(self) -> bool:
+        """True if it multiplies and adds vectors of any length in one instruction."""
+        return not self.features.isdisjoint(("neon", "v"))
 
 
 def _rows(triple: str, *rows: tuple[str, str, int, int]) -> dict[str, Processor]:
@@ -88,6 +95,7 @@ _ARM_V82 = f"{_ARM_V8} lse rdm dotprod fullfp16"
 _ARM_V84 = f"{_ARM_V82} fp16fml"
 _ARM_V86 = f"{_ARM_V84} i8mm bf16"
 _ARM_V9 = "neon lse rdm dotprod fullfp16 fp16fml i8mm bf16"
+_RV64GCV = "m a f d c v"
 
 PROCESSORS = {
     **_rows(
@@ -124,11 +132,20 @@ PROCESSORS = {
         ("apple-m2", _ARM_V86, 8, 64),
         ("apple-m4", _ARM_V86, 8, 64),
     ),
+    **_rows(
+        "riscv64-linux-gnu",
+        ("spacemit-x60", f"{_RV64GCV} zba zbb zbs zvfh zvl128b zvl256b", 8, 32),
+    ),
 }
 """The processors that can be named, by name."""
 
-ANY = {"aarch64": Processor("aarch64", "aarch64-linux-gnu", frozenset(("neon",)))}
+ANY = _rows("aarch64-linux-gnu", ("aarch64", "neon", 4, 32)) | _rows(
+    "riscv64-linux-gnu", ("riscv64", f"{_RV64GCV} zvl128b", 4, 32)
+)
 """Processors with nothing but their architecture, to which extensions are added."""
+
+ADDED = {"aarch64": frozenset(_ARM_V86.split()) - {"neon"}, "riscv64": frozenset("zba zbb zbs zvfh zvl256b".split())}
+"""Extensions that can be added to an architecture."""
 
 
 def processor_named(value: object) -> str:
@@ -136,16 +153,12 @@ def processor_named(value: object) -> str:
     text = str(value)
     if text and text not in PROCESSORS:
         base, _, added = text.partition("+")
-        unknown = sorted(set(added.split("+") if added else ()) - _ADDED)
         if base not in ANY:
             raise BadValue(f"Give one of {', '.join(PROCESSORS)}, or aarch64+i8mm+bf16 and the like, or nothing for the host")
+        unknown = sorted(set(added.split("+") if added else ()) - ADDED[base])
         if unknown:
-            raise BadValue(f"After {base} give {', '.join(f'+{name}' for name in sorted(_ADDED))}, not {', '.join(unknown)}")
+            raise BadValue(f"After {base} give {', '.join(f'+{name}' for name in sorted(ADDED[base]))}, not {', '.join(unknown)}")
     return text
-
-
-_ADDED = frozenset(_ARM_V86.split()) - {"neon"}
-"""Extensions that can be added to an architecture."""
 
 
 @cache

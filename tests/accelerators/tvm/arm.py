@@ -80,7 +80,7 @@ def cases(what: str) -> Iterator[tuple[str, Case]]:
             yield what, (graph, given, [np.asarray(value) for value in pt.compile(graph, "cpu")(*given)])
     else:
         graph = pt.load(what)
-        given = _inputs(graph, least=0, most=2)
+        given = inputs(graph, least=0, most=2)
         other = "onnxruntime" if find_spec("onnxruntime") else "reference"
         yield what, (graph, given, [np.asarray(value) for value in pt.compile(graph, other)(*given)])
 
@@ -99,7 +99,7 @@ def _sample() -> Iterator[tuple[str, Case]]:
     w, r = (pt.constant(random.standard_normal(shape).astype("float32")) for shape in ((1, 64, 12), (1, 64, 16)))
     graphs["recurrent"] = pt.Graph([pt.op("LSTM", pt.variable("x", "float32", (5, 3, 12)), w, r, hidden_size=16)[0]])
     for kind, graph in graphs.items():
-        yield kind, (graph, _inputs(graph), None)
+        yield kind, (graph, inputs(graph), None)
 
 
 def _nodes(every: int) -> Iterator[tuple[str, Case]]:
@@ -116,7 +116,7 @@ def _nodes(every: int) -> Iterator[tuple[str, Case]]:
             yield case.name, (pt.load(case.model, shapes=shapes), given, None if by_hand else wanted)
 
 
-def _inputs(graph: pt.Graph, least: int = 1, most: int = 100) -> list[Array]:
+def inputs(graph: pt.Graph, least: int = 1, most: int = 100) -> list[Array]:
     random, arrays = np.random.default_rng(1), list[Array]()
     for node in graph.inputs:
         value_type: Any = node[0].type
@@ -157,7 +157,7 @@ def check(folder: Path) -> int:
         arrays = [saved[f"{number}_{i}"].view(numpy_dtype(dtype)).reshape(shape) for i, (dtype, shape) in enumerate(types)]
         try:
             results = pt.import_model(folder / f"{number}.partita")(*arrays[:count])
-            problems = [_problem(result, expected) for result, expected in zip(results, arrays[count:], strict=True)]
+            problems = [problem(result, expected) for result, expected in zip(results, arrays[count:], strict=True)]
         except pt.PartitaError as error:
             problems = [error.cause]
         if any(problems):
@@ -167,7 +167,7 @@ def check(folder: Path) -> int:
     return len(wrong)
 
 
-def _problem(result: Any, expected: Array) -> str:
+def problem(result: Any, expected: Array) -> str:
     array = np.asarray(result)
     if array.dtype != expected.dtype or array.shape != expected.shape:
         return f"{array.dtype}{array.shape} instead of {expected.dtype}{expected.shape}"
