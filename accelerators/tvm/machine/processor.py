@@ -42,7 +42,7 @@ UNSTATED = frozenset(
 )
 """Extensions that Linux does not report. If LLVM does not either, kernels do without them."""
 
-_RISCV = frozenset("m a f d c v zba zbb zbs zvfh zvl128b zvl256b".split())
+_RISCV = frozenset("m a f d c zba zbb zbs zfhmin v zvfh zvl128b zvl256b".split())
 
 KNOWN_FEATURES = _SAME.union(_NAMES.values(), UNSTATED, UNUSED, _RISCV)
 """All extensions that are considered, by LLVM's names."""
@@ -95,7 +95,7 @@ _ARM_V82 = f"{_ARM_V8} lse rdm dotprod fullfp16"
 _ARM_V84 = f"{_ARM_V82} fp16fml"
 _ARM_V86 = f"{_ARM_V84} i8mm bf16"
 _ARM_V9 = "neon lse rdm dotprod fullfp16 fp16fml i8mm bf16"
-_RV64GCV = "m a f d c v"
+_RVA22V = "m a f d c zba zbb zbs zfhmin v zvl128b"
 
 PROCESSORS = {
     **_rows(
@@ -134,17 +134,17 @@ PROCESSORS = {
     ),
     **_rows(
         "riscv64-linux-gnu",
-        ("spacemit-x60", f"{_RV64GCV} zba zbb zbs zvfh zvl128b zvl256b", 8, 32),
+        ("spacemit-x60", f"{_RVA22V} zvfh zvl256b", 8, 32),
     ),
 }
 """The processors that can be named, by name."""
 
 ANY = _rows("aarch64-linux-gnu", ("aarch64", "neon", 4, 32)) | _rows(
-    "riscv64-linux-gnu", ("riscv64", f"{_RV64GCV} zvl128b", 4, 32)
+    "riscv64-linux-gnu", ("riscv64", _RVA22V, 4, 32)
 )
 """Processors with nothing but their architecture, to which extensions are added."""
 
-ADDED = {"aarch64": frozenset(_ARM_V86.split()) - {"neon"}, "riscv64": frozenset("zba zbb zbs zvfh zvl256b".split())}
+ADDED = {"aarch64": frozenset(_ARM_V86.split()) - {"neon"}, "riscv64": frozenset(("zvfh", "zvl256b"))}
 """Extensions that can be added to an architecture."""
 
 

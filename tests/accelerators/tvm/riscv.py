@@ -27,7 +27,12 @@ from partita.accelerators.tvm.run.runtime import runtime
 from partita.graph.types import Array
 from tests.accelerators.tvm.arm import Case, cases, inputs, problem
 
-EMULATOR, COMPILER = "qemu-riscv64-static", "riscv64-linux-gnu-gcc"
+EMULATOR = shutil.which("qemu-riscv64") or shutil.which("qemu-riscv64-static")
+
+COMPILER = "riscv64-linux-gnu-gcc"
+
+OLDEST = 8
+"""The first version of the emulator that runs all instructions of our code."""
 
 VECTORS = {"riscv64": 128, "riscv64+zvl256b": 256}
 """The length in bits of a processor's vectors."""
@@ -35,8 +40,11 @@ VECTORS = {"riscv64": 128, "riscv64+zvl256b": 256}
 
 def why_not() -> str | None:
     """Why kernels for RISC-V cannot be run here; None if they can."""
-    missing = [name for name in (EMULATOR, COMPILER) if shutil.which(name) is None]
-    return f"no {' and no '.join(missing)} here (Debian: qemu-user-static, gcc-riscv64-linux-gnu)" if missing else None
+    if EMULATOR is None or shutil.which(COMPILER) is None:
+        return "no qemu-riscv64 and riscv64-linux-gnu-gcc here"
+    told = subprocess.run([EMULATOR, "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"version (\d+)", told)
+    return None if version and int(version[1]) >= OLDEST else f"qemu is older than {OLDEST}, which ends at some of its vector instructions"
 
 
 class Emulated:
@@ -48,8 +56,8 @@ class Emulated:
             source = Path(__file__).with_name("riscv.c")
             subprocess.run([COMPILER, "-O1", "-rdynamic", source, "-ldl", "-o", program], check=True)
         code.write_bytes(library)
-        cpu = f"rv64,v=true,vext_spec=v1.0,vlen={VECTORS[arch]},elen=64,zba=true,zbb=true,zbs=true"
-        command = [EMULATOR, "-cpu", cpu, "-L", "/usr/riscv64-linux-gnu", program, code]
+        cpu = f"rv64,v=true,vext_spec=v1.0,vlen={VECTORS[arch]},elen=64,zfhmin=true,zba=true,zbb=true,zbs=true"
+        command = [str(EMULATOR), "-cpu", cpu, "-L", "/usr/riscv64-linux-gnu", program, code]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.calls = 0
         """Number of kernels that it has run."""
