@@ -44,7 +44,8 @@ def why_not() -> str | None:
         return "no qemu-riscv64 and riscv64-linux-gnu-gcc here"
     told = subprocess.run([EMULATOR, "--version"], capture_output=True, text=True, check=False).stdout
     version = re.search(r"version (\d+)", told)
-    return None if version and int(version[1]) >= OLDEST else f"qemu is older than {OLDEST}, which ends at some of its vector instructions"
+    is_new = version is not None and int(version[1]) >= OLDEST
+    return None if is_new else f"qemu is older than {OLDEST}: it ends at some vector instructions"
 
 
 class Emulated:
