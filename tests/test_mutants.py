@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from partita.passes.python_child import environment
-from tests import mutants
+from tests.mutants import changes
 
 SOURCE = '''\
 from typing import TYPE_CHECKING
@@ -52,13 +52,13 @@ def lay_out(folder: Path) -> None:
 
 def test_what_has_no_effect_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(tmp_path)
-    monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    listed = sorted(str(mutant).removeprefix("graph/small.py:") for mutant in mutants.mutants_of(tmp_path / "graph" / "small.py"))
+    monkeypatch.setattr(changes, "ROOT", tmp_path)
+    listed = sorted(str(mutant).removeprefix("graph/small.py:") for mutant in changes.mutants_of(tmp_path / "graph" / "small.py"))
     assert listed == [
         "12: 4 -> (5)", "14: 5 -> (6)", "17: a < b -> (a <= b)", "17: a if a < b else b -> (b)", "20: x + y -> (x - y)",
         "8: 3 -> (4)", "8: 400 -> (800)",
     ]
-    for mutant in mutants.mutants_of(tmp_path / "graph" / "small.py"):
+    for mutant in changes.mutants_of(tmp_path / "graph" / "small.py"):
         changed = mutant.apply(SOURCE)
         assert changed.count(mutant.after) == 1 and changed.count("\n") == SOURCE.count("\n")
 
@@ -70,7 +70,7 @@ def test_what_tests_notice_and_what_they_do_not(tmp_path: Path) -> None:
     (tmp_path / "tests" / "__init__.py").touch()
     (tmp_path / "graph" / "__init__.py").touch()
     (tmp_path / "tests" / "test_small.py").write_text(TESTS)
-    shutil.copy(mutants.__file__, tmp_path / "tests")
+    shutil.copytree(Path(changes.__file__).parent, tmp_path / "tests" / "mutants")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     places = ",".join(f"graph/small.py:{line}" for line in (8, 17, 20))
