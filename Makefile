@@ -56,7 +56,7 @@ bounds: .soak-venv  ## the core's tests with the lowest and with the newest vers
 	@.ci/venv .venv dev,test
 
 mutants:  ## change the code by chance, a place at a time: tests have to notice it (hours; ARGS="--count 30")
-	@.ci/venv .venv dev,test,mutants
+	@.ci/venv .venv dev,test
 	@.venv/bin/python -m tests.mutants $(ARGS)
 
 lint:  ## ruff and mypy alone

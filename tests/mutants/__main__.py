@@ -1,6 +1,6 @@
 """Mutation testing: small changes to the product's code, drawn by chance, each of which some test has to notice.
 
-    python -m tests.mutants --map                    record which tests run which lines (once, under coverage)
+    python -m tests.mutants --map                    record which tests run which functions (once)
     python -m tests.mutants --map --tests tests/cli  record these tests once more, as they are now
     python -m tests.mutants --map "--tests=-m,slow,tests/microsoft"         record slow ones too
     python -m tests.mutants --count 150              draw so many changes, run the tests of each, list those that nobody noticed
@@ -8,7 +8,7 @@
 
 `--under graph,passes` draws from these folders alone. A map belongs to the commit that was checked out when it was recorded;
 lines are found again in later ones, and new files of kept lines are recorded before a draw. The changed tree is a copy; the
-checkout stays as it is. Needs the extra `mutants`."""
+checkout stays as it is. A run of all tests records on the way with `-p tests.mutants.recording`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests run which lines, recorded under coverage, and the tests that may notice a change, likeliest first."""
+"""Which tests run which functions, as recorded, and the tests that may notice a change, likeliest first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
@@ -208,16 +207,9 @@ class Map:
 
 
 def record(tests: Sequence[str]) -> None:
-    """Run tests under coverage, each line with the tests that ran it: the quick ones, and all cases of those that compare with
-    kept lines."""
-    MAPS.mkdir(parents=True, exist_ok=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    data = MAPS / f"{commit}-{time.time_ns()}"
-    settings = HOME / "coveragerc"
-    sources = "\n    ".join(PRODUCT)
-    settings.write_text(f"[run]\nrelative_files = True\nsource =\n    {sources}\ndata_file = {data}\n", "utf-8")
-    options = ["--cov", f"--cov-config={settings}", "--cov-context=test", "--cov-report="]
-    subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "auto", *options, *tests], cwd=ROOT, check=False)
+    """Run tests, each with the functions that it calls: the quick ones, and all cases of those that compare with kept lines."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "-p", "tests.mutants.recording", *tests]
+    subprocess.run(command, cwd=ROOT, check=False)
 
 
 def tests_of(mutant: Mutant, maps: Sequence[Map]) -> list[str]:
