@@ -154,7 +154,8 @@ def processor_named(value: object) -> str:
     if text and text not in PROCESSORS:
         base, _, added = text.partition("+")
         if base not in ANY:
-            raise BadValue(f"Give one of {', '.join(PROCESSORS)}, or aarch64+i8mm+bf16 and the like, or nothing for the host")
+            names = ", ".join([*PROCESSORS, *ANY])
+            raise BadValue(f"Give one of {names} (the last ones with extensions, as aarch64+i8mm+bf16), or nothing for the host")
         unknown = sorted(set(added.split("+") if added else ()) - ADDED[base])
         if unknown:
             raise BadValue(f"After {base} give {', '.join(f'+{name}' for name in sorted(ADDED[base]))}, not {', '.join(unknown)}")
