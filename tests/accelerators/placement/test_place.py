@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -16,7 +17,7 @@ import pytest
 
 import partita as pt
 from benchmarks.models.any_size import bert
-from partita.accelerators.placement.device_bytes import bytes_of
+from partita.accelerators.placement.device_bytes import bytes_of, cuts_to_fit, projected
 from partita.accelerators.placement.locked import LockedPlan
 from partita.accelerators.precision import place as place_module
 from partita.accelerators.precision.measured_costs import op_alone
@@ -321,6 +322,15 @@ def test_subgraphs_are_cut_where_values_have_to_be_freed(small: type[Small], tmp
     (tmp_path / "plan.json").write_text((tmp_path / "plan.json").read_text().replace('"expand"\n ]', '"gone"\n ]'))
     with pytest.raises(pt.ReadError, match="'gone' is where a subgraph is cut, and none of its nodes"):
         LockedPlan.load(tmp_path / "plan.json")
+
+
+def test_many_inputs_of_one_subgraph_are_freed(small: type[Small]) -> None:
+    """A sum of 150 inputs, of which each is read by one op: halving it again and again takes eight rounds."""
+    inputs = [pt.variable(f"x{i}", "float32", (256,)) for i in range(150)]
+    graph = pt.apply_pass(pt.Graph([functools.reduce(lambda total, one: pt.op("Add", total, one), inputs)]), "InferShape")
+    where = {node.name: "small" for node in graph.nodes if node.is_op}
+    cuts = cuts_to_fit(graph, where, None, (), {"small": 6 * 1024})
+    assert projected(graph, where, ["small"], cuts=cuts)["small"].values <= 6 * 1024
 
 
 @pytest.mark.slow
