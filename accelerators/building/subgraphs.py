@@ -128,8 +128,10 @@ class Builder:
         self.strict = strict
         self.min_size = min_size
         """Subgraphs of fewer ops go to the next device that runs them; None: the devices' properties decide."""
-        self.sizes = {"max_nodes": max_nodes, "cuts": cuts}
-        """The options by which subgraphs are cut into several."""
+        self.max_nodes = max_nodes
+        """Maximum number of ops of a subgraph; None: the devices' properties decide."""
+        self.cuts = cuts
+        """The ops before which subgraphs are cut."""
         self.moves: list[Move] = []
         self.notes: list[str] = []
         self.has_given_back = False
@@ -208,7 +210,8 @@ class Builder:
 
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
         growth = "waves" if len(self.devices) == 1 else "largest"
-        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False, **self.sizes}
+        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False, "max_nodes": self.max_nodes}
+        options["cuts"] = [name for name in self.cuts if name in graph]  # others are in calls already, or constants
         if isinstance(groups, DeviceGroups):
             options["min_subgraph_size"] = self.min_size
         return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)
