@@ -192,6 +192,8 @@ def test_costs_are_saved_and_loaded(tmp_path: Path) -> None:
     assert said == ["relu0: 1,000.0 µs", "exp1: 12,000.0 µs", "relu0: 4,000.0 µs", *["launch: 1,000.0 µs"] * 2]
     first, second, third, *_ = [float(bar.get("width", 0)) for bar in picture.iter(f"{{{SVG}}}rect")]
     assert second == pytest.approx(12 * first, rel=0.01) and third == pytest.approx(4 * first, rel=0.01)
+    many = pt.Costs({"left": {"large": 5.0, **{f"op{i}": 0.001 for i in range(5000)}}}).to_svg()
+    assert "<title>large: 5.0 µs" in many and "<title>5,000 narrow bars: 5.0 µs" in many
     assert "right to left: 1,000.0 µs" in costs.to_svg() and pt.Costs({}).to_svg().endswith("</svg>\n")
     with pytest.raises(pt.AcceleratorError, match="it has no 'partita_costs'"):
         pt.Costs.from_json("{}")
