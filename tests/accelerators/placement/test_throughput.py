@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.interface.device_list import Device
 from partita.accelerators.placement import throughput
 from partita.accelerators.placement.assignment import AssignmentProblem
 from partita.accelerators.placement.fitting import Fitted, Fitting
-from partita.accelerators.placement.throughput import CORES, Balanced, Balancing, Lane, loads_of
+from partita.accelerators.placement.throughput import CORES, Balanced, Balancing, Lane, lane_of, loads_of
 from tests.accelerators.placement.problems import assignments, problem
 from tests.accelerators.placement.test_place import SIZE, SLEEPS, Left, Planted, Right, chain, costed, planted  # noqa: F401
 
@@ -170,6 +171,31 @@ def test_devices_without_memory_of_their_own_share_the_cores(monkeypatch: pytest
     assert pt.accelerator("left").resource("1") is None and pt.accelerator("reference").resource(None) is None
     monkeypatch.setattr(Left, "free_bytes", lambda self, device_id: 10**9)
     assert pt.accelerator("left").resource(None) == "left.0" and pt.accelerator("left").resource("1") == "left.1"
+
+
+@pytest.mark.parametrize(("threads", "share"), [(2, 0.5), (64, 1.0), (0, 1.0), (-1, 1.0), ("all", 1.0), (None, 1.0)])
+def test_a_plugin_may_count_threads_in_its_own_way(threads: Any, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput, "usable_cores", lambda: 4)
+    monkeypatch.setattr(Left, "resource", lambda self, device_id: None)
+    device = Device("left", pt.accelerator("left"), None)
+    assert lane_of(device, {"NUM_THREADS": threads}) == Lane(CORES, share)
+
+
+@pytest.mark.parametrize(("answer", "error"), [
+    (["npu"], r"resource of device 'wrong': it returned list, not str or None"),
+    (ValueError("none"), r"resource of device 'wrong': it raised ValueError: none"),
+])
+def test_a_wrong_resource_names_its_device(answer: Any, error: str) -> None:
+    class Wrong(pt.Accelerator):
+        name = "wrong"
+
+        def resource(self, device_id: str | None) -> str | None:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer  # type: ignore[no-any-return]
+
+    with pytest.raises(pt.AcceleratorError, match=error):
+        lane_of(Device("wrong", Wrong(), None), {})
 
 
 WRONG: list[tuple[Any, str]] = [
