@@ -61,8 +61,9 @@ def lane_of(device: Device, config: Mapping[str, Any]) -> Lane:
     if resource is not None:
         return Lane(resource)
     cores, threads = usable_cores(), config.get(THREADS)
-    is_some = isinstance(threads, int) and threads > 0  # others, as -1 or "all", mean all cores
-    return Lane(CORES, min(threads, cores) / cores if is_some else 1.0)
+    if not isinstance(threads, int) or threads < 1:  # as -1, or "all"
+        return Lane(CORES)
+    return Lane(CORES, min(threads, cores) / cores)
 
 
 def loads_of(lanes: Sequence[Lane], models: int) -> tuple[list[str | None], Array]:

@@ -305,11 +305,16 @@ def test_subgraphs_of_a_placement_are_capped(small: type[Small], tmp_path: Path)
         pt.place(graph, "small", max_nodes=0)
 
 
-def test_subgraphs_are_cut_where_values_have_to_be_freed(small: type[Small], tmp_path: Path) -> None:
-    """A subgraph holds its input of 16 KiB to its end; cut in two, it has that freed before the other one is made."""
+def narrow(name: str) -> pt.Graph:
+    """A large value, a small one, and a large one again."""
     x, shape = pt.variable("x", "float32", (1, 64, 8, 8)), pt.constant(np.array([1, 64, 8, 8]), name="shape")
     first = pt.op("GlobalMaxPool", x, name="first")
-    graph = pt.Graph([pt.op("GlobalMaxPool", pt.op("Expand", first, shape, name="expand"), name="last")], name="narrow")
+    return pt.Graph([pt.op("GlobalMaxPool", pt.op("Expand", first, shape, name="expand"), name="last")], name=name)
+
+
+def test_subgraphs_are_cut_where_values_have_to_be_freed(small: type[Small], tmp_path: Path) -> None:
+    """A subgraph holds its input of 16 KiB to its end; cut in two, it has that freed before the other one is made."""
+    graph = narrow("narrow")
     assert (free := pt.place(graph, "small")).cuts == () and free.bytes["small"].values == 2 * 16384 + 256
     placement = pt.place(graph, "HETERO:small,reference", limit={"small": 20_000})
     assert set(placement.values()) == {"small"} and placement.cuts == ("expand",) and placement.certificate.gap == 0

@@ -17,7 +17,7 @@ from partita.accelerators.placement.assignment import AssignmentProblem
 from partita.accelerators.placement.fitting import Fitted, Fitting
 from partita.accelerators.placement.throughput import CORES, Balanced, Balancing, Lane, lane_of, loads_of
 from tests.accelerators.placement.problems import assignments, problem
-from tests.accelerators.placement.test_place import SIZE, SLEEPS, Left, Planted, Right, chain, costed, planted  # noqa: F401
+from tests.accelerators.placement.test_place import SIZE, SLEEPS, Left, Planted, Right, chain, costed, narrow, planted  # noqa: F401
 
 
 def balanced(problems: Sequence[AssignmentProblem], busy: np.ndarray, factors: np.ndarray | None = None) -> Balanced:
@@ -143,6 +143,22 @@ def test_models_that_run_together_share_devices_and_limits() -> None:
     assert within[0].certificate.predicted_us > first.predicted_us
     with pytest.raises(pt.AcceleratorError, match="left lacks .*, beside 512 B of other models"):
         pt.place_many([chain("Relu"), chain("Relu", "Relu")], "left", limit={"left": 1000})
+
+
+@pytest.mark.parametrize(("limit", "cuts"), [(70_000, 0), (60_000, 1), (35_000, 2)])
+def test_models_are_cut_to_fit_beside_each_other(limit: int, cuts: int) -> None:
+    """Either takes 32 KiB, or 16 if its input is freed before its middle value is made."""
+    graphs = [narrow(f"narrow{i}") for i in range(2)]
+    placed = pt.place_many(graphs, "reference", limit={"reference": limit})
+    assert sum(len(one.cuts) for one in placed) == cuts
+    assert sum(one.bytes["reference"].total for one in placed) <= limit
+    again = placed[0].what_if(limit={"reference": limit})
+    assert again.certificate.predicted_us == pytest.approx(placed[0].certificate.predicted_us)
+
+
+def test_models_that_do_not_fit_beside_each_other_name_what_is_lacking() -> None:
+    with pytest.raises(pt.AcceleratorError, match="reference lacks .*, beside .* of other models"):
+        pt.place_many([narrow(f"narrow{i}") for i in range(2)], "reference", limit={"reference": 33_000})
 
 
 def test_models_are_not_split_over_engines_that_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
