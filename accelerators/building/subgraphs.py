@@ -19,7 +19,7 @@ from partita.accelerators.building.units import Unit, compile_unit
 from partita.accelerators.errors import AcceleratorError, CompileError, DeviceMistake, NotSupported, asking
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.interface.device_property import DeviceGroups, given_back_because
+from partita.accelerators.interface.device_property import DeviceGroups, given_back_because, growth_on
 from partita.accelerators.interface.inlining import without_calls
 from partita.accelerators.interface.settings import Config
 from partita.accelerators.placement.placement import Placement
@@ -209,9 +209,10 @@ class Builder:
         return call.name not in self.placement and not device.accelerator.dynamic_shapes and _keeps_bodies(device)
 
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
-        growth = "waves" if len(self.devices) == 1 else "largest"
-        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False, "max_nodes": self.max_nodes}
-        options["cuts"] = [name for name in self.cuts if name in graph]  # others are in calls already, or constants
+        options: dict[str, Any] = {
+            "growth": growth_on(self.devices), "infer_types": False, "verify": False, "max_nodes": self.max_nodes,
+            "cuts": [name for name in self.cuts if name in graph],  # others are in calls already, or constants
+        }
         if isinstance(groups, DeviceGroups):
             options["min_subgraph_size"] = self.min_size
         return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)

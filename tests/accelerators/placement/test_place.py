@@ -17,7 +17,7 @@ import pytest
 
 import partita as pt
 from benchmarks.models.any_size import bert
-from partita.accelerators.placement.device_bytes import bytes_of, cuts_to_fit, projected
+from partita.accelerators.placement.device_bytes import bytes_of, cuts_to_fit, projected, running_calls
 from partita.accelerators.placement.locked import LockedPlan
 from partita.accelerators.precision import place as place_module
 from partita.accelerators.precision.measured_costs import op_alone
@@ -329,6 +329,16 @@ def test_subgraphs_are_cut_where_values_have_to_be_freed(small: type[Small], tmp
     (tmp_path / "plan.json").write_text((tmp_path / "plan.json").read_text().replace('"expand"\n ]', '"gone"\n ]'))
     with pytest.raises(pt.ReadError, match="'gone' is where a subgraph is cut, and none of its nodes"):
         LockedPlan.load(tmp_path / "plan.json")
+
+
+def test_bytes_on_a_single_device_are_those_of_its_subgraphs() -> None:
+    """A single device has the fewest calls, in which unconnected ops share one."""
+    whole = narrow("two")
+    y = pt.variable("y", "float32", (1, 64, 8, 8))
+    graph = pt.Graph([whole.outputs[0], pt.op("GlobalMaxPool", y, name="other")], inputs=[*whole.inputs, y])
+    placement = pt.place(graph, "reference", limit={"reference": 30_000})
+    calls = running_calls(pt.compile(graph, plan=placement).graph)
+    assert max(call.bytes for call in calls) == placement.bytes["reference"].values <= 30_000
 
 
 def test_many_inputs_of_one_subgraph_are_freed(small: type[Small]) -> None:
