@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
-from partita.graph.errors import check_count, check_flag
+from partita.graph.errors import check_count, check_flag, did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.names import unique
 from partita.partition.calls import CallMaker, Chosen
@@ -65,14 +65,19 @@ class Planner:
         check_count("min_subgraph_size", options.min_subgraph_size, PartitionError)
         check_count("max_subgraphs", options.max_subgraphs, PartitionError)
         check_count("max_nodes", options.max_nodes, PartitionError, 1)
-        if isinstance(options.cuts, str) or not isinstance(options.cuts, Collection):
-            cause = f"cuts are names of ops, not {options.cuts!r:.80}"
-            raise PartitionError(cause, where="option cuts", remedy='Write ["conv1", ...]')
+        given = options.cuts
+        if isinstance(given, str) or not (isinstance(given, Collection) and all(isinstance(name, str) for name in given)):
+            raise PartitionError(f"cuts are names of ops, not {given!r:.80}", where="option cuts", remedy='Write ["conv1", ...]')
         self.typed = typed
         self.index = build_op_index(typed.graph)
         self.options = options
         self.witness = Witness(typed)
         self.taken = names_in(typed.graph) if taken is None else taken
+        self.cuts = frozenset(given)
+        strange = next((name for name in given if name not in self.taken), None)
+        if strange is not None:
+            hint = did_you_mean(strange, self.taken)
+            raise PartitionError(f"{strange!r:.80} is not an op of the graph", where="option cuts", remedy=hint)
         self.maker = CallMaker(self.index, self.taken, typed)
         self.groups: list[Chosen] = []
         self.evidence: list[Evidence] = []
@@ -131,7 +136,7 @@ class Planner:
                 why = f"of {counted(len(group), 'op')}, fewer than min_subgraph_size={least}"
                 evidence.limited.update(dict.fromkeys(group, why))
         kept = [group for group in groups if len(group) >= least]
-        if largest is not None or options.cuts:
+        if largest is not None or self.cuts:
             preds = self.index.value_preds()
             kept = [piece for group in kept for piece in self._pieces(group, largest, evidence, preds)]
         kept.sort(key=lambda group: group[0])
@@ -147,7 +152,7 @@ class Planner:
         if the growth is.
 
         A path between two pieces leads from the earlier one to the later one, since the group closed no cycle."""
-        largest, cuts = largest or len(group), self.options.cuts
+        largest, cuts = largest or len(group), self.cuts
         if evidence.growth == "pattern":
             if len(group) <= largest:
                 return [group]

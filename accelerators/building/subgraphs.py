@@ -19,7 +19,7 @@ from partita.accelerators.building.units import Unit, compile_unit
 from partita.accelerators.errors import AcceleratorError, CompileError, DeviceMistake, NotSupported, asking
 from partita.accelerators.interface.accelerator import Accelerator
 from partita.accelerators.interface.device_list import Device
-from partita.accelerators.interface.device_property import DeviceGroups, given_back_because
+from partita.accelerators.interface.device_property import DeviceGroups, given_back_because, growth_on
 from partita.accelerators.interface.inlining import without_calls
 from partita.accelerators.interface.settings import Config
 from partita.accelerators.placement.placement import Placement
@@ -128,8 +128,10 @@ class Builder:
         self.strict = strict
         self.min_size = min_size
         """Subgraphs of fewer ops go to the next device that runs them; None: the devices' properties decide."""
-        self.sizes = {"max_nodes": max_nodes, "cuts": cuts}
-        """The options by which subgraphs are cut into several."""
+        self.max_nodes = max_nodes
+        """Maximum number of ops of a subgraph; None: the devices' properties decide."""
+        self.cuts = cuts
+        """The ops before which subgraphs are cut."""
         self.moves: list[Move] = []
         self.notes: list[str] = []
         self.has_given_back = False
@@ -207,8 +209,10 @@ class Builder:
         return call.name not in self.placement and not device.accelerator.dynamic_shapes and _keeps_bodies(device)
 
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
-        growth = "waves" if len(self.devices) == 1 else "largest"
-        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False, **self.sizes}
+        options: dict[str, Any] = {
+            "growth": growth_on(self.devices), "infer_types": False, "verify": False, "max_nodes": self.max_nodes,
+            "cuts": [name for name in self.cuts if name in graph],  # others are in calls already, or constants
+        }
         if isinstance(groups, DeviceGroups):
             options["min_subgraph_size"] = self.min_size
         return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)

@@ -251,6 +251,7 @@ _HOOKS: Mapping[str, tuple[type, ...]] = {
     "transform": (Graph,), "import_": (CompiledSubgraph,), "identity": (Mapping,), "meaning": (Mapping,), "metrics": (Mapping,),
     "misfit": (str, NoneType), "why_not_here": (str, NoneType), "why_no_export": (str, NoneType), "may_cache": (bool, np.bool_),
     "second_level": (), "tune": (), "any_size": (), "query": (), "supports": (), "stages": (Iterable,),
+    "free_bytes": (int, np.integer, NoneType), "resource": (str, NoneType),
 }
 """The hooks whose errors name them here, with the types that they return; callers of `compile` and `run` name those."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from partita.accelerators.interface.query import Support
@@ -14,6 +14,12 @@ from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 if TYPE_CHECKING:
     from partita.accelerators.interface.accelerator import Accelerator
+
+
+def growth_on(labels: Collection[str]) -> str:
+    """The growth of subgraphs on these devices: the fewest calls if there is a single one."""
+    return "waves" if len(labels) == 1 else "largest"
+
 
 class DeviceProperty(SubgraphProperty):
     """Selects the nodes that the device's `query` supports."""

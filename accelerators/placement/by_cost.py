@@ -234,24 +234,24 @@ class _Search:
         used, cuts = self._partitioned(chosen)
         for cut in cuts if (used <= self.limits).all() else ():
             fewer = tuple(one for one in cuts if one != cut)
-            cuts = fewer if (self._bytes(chosen, fewer)[0] <= self.limits).all() else cuts
+            cuts = fewer if (self.bytes_with(chosen, fewer)[0] <= self.limits).all() else cuts
         return cuts
 
     def _partitioned(self, chosen: Array) -> tuple[Array, tuple[str, ...]]:
         """The bytes on each device, and the cuts if it needs some to keep within the limits."""
         key = chosen.tobytes()
         if key not in self._projected:
-            used, values = self._bytes(chosen, ())
+            used, values = self.bytes_with(chosen, ())
             cuts: tuple[str, ...] = ()
             if (used > self.limits).any():
                 room = dict(zip(self.labels, (self.limits - used + values).tolist()))
                 setting = self.setting
                 cuts = cuts_to_fit(setting.base.graph, self.where(chosen), setting.max_nodes, setting.caches, room)
-                used = self._bytes(chosen, cuts)[0] if cuts else used
+                used = self.bytes_with(chosen, cuts)[0] if cuts else used
             self._projected[key] = used, cuts
         return self._projected[key]
 
-    def _bytes(self, chosen: Array, cuts: Sequence[str]) -> tuple[Array, Array]:
+    def bytes_with(self, chosen: Array, cuts: Sequence[str]) -> tuple[Array, Array]:
         """The bytes on each device beside what is reserved, and those of its values."""
         taken = self.setting.bytes_of(self.where(chosen), cuts)
         used, values = np.array([(float(taken[label].total), float(taken[label].values)) for label in self.labels]).T
@@ -375,21 +375,59 @@ def placed_together(settings: Sequence[Setting]) -> list[CostedPlacement]:
     busy = np.array([0.0 if name is None else settings[0].busy.get(name, 0.0) for name in names])
     busy[-1] = settings[0].least
     latest: dict[int, tuple[_Search, Fitted]] = {}
+    taken_by: dict[tuple[int, bytes, tuple[str, ...]], tuple[Array, Array]] = {}
+    known: dict[bytes, tuple[list[tuple[str, ...]], Array]] = {}
 
-    def taken(assignments: Sequence[Array]) -> Array:
-        totals = [search.projected(chosen) + search.reserved - search.beside for search, chosen in zip(searches, assignments)]
-        return np.sum(totals, axis=0) if totals else np.zeros(len(labels))
+    def bytes_of(number: int, chosen: Array, cuts: Sequence[str]) -> tuple[Array, Array]:
+        """The bytes of a model on each device, and those of its values."""
+        search, key = searches[number], (number, chosen.tobytes(), tuple(cuts))
+        if key not in taken_by:
+            used, values = search.bytes_with(chosen, cuts)
+            taken_by[key] = used + search.reserved - search.beside, values
+        return taken_by[key]
+
+    def together(assignments: Sequence[Array]) -> tuple[list[tuple[str, ...]], Array]:
+        """The cuts of each model, and the bytes of all: within the limits, if such cuts are found."""
+        key = b"".join(chosen.tobytes() for chosen in assignments)
+        if key not in known:
+            cuts: list[tuple[str, ...]] = [()] * len(assignments)
+            held = np.array([bytes_of(i, chosen, ()) for i, chosen in enumerate(assignments)]).reshape(-1, 2, len(labels))
+            if ((held[:, 0] - held[:, 1]).sum(axis=0) <= room).all():  # else weights alone exceed them
+                for i, chosen in enumerate(assignments):
+                    if (held[:, 0].sum(axis=0) > room).any():
+                        rest, setting = room - held[:, 0].sum(axis=0) + held[i, 1], settings[i]
+                        graph, where = setting.base.graph, searches[i].where(chosen)
+                        cuts[i] = cuts_to_fit(graph, where, setting.max_nodes, setting.caches, dict(zip(labels, rest.tolist())))
+                        held[i] = bytes_of(i, chosen, cuts[i])
+            known[key] = cuts, held[:, 0].sum(axis=0)
+        return known[key]
 
     def fit(assignments: Sequence[Array]) -> bool:
-        return not np.isfinite(room).any() or bool((taken(assignments) <= room).all())
+        return not np.isfinite(room).any() or bool((together(assignments)[1] <= room).all())
+
+    def fewest(assignments: Sequence[Array]) -> list[tuple[str, ...]]:
+        """The cuts of each model without those that are not needed."""
+        cuts, total = together(assignments)
+        cuts = list(cuts)
+        for i, chosen in enumerate(assignments):
+            for cut in cuts[i]:
+                fewer = tuple(one for one in cuts[i] if one != cut)
+                more = total - bytes_of(i, chosen, cuts[i])[0] + bytes_of(i, chosen, fewer)[0]
+                if (more <= room).all():
+                    cuts[i], total = fewer, more
+        return cuts
+
+    def beside(number: int, assignments: Sequence[Array]) -> _Search:
+        """The search of a model beside these assignments of earlier ones."""
+        others = dict(zip(labels, (together(assignments)[1] + searches[number].beside).astype(int).tolist()))
+        return _Search(attrs.evolve(settings[number], beside=others))
 
     def solver(number: int) -> Solve:
         def solve(problem: AssignmentProblem, earlier: Sequence[Array]) -> Fitted:
             search = searches[number]
             found = search.fitted(search.limits, problem)
             if found.chosen is not None and not fit([*earlier, found.chosen]):
-                beside = dict(zip(labels, (taken(earlier) + search.beside).astype(int).tolist()))
-                search = _Search(attrs.evolve(settings[number], beside=beside))
+                search = beside(number, earlier)
                 found = attrs.evolve(search.fitted(search.limits, problem), bound=found.bound)
             latest[number] = search, found
             return found
@@ -399,13 +437,17 @@ def placed_together(settings: Sequence[Setting]) -> list[CostedPlacement]:
     solvers = [solver(number) for number in range(len(settings))]
     balanced = Balancing([search.problem for search in searches], solvers, fit, busy, factors).search()
     if balanced is None:
-        search, found = next(pair for pair in latest.values() if pair[1].chosen is None)
+        *earlier, (search, found) = latest.values()
+        alone = next((pair for pair in latest.values() if pair[1].chosen is None), None)
+        if alone is None:  # each fits, but not beside the others
+            search = beside(len(earlier), [one.nearest for _, one in earlier])
+        search, found = alone or (search, found)
         raise search.setting._does_not_fit(search, found)
     by_priority = [factors[:, i] @ search.problem.loads(search.by_priority) for i, search in enumerate(searches)]
     priority = float((np.sum(by_priority, axis=0) + busy).max())
     where = [search.where(chosen) for search, chosen in zip(searches, balanced.chosen)]
-    cuts = [search.cuts(chosen) for search, chosen in zip(searches, balanced.chosen)]
-    bytes_of = [setting.bytes_of(one, cut) for setting, one, cut in zip(settings, where, cuts)]
+    cuts = fewest(balanced.chosen)
+    taken = [setting.bytes_of(one, cut) for setting, one, cut in zip(settings, where, cuts)]
     loads = [
         factors[:, i] @ search.problem.loads(chosen) for i, (search, chosen) in enumerate(zip(searches, balanced.chosen))
     ]
@@ -416,12 +458,12 @@ def placed_together(settings: Sequence[Setting]) -> list[CostedPlacement]:
         own = attrs.evolve(
             settings[i], objective=THROUGHPUT, busy={name: load for name, load in zip(names, rest) if name is not None},
             least=max(load for name, load in zip(names, rest) if name is None),
-            beside={label: settings[i].beside.get(label, 0) + sum(bytes_of[j][label].total for j in others) for label in labels},
+            beside={label: settings[i].beside.get(label, 0) + sum(taken[j][label].total for j in others) for label in labels},
         )
         certificate = attrs.evolve(
             search.certificate(chosen, balanced.cost, balanced.bound, priority), objective=THROUGHPUT
         )
-        placements.append(CostedPlacement(own, where[i], certificate, bytes_of[i], cuts[i]))
+        placements.append(CostedPlacement(own, where[i], certificate, taken[i], cuts[i]))
     return placements
 
 

@@ -20,7 +20,7 @@ from partita.graph.flops import count_flops
 from partita.graph.formatting import counted, in_xml
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.graph.pictures.bars import HEAD, LEFT, LINE, WIDTH, bar, svg_of
+from partita.graph.pictures.bars import HEAD, LEFT, LINE, NARROWEST, WIDTH, bar, svg_of
 from partita.graph.pictures.dot import PALETTE
 from partita.graph.types import TensorType
 
@@ -283,8 +283,8 @@ HANDED_OVER = 1 << 20
 
 
 def costs_svg(costs: Costs, width: int = WIDTH) -> str:
-    """The picture of costs as SVG: for each device a line with a bar for each op, and for each hand-over one with its launch and
-    its bytes. Linear."""
+    """The picture of costs as SVG: for each device a line with a bar for each op, with those too narrow to be seen in one bar at
+    the end, and for each hand-over one with its launch and its bytes. Linear."""
     ops = {device: list(times.items()) for device, times in costs.times.items()}
     overs = {
         f"{a} to {b}": [("launch", one.launch_us), ("1 MiB", one.us(HANDED_OVER) - one.launch_us)]
@@ -299,8 +299,10 @@ def costs_svg(costs: Costs, width: int = WIDTH) -> str:
         for i, (label, bars) in enumerate(lines_of.items() if longest else ()):
             total, start = sum(us for _, us in bars), 0.0
             drawn.append(f'<text x="4" y="{top + 14}">{in_xml(f"{label[:28]}: {total:,.1f} {costs.unit}")}</text>')
-            for name, us in bars:
-                scale = (width - 2 * LEFT - 10) / longest
+            scale = (width - 2 * LEFT - 10) / longest
+            narrow = [us for _, us in bars if 0 < us * scale < NARROWEST]
+            wide = [one for one in bars if one[1] * scale >= NARROWEST]
+            for name, us in [*wide, (counted(len(narrow), "narrow bar"), sum(narrow))]:
                 drawn += bar(name, start, us, top, scale, PALETTE[i % len(PALETTE)], 2 * LEFT, costs.unit)
                 start += us
             top += LINE

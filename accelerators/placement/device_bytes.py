@@ -16,6 +16,7 @@ import numpy as np
 
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.device_list import Device, find_device
+from partita.accelerators.interface.device_property import growth_on
 from partita.accelerators.placement.costs import as_number
 from partita.accelerators.process.compile_slots import free_memory
 from partita.graph.graph import Graph
@@ -165,16 +166,20 @@ def projected(
         for label in {where[names[number]] for number in readers}:
             (cached if is_cache else held)[label] += nbytes
     values = dict.fromkeys(labels, 0)
-    for call in running_calls(partitioned(graph, where, max_nodes, cuts), caches):
+    for call in running_calls(partitioned(graph, where, growth_on(labels), max_nodes, cuts), caches):
         values[call.device] = max(values[call.device], call.bytes)
     extra = {label: workspaces.get(label, 0) for label in {where[name] for name in names}}
     return {label: DeviceBytes(held[label], values[label], cached[label], extra.get(label, 0)) for label in labels}
 
 
-def partitioned(graph: Graph, where: Mapping[str, str], max_nodes: int | None, cuts: Collection[str] = ()) -> Graph:
+def partitioned(
+    graph: Graph, where: Mapping[str, str], growth: str, max_nodes: int | None, cuts: Collection[str] = ()
+) -> Graph:
     """The placed graph, whose ops are calls of subgraphs."""
     placed = with_affinities(graph.evolve(attrs={}), where)
-    options: dict[str, Any] = {"infer_types": False, "verify": False, "max_nodes": max_nodes, "cuts": cuts}
+    options: dict[str, Any] = {
+        "growth": growth, "infer_types": False, "verify": False, "max_nodes": max_nodes, "cuts": cuts,
+    }
     return apply_pass(placed, "PartitionGraph", subgraph_property=AffinityProperty(), **options)
 
 
@@ -196,12 +201,12 @@ class RunningCall:
         """The ops inside."""
         return [node for body in itertools.islice(bodies_of(self.node), 1) for node in body.nodes if node.is_op]
 
-    def cut(self) -> str | None:
-        """The op before which a cut of the subgraph frees values while most bytes are alive: those that were read before that
-        moment or, if there are none, those that are first read after it. None if there is a single op."""
+    def cuts(self) -> set[str]:
+        """The ops before which a cut of the subgraph frees values: those that were read before most bytes are alive or, if there
+        are none, those that are first read after that; and the inputs of either half. Empty if there is a single op."""
         ops = self.ops
         if self.plan is None or len(ops) < 2:
-            return None
+            return set()
         alive = [self.plan.alive[node.name] for node in ops]
         peak = alive.index(max(alive))
         spans: dict[NodeEntry, tuple[int, int]] = {}
@@ -209,7 +214,7 @@ class RunningCall:
             spans.update({entry: (spans.get(entry, (i, i))[0], i) for entry in node.reads if entry.node.is_variable})
         if all(last >= peak for _, last in spans.values()) and any(first > peak for first, _ in spans.values()):
             peak += 1
-        return ops[min(max(peak, 1), len(ops) - 1)].name
+        return {ops[min(max(peak, 1), len(ops) - 1)].name, ops[len(ops) // 2].name}
 
 
 def running_calls(graph: Graph, caches: Collection[str] = ()) -> list[RunningCall]:
@@ -260,9 +265,9 @@ def cuts_to_fit(
     """The ops before which subgraphs are cut so that the values of each device keep within its room; they may not suffice."""
     cuts: set[str] = set()
     for _ in range(CUTTINGS):
-        calls = running_calls(partitioned(graph, where, max_nodes, cuts), caches)
+        calls = running_calls(partitioned(graph, where, growth_on(room), max_nodes, cuts), caches)
         full = [i for i, call in enumerate(calls) if call.bytes > room[call.device]]
-        new = {cut for i in full if (cut := calls[i].cut()) is not None} - cuts
+        new = {cut for i in full for cut in calls[i].cuts()} - cuts
         if full and not new:  # values of calls before and after are alive too: those then end earlier, or begin later
             several = [i for i, call in enumerate(calls) if len(call.ops) > 1]
             around = {several[j] for i in full for j in _around(several, i)}

@@ -58,8 +58,12 @@ class Lane:
 def lane_of(device: Device, config: Mapping[str, Any]) -> Lane:
     """The resource of a device with this configuration."""
     resource = device.accelerator.resource(device.device_id)
-    cores, threads = usable_cores(), config.get(THREADS) or 0
-    return Lane(CORES, min(threads, cores) / cores if threads else 1.0) if resource is None else Lane(resource)
+    if resource is not None:
+        return Lane(resource)
+    cores, threads = usable_cores(), config.get(THREADS)
+    if not isinstance(threads, int) or threads < 1:  # as -1, or "all"
+        return Lane(CORES)
+    return Lane(CORES, min(threads, cores) / cores)
 
 
 def loads_of(lanes: Sequence[Lane], models: int) -> tuple[list[str | None], Array]:

@@ -214,7 +214,8 @@ def auto(
     check_flag(progress, "option progress", AcceleratorError)
     if not as_number(seconds) > 0:
         raise AcceleratorError(f"{seconds!r:.80} is not a time", where="auto, option seconds", remedy="Give seconds, above 0")
-    if isinstance(precisions, str) or not isinstance(precisions, (Sequence, AbstractSet)) or not {*precisions} <= {*PRECISIONS}:
+    is_list = isinstance(precisions, (Sequence, AbstractSet)) and not isinstance(precisions, str)
+    if not is_list or not all(isinstance(one, str) and one in PRECISIONS for one in precisions):
         remedy = f"Give a list of {', '.join(PRECISIONS)}"
         raise AcceleratorError(f"{precisions!r:.80} are not precisions", where="auto, option precisions", remedy=remedy)
     if not as_number(tolerance) >= 0:
@@ -301,8 +302,7 @@ class _Candidates:
 
     def _enter_lower(self, label: str, precision: str) -> None:
         """Compiles the placement with a device first, in a lower precision."""
-        title, config = f"{label} first, {precision}", dict(self.target.config or {})
-        config[label] = {**config.get(label, {}), PRECISION: precision}
+        title, config = f"{label} first, {precision}", _with_precision(self.target.config or {}, label, precision)
         order = [label, *(other for other in self.base.devices if other != label)]
         try:
             placed = query(self.graph, order, config=config, **self.rules)
@@ -389,6 +389,15 @@ class _Candidates:
         return AutoChoice(self.base.graph.name, tuple(rows), chosen, reason, plan, self.seconds, self.is_short)
 
 
+def _with_precision(config: Mapping[str, Any], label: str, precision: str) -> dict[str, Any]:
+    """The configuration, flat or by device, with this precision in place of the device's own."""
+
+    def others(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in values.items() if key.removeprefix("KEY_") != PRECISION}
+
+    return {**others(config), label: {**others(config.get(label, {})), PRECISION: precision}}
+
+
 def _predicted(setting: Setting | None, where: Mapping[str, str]) -> float:
     """The microseconds of a placement by measured costs; 0 if they are not known."""
     with contextlib.suppress(AcceleratorError):  # some op has no time on any device
@@ -420,5 +429,6 @@ def compiled(
         graph = apply_pass(graph, "InferShape", shapes=options["shapes"], strict=True, check_fits=True, verify=False)
     wishes = {key.lower(): value for key, value in own.items()}
     choice = auto(graph, devices, config=given or None, pin=pin, forbid=forbid, **wishes)
-    config = given | {label: {**given.get(label, {}), **values} for label, values in choice.config.items()}
-    return compile_graph(graph, list(choice.plan.devices), config or None, plan=choice.plan, **options)
+    for label, values in choice.config.items():
+        given = _with_precision(given, label, values[PRECISION])
+    return compile_graph(graph, list(choice.plan.devices), given or None, plan=choice.plan, **options)

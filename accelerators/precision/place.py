@@ -15,6 +15,7 @@ from partita.accelerators.decoder.decoder import decoder_roles
 from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.interface.accelerator import CompiledSubgraph
 from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.device_property import growth_on
 from partita.accelerators.interface.isolation.isolated_device import Isolated, isolated
 from partita.accelerators.interface.isolation.process import ChildTask, DeviceProcess, Limit, origin_of
 from partita.accelerators.interface.settings import read_config
@@ -153,7 +154,7 @@ def _real_bytes(placement: CostedPlacement, target: Target) -> dict[str, int]:
     if data is not None:
         kept: dict[str, int] = json.loads(data)
         return kept
-    whole = partitioned(base.graph, placement, placement.max_nodes, placement.cuts)
+    whole = partitioned(base.graph, placement, growth_on(base.devices), placement.max_nodes, placement.cuts)
     bodies: dict[str, list[Graph]] = {}
     for node in whole.nodes:
         if node.is_call and node.affinity is not None:

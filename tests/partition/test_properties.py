@@ -219,6 +219,10 @@ def test_large_subgraphs_are_cut() -> None:
     assert groups_of(made_with(ops("Relu", "Neg"), cuts=["neg5"], max_nodes=1)) == groups_of(made_with(own))
     with pytest.raises(PartitaError, match="cuts are names of ops, not 'neg4'"):
         made_with(ops("Relu", "Neg"), cuts="neg4")
+    with pytest.raises(PartitaError, match=r"cuts are names of ops, not \[4\]"):
+        made_with(ops("Relu", "Neg"), cuts=[4])
+    with pytest.raises(PartitaError, match="'neg_4' is not an op of the graph\n  Did you mean 'neg4'"):
+        made_with(ops("Relu", "Neg"), cuts=["neg_4"])
     match = PatternProperty(Pattern("Relu", "Neg", "Neg"), "match")
     assert len(groups_of(made_with(match, cuts=["neg4"]))) == 1
     outside = made_with(match, max_nodes=2).attrs["partition_report"].outside

@@ -120,6 +120,10 @@ def test_a_lower_precision_is_recommended_if_it_is_allowed_and_near(monkeypatch:
     np.testing.assert_allclose(model(X)[0], 1.001 * X, rtol=1e-5)
     strict = pt.auto(graph, "HETERO:left,right", seconds=600, precisions=["bf16"], tolerance=1e-4)
     assert strict.chosen == 0 and strict.rows[2].error == pytest.approx(1e-3, rel=0.1)
+    for key in ("PRECISION", "KEY_PRECISION"):
+        alone = pt.auto(graph, "left", seconds=600, precisions=["bf16"], config={key: "f32"})
+        assert alone.rows[1].error == pytest.approx(1e-3, rel=0.1)
+        assert auto._with_precision({key: "f32"}, "left", "bf16") == {"left": {"PRECISION": "bf16"}}
 
 
 def rendered(table: Any) -> str:
@@ -145,6 +149,8 @@ def test_wrong_options_are_refused() -> None:
         pt.compile(graph, "AUTO:left,right", 5)  # type: ignore[arg-type]
     with pytest.raises(pt.AcceleratorError, match="option precisions: 'bf16' are not precisions"):
         pt.auto(graph, "left", precisions="bf16")
+    with pytest.raises(pt.AcceleratorError, match=r"option precisions: \[\['bf16'\]\] are not precisions"):
+        pt.auto(graph, "left", precisions=[["bf16"]])  # type: ignore[list-item]
     with pytest.raises(pt.AcceleratorError, match="option tolerance: -1 is not an error"):
         pt.auto(graph, "left", tolerance=-1)
     with pytest.raises(pt.BadConfig, match="it has the keys SECONDS, PRECISIONS and TOLERANCE"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -16,7 +17,7 @@ import pytest
 
 import partita as pt
 from benchmarks.models.any_size import bert
-from partita.accelerators.placement.device_bytes import bytes_of
+from partita.accelerators.placement.device_bytes import bytes_of, cuts_to_fit, projected, running_calls
 from partita.accelerators.placement.locked import LockedPlan
 from partita.accelerators.precision import place as place_module
 from partita.accelerators.precision.measured_costs import op_alone
@@ -191,6 +192,8 @@ def test_costs_are_saved_and_loaded(tmp_path: Path) -> None:
     assert said == ["relu0: 1,000.0 µs", "exp1: 12,000.0 µs", "relu0: 4,000.0 µs", *["launch: 1,000.0 µs"] * 2]
     first, second, third, *_ = [float(bar.get("width", 0)) for bar in picture.iter(f"{{{SVG}}}rect")]
     assert second == pytest.approx(12 * first, rel=0.01) and third == pytest.approx(4 * first, rel=0.01)
+    many = pt.Costs({"left": {"large": 5.0, **{f"op{i}": 0.001 for i in range(5000)}}}).to_svg()
+    assert "<title>large: 5.0 µs" in many and "<title>5,000 narrow bars: 5.0 µs" in many
     assert "right to left: 1,000.0 µs" in costs.to_svg() and pt.Costs({}).to_svg().endswith("</svg>\n")
     with pytest.raises(pt.AcceleratorError, match="it has no 'partita_costs'"):
         pt.Costs.from_json("{}")
@@ -302,11 +305,16 @@ def test_subgraphs_of_a_placement_are_capped(small: type[Small], tmp_path: Path)
         pt.place(graph, "small", max_nodes=0)
 
 
-def test_subgraphs_are_cut_where_values_have_to_be_freed(small: type[Small], tmp_path: Path) -> None:
-    """A subgraph holds its input of 16 KiB to its end; cut in two, it has that freed before the other one is made."""
+def narrow(name: str) -> pt.Graph:
+    """A large value, a small one, and a large one again."""
     x, shape = pt.variable("x", "float32", (1, 64, 8, 8)), pt.constant(np.array([1, 64, 8, 8]), name="shape")
     first = pt.op("GlobalMaxPool", x, name="first")
-    graph = pt.Graph([pt.op("GlobalMaxPool", pt.op("Expand", first, shape, name="expand"), name="last")], name="narrow")
+    return pt.Graph([pt.op("GlobalMaxPool", pt.op("Expand", first, shape, name="expand"), name="last")], name=name)
+
+
+def test_subgraphs_are_cut_where_values_have_to_be_freed(small: type[Small], tmp_path: Path) -> None:
+    """A subgraph holds its input of 16 KiB to its end; cut in two, it has that freed before the other one is made."""
+    graph = narrow("narrow")
     assert (free := pt.place(graph, "small")).cuts == () and free.bytes["small"].values == 2 * 16384 + 256
     placement = pt.place(graph, "HETERO:small,reference", limit={"small": 20_000})
     assert set(placement.values()) == {"small"} and placement.cuts == ("expand",) and placement.certificate.gap == 0
@@ -321,6 +329,25 @@ def test_subgraphs_are_cut_where_values_have_to_be_freed(small: type[Small], tmp
     (tmp_path / "plan.json").write_text((tmp_path / "plan.json").read_text().replace('"expand"\n ]', '"gone"\n ]'))
     with pytest.raises(pt.ReadError, match="'gone' is where a subgraph is cut, and none of its nodes"):
         LockedPlan.load(tmp_path / "plan.json")
+
+
+def test_bytes_on_a_single_device_are_those_of_its_subgraphs() -> None:
+    """A single device has the fewest calls, in which unconnected ops share one."""
+    whole = narrow("two")
+    y = pt.variable("y", "float32", (1, 64, 8, 8))
+    graph = pt.Graph([whole.outputs[0], pt.op("GlobalMaxPool", y, name="other")], inputs=[*whole.inputs, y])
+    placement = pt.place(graph, "reference", limit={"reference": 30_000})
+    calls = running_calls(pt.compile(graph, plan=placement).graph)
+    assert max(call.bytes for call in calls) == placement.bytes["reference"].values <= 30_000
+
+
+def test_many_inputs_of_one_subgraph_are_freed(small: type[Small]) -> None:
+    """A sum of 150 inputs, of which each is read by one op: halving it again and again takes eight rounds."""
+    inputs = [pt.variable(f"x{i}", "float32", (256,)) for i in range(150)]
+    graph = pt.apply_pass(pt.Graph([functools.reduce(lambda total, one: pt.op("Add", total, one), inputs)]), "InferShape")
+    where = {node.name: "small" for node in graph.nodes if node.is_op}
+    cuts = cuts_to_fit(graph, where, None, (), {"small": 6 * 1024})
+    assert projected(graph, where, ["small"], cuts=cuts)["small"].values <= 6 * 1024
 
 
 @pytest.mark.slow

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.accelerators.interface.device_list import Device
 from partita.accelerators.placement import throughput
 from partita.accelerators.placement.assignment import AssignmentProblem
 from partita.accelerators.placement.fitting import Fitted, Fitting
-from partita.accelerators.placement.throughput import CORES, Balanced, Balancing, Lane, loads_of
+from partita.accelerators.placement.throughput import CORES, Balanced, Balancing, Lane, lane_of, loads_of
 from tests.accelerators.placement.problems import assignments, problem
-from tests.accelerators.placement.test_place import SIZE, SLEEPS, Left, Planted, Right, chain, costed, planted  # noqa: F401
+from tests.accelerators.placement.test_place import SIZE, SLEEPS, Left, Planted, Right, chain, costed, narrow, planted  # noqa: F401
 
 
 def balanced(problems: Sequence[AssignmentProblem], busy: np.ndarray, factors: np.ndarray | None = None) -> Balanced:
@@ -144,6 +145,22 @@ def test_models_that_run_together_share_devices_and_limits() -> None:
         pt.place_many([chain("Relu"), chain("Relu", "Relu")], "left", limit={"left": 1000})
 
 
+@pytest.mark.parametrize(("limit", "cuts"), [(70_000, 0), (60_000, 1), (35_000, 2)])
+def test_models_are_cut_to_fit_beside_each_other(limit: int, cuts: int) -> None:
+    """Either takes 32 KiB, or 16 if its input is freed before its middle value is made."""
+    graphs = [narrow(f"narrow{i}") for i in range(2)]
+    placed = pt.place_many(graphs, "reference", limit={"reference": limit})
+    assert sum(len(one.cuts) for one in placed) == cuts
+    assert sum(one.bytes["reference"].total for one in placed) <= limit
+    again = placed[0].what_if(limit={"reference": limit})
+    assert again.certificate.predicted_us == pytest.approx(placed[0].certificate.predicted_us)
+
+
+def test_models_that_do_not_fit_beside_each_other_name_what_is_lacking() -> None:
+    with pytest.raises(pt.AcceleratorError, match="reference lacks .*, beside .* of other models"):
+        pt.place_many([narrow(f"narrow{i}") for i in range(2)], "reference", limit={"reference": 33_000})
+
+
 def test_models_are_not_split_over_engines_that_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is predicted better than each model on its fastest device: the sum on all cores, or with half of them each the
     slower of the two."""
@@ -170,6 +187,31 @@ def test_devices_without_memory_of_their_own_share_the_cores(monkeypatch: pytest
     assert pt.accelerator("left").resource("1") is None and pt.accelerator("reference").resource(None) is None
     monkeypatch.setattr(Left, "free_bytes", lambda self, device_id: 10**9)
     assert pt.accelerator("left").resource(None) == "left.0" and pt.accelerator("left").resource("1") == "left.1"
+
+
+@pytest.mark.parametrize(("threads", "share"), [(2, 0.5), (64, 1.0), (0, 1.0), (-1, 1.0), ("all", 1.0), (None, 1.0)])
+def test_a_plugin_may_count_threads_in_its_own_way(threads: Any, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput, "usable_cores", lambda: 4)
+    monkeypatch.setattr(Left, "resource", lambda self, device_id: None)
+    device = Device("left", pt.accelerator("left"), None)
+    assert lane_of(device, {"NUM_THREADS": threads}) == Lane(CORES, share)
+
+
+@pytest.mark.parametrize(("answer", "error"), [
+    (["npu"], r"resource of device 'wrong': it returned list, not str or None"),
+    (ValueError("none"), r"resource of device 'wrong': it raised ValueError: none"),
+])
+def test_a_wrong_resource_names_its_device(answer: Any, error: str) -> None:
+    class Wrong(pt.Accelerator):
+        name = "wrong"
+
+        def resource(self, device_id: str | None) -> str | None:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer  # type: ignore[no-any-return]
+
+    with pytest.raises(pt.AcceleratorError, match=error):
+        lane_of(Device("wrong", Wrong(), None), {})
 
 
 WRONG: list[tuple[Any, str]] = [
