@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -116,11 +116,13 @@ def _nodes(every: int) -> Iterator[tuple[str, Case]]:
             yield case.name, (pt.load(case.model, shapes=shapes), given, None if by_hand else wanted)
 
 
-def inputs(graph: pt.Graph, least: int = 1, most: int = 100) -> list[Array]:
+def inputs(graph: pt.Graph, least: int = 1, most: int = 100, sizes: Mapping[str, int] | None = None) -> list[Array]:
+    """Drawn inputs: integers from `least` to less than `most`; `sizes` are those of symbols."""
     random, arrays = np.random.default_rng(1), list[Array]()
     for node in graph.inputs:
         value_type: Any = node[0].type
-        dtype, shape = numpy_dtype(value_type.dtype), value_type.shape
+        dtype = numpy_dtype(value_type.dtype)
+        shape = tuple(size if isinstance(size, int) else (sizes or {})[size] for size in value_type.shape)
         if least and value_type.dtype == "int64" and len(shape) == 2:  # where something is scattered to
             arrays.append(random.permutation(8)[: shape[0], None].repeat(shape[1], 1))
         elif dtype.kind in "iu":
@@ -168,6 +170,7 @@ def check(folder: Path) -> int:
 
 
 def problem(result: Any, expected: Array) -> str:
+    """How a result differs from what is expected; empty if it does not."""
     array = np.asarray(result)
     if array.dtype != expected.dtype or array.shape != expected.shape:
         return f"{array.dtype}{array.shape} instead of {expected.dtype}{expected.shape}"

@@ -25,7 +25,7 @@ MODELS = (
     "zoo:squeezenet", "zoo:shufflenet", "zoo:resnet50", "zoo:inception_v1", "zoo:inception_v2", "zoo:densenet121",
     "zoo:bvlc_alexnet", "zoo:zfnet512", "mobilenet_v2", "depthwise", "unet",
     *(f"tests/data/torch/{name}.onnx" for name in (
-        "bert", "bert.script", "bert_dynamic", "vit", "vit.script", "gpt2", "gate",
+        "bert", "bert.script", "bert_dynamic", "vit", "vit.script", "gpt2",
         "decoders/llama", "decoders/gpt2", "decoders/gemma3",
     )),
 )  # fmt: skip
