@@ -51,6 +51,3 @@ FORM = "partita"
 
 FORM_VERSION = 1
 """The version written here."""
-
-DTYPES = "float32 float64 float16 uint8 int32 int8 int64 bool int16 uint16 uint32 uint64 bfloat16".split()
-"""NNVM's numbers for dtypes are positions in this list; -1 is unknown."""

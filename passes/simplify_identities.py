@@ -7,9 +7,8 @@ from collections.abc import Callable
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
-from partita.graph.protos import DTYPE_NAMES
 from partita.graph.rewrite import Rewriter, rewrite
-from partita.graph.types import TensorType
+from partita.graph.types import BY_NUMBER, TensorType
 from partita.passes.bodies import control_targets, everywhere
 from partita.passes.constants import as_constant, ints
 from partita.passes.infer.shape_operands import follows_from_sizes
@@ -85,7 +84,7 @@ def _cast(node: Node, g: Graph) -> NodeEntry | None:
     if isinstance(y.type, TensorType):
         wanted = y.type.dtype
     else:
-        wanted = DTYPE_NAMES.get(node.attrs.get("to", 0), "")
+        wanted = BY_NUMBER.get(node.attrs.get("to", 0), "")
     return x if wanted == x.type.dtype else None
 
 

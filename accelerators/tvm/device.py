@@ -42,7 +42,7 @@ from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
-from partita.graph.types import TensorType
+from partita.graph.types import BY_SHORT_NAME, TensorType
 from partita.passes.infer.contract import require_agreement
 from partita.passes.manager import apply_pass, unwatched
 from partita.passes.registry import COMPLAINTS, LAYOUT_NOTES, pass_info
@@ -61,7 +61,7 @@ FAST = "fast"
 TF32 = "tf32"
 """PRECISION: float32, but tensor cores round the operands of products to ten fraction bits, as many as float16 has."""
 
-DTYPES = {"f32": "float32", TF32: "float32", "f16": "float16", "bf16": "bfloat16"}
+DTYPES = {**{precision: BY_SHORT_NAME[precision] for precision in PRECISIONS}, TF32: "float32"}
 """Element types of stored values by the values of PRECISION."""
 
 PRECISION = Key("f32", one_of(*PRECISIONS, FAST))

@@ -13,7 +13,7 @@ from partita.graph.nested import bodies_of
 from partita.graph.node import Node, NodeEntry
 from partita.graph.text.literals import MAX_NESTING, print_array, print_type, print_value
 from partita.graph.text.words import quoted
-from partita.graph.types import TensorType
+from partita.graph.types import ELEMENT_TYPES, TensorType
 
 
 def to_nnvm_json(graph: Graph) -> str:
@@ -118,5 +118,5 @@ def _shape(value_type: Any) -> list[int]:
 
 
 def _dtype(value_type: Any) -> int:
-    known = isinstance(value_type, TensorType) and value_type.dtype in nnvm.DTYPES
-    return nnvm.DTYPES.index(value_type.dtype) if known else -1
+    number = ELEMENT_TYPES[value_type.dtype].mxnet if isinstance(value_type, TensorType) else None
+    return -1 if number is None else number

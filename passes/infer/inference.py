@@ -21,9 +21,9 @@ from partita.passes.infer import sequences  # noqa: F401  it registers rules
 from partita.passes.infer.control_flow import RULES as WITH_BODIES
 from partita.passes.infer.control_flow import captured
 from partita.passes.infer.dim_symbols import merged, symbols_in
-from partita.passes.infer.element_types import KINDS, Kind, allowed, by_schema
 from partita.passes.infer.inference_errors import DECLARED, REMEDY, DeclaredMismatch
 from partita.passes.infer.reading import FAILURES, Context, Reading, rule_of
+from partita.passes.infer.result_types import KINDS, Kind, allowed, by_schema
 from partita.passes.infer.rules import IndexOutside, Unknown
 from partita.passes.infer.values import VALUES, Elements
 

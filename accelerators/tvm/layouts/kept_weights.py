@@ -22,12 +22,12 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
-from partita.graph.types import Array
+from partita.graph.types import ELEMENT_TYPES, Array
 from partita.passes.constants import Namer
 from partita.passes.registry import REQUESTS, register_pass
 
-BITS = {"int8": 8, "uint8": 8, "int4": 4, "uint4": 4}
-"""Bits of the element types of weights that stay packed."""
+PACKED_TYPES = frozenset(("int8", "uint8", "int4", "uint4"))
+"""Element types of weights that stay packed."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -151,14 +151,14 @@ def stored_matrix(node: Node, turned: bool) -> StoredMatrix | None:
 
     None unless its scales are per tensor, per column, or per column and block of the depth."""
     array, scale, point = (None if entry is None else entry.node.value for entry in (*node.inputs, None)[:3])
-    if array is None or scale is None or array.ndim != 2 or not array.size or array.dtype.name not in BITS:
+    if array is None or scale is None or array.ndim != 2 or not array.size or array.dtype.name not in PACKED_TYPES:
         return None
     if scale.dtype.name not in REALS or (point is not None and point.shape != scale.shape):
         return None
     sizes = np.abs(scale.astype(np.float32))
     if not ((sizes >= LEAST) & (sizes <= 1 / LEAST)).all():
         return None
-    bits = BITS[array.dtype.name]
+    bits = ELEMENT_TYPES[array.dtype.name].bits
     numbers = array.astype(np.int8) if bits == 4 else array
     depth, columns = numbers.shape[::-1] if turned else numbers.shape
     axis, block = int(node.attrs.get("axis", 1)) % 2, int(node.attrs.get("block_size", 0))

@@ -20,7 +20,7 @@ from partita.accelerators.tvm.bodies.quantized import is_weight
 from partita.accelerators.tvm.bodies.recurrent import is_recurrent, why_not_ours
 from partita.accelerators.tvm.code.building import build
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.language import TooMuchCode
+from partita.accelerators.tvm.kernels.language import ELEMENTS, TooMuchCode
 from partita.accelerators.tvm.kernels.shared.element_access import REALS
 from partita.accelerators.tvm.kernels.shared.elementwise import LATEST, formula, formula_of_types
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
@@ -47,11 +47,6 @@ from partita.passes.decompose.einsum import groups_of, order_of
 from partita.passes.decompose.halves import is_widened
 from partita.passes.decompose.products import is_far, is_of_patches, is_pair_of_unknown_points
 from partita.passes.infer.shape_operands import INDEXED, deciding, is_settled_by
-
-DTYPES = frozenset(
-    "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
-)
-"""Element types that kernels take."""
 
 SHOWN = 64
 """Maximum number of elements of constants whose values are part of a trial's key, because they may matter."""
@@ -119,7 +114,7 @@ def _structure(node: Node, graph: Graph, machine: Machine) -> Hashable | None:
 
 @lru_cache(1024)
 def _is_plain(value_type: TensorType) -> bool:
-    return value_type.is_static and value_type.dtype in DTYPES
+    return value_type.is_static and value_type.dtype in ELEMENTS
 
 
 def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
@@ -183,7 +178,7 @@ def _refusal(node: Node, graph: Graph) -> str | None:
             return f"the type of {entry.name!r} is unknown{unsaid}"
         if not isinstance(value_type, TensorType):
             return f"{entry.name!r} is {value_type}: kernels take tensors only"
-        if value_type.dtype not in DTYPES:
+        if value_type.dtype not in ELEMENTS:
             return f"{entry.name!r} has element type {value_type.dtype}, which TVM's kernels do not take"
     reason = _takes_no_truth(node, graph) or outside(node) or _beyond_numbers(node)
     if reason is not None or not _static(node):
