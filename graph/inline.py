@@ -166,13 +166,8 @@ class _Splice:
         return self.constants.get((node.name, id(node.value))) if node.is_constant else None
 
     def _node(
-        self,
-        node: Node,
-        call: Node,
-        values: dict[NodeEntry, NodeEntry | None],
-        nodes: dict[Node, Node],
-        renamed: dict[str, str],
-        before: tuple[Node, ...],
+        self, node: Node, call: Node, values: dict[NodeEntry, NodeEntry | None], nodes: dict[Node, Node],
+        renamed: dict[str, str], before: tuple[Node, ...],
     ) -> Node:
         captures = [values[entry] for entry in node.captures]
         if any(entry is None for entry in captures):

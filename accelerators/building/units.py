@@ -217,13 +217,8 @@ def measured_units(units: Mapping[str, Unit], again: Callable[[Unit, Mapping[str
 
 
 def _compiled(
-    device: Device,
-    body: Graph,
-    config: Mapping[str, Any],
-    stand_ins: Sequence[tuple[Device, Mapping[str, Any]]],
-    behind: bool,
-    model: str,
-    kept: Kept,
+    device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]],
+    behind: bool, model: str, kept: Kept,
 ) -> CompiledSubgraph:
     accelerator = in_its_place(device.accelerator, config)
 

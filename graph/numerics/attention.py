@@ -56,14 +56,8 @@ def _evaluated(inputs: list[np.ndarray | None], attributes: dict[str, Any], vers
 
 @numerics("FlexAttention", domain="ai.onnx.preview", why=fails(BODIES))
 def flex_attention(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    scale: float | None = None,
-    score_mod: LoopBody | None = None,
-    prob_mod: LoopBody | None = None,
-    softmax_precision: int | None = None,
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, *, scale: float | None = None, score_mod: LoopBody | None = None,
+    prob_mod: LoopBody | None = None, softmax_precision: int | None = None,
 ) -> np.ndarray:
     """softmax(score_mod(Q Kᵀ scale)) modified by prob_mod, times V; each K and V head serves a group of Q heads."""
     group = q.shape[1] // k.shape[1]

@@ -90,15 +90,8 @@ def quantize_by_range(x: np.ndarray) -> tuple[np.ndarray, ...]:
 
 @numerics("QuantizeLinear", why=differs("where a quotient is infinite, NaN, or too large for 32 bits, which wrap around"))
 def quantize_linear(
-    x: np.ndarray,
-    scale: np.ndarray,
-    zero_point: np.ndarray | None = None,
-    *,
-    axis: int = 1,
-    saturate: int = 1,
-    block_size: int = 0,
-    output_dtype: int = 0,
-    precision: int = 0,
+    x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None, *, axis: int = 1, saturate: int = 1,
+    block_size: int = 0, output_dtype: int = 0, precision: int = 0,
 ) -> np.ndarray:
     """x / scale, rounded half to even, plus the zero point, saturated; NaN becomes the smallest integer."""
     from onnx.helper import tensor_dtype_to_np_dtype

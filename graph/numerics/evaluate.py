@@ -17,13 +17,7 @@ _OBSOLETE = ("consumed_inputs",)  # opset 1 attributes that never meant anything
 
 
 def evaluate(
-    op: str,
-    inputs: Sequence[Any],
-    attrs: Mapping[str, Any],
-    *,
-    domain: str = "",
-    version: int,
-    n_outputs: int,
+    op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], *, domain: str = "", version: int, n_outputs: int,
 ) -> tuple[Any, ...]:
     """The outputs of one op, as defined by opset ``version`` of its domain.
 

@@ -82,12 +82,7 @@ _TABLE: dict[tuple[str, str], list[Implementation]] = {}
 
 
 def numerics(
-    *ops: str,
-    why: Why,
-    since: int = 1,
-    until: int = _FOREVER,
-    domain: str = "",
-    widen: bool = False,
+    *ops: str, why: Why, since: int = 1, until: int = _FOREVER, domain: str = "", widen: bool = False,
     wants: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
     """Registers the decorated function as the implementation of ``ops`` from opset ``since`` to opset ``until``.

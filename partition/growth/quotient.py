@@ -134,12 +134,7 @@ class Quotient:
         return _chain(met, parents) + _chain(met, children)[1:], [], True
 
     def _sweep(
-        self,
-        queue: list[int],
-        edges: list[list[int]],
-        mark: list[int],
-        other: list[int],
-        came_from: dict[int, int],
+        self, queue: list[int], edges: list[list[int]], mark: list[int], other: list[int], came_from: dict[int, int],
         ranks: tuple[int, int],
     ) -> Iterator[int]:
         """One end of the search, breadth first: yields MEMBER after each CHUNK of edges, and, when a path

@@ -56,12 +56,7 @@ def seed(
 
 
 def _literal(
-    preds: Preds,
-    color: Color,
-    accept: Accept | None,
-    fixed: Sequence[Sequence[int]],
-    observer: SeedObserver,
-    control: Edges,
+    preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[Sequence[int]], observer: SeedObserver, control: Edges,
 ) -> Groups:
     """The groups according to the document's text, in the order in which they are chosen."""
     grower = _Grower(preds, color, accept, fixed, observer, control)

@@ -183,13 +183,7 @@ class _WalkRun:
                     closed.add(self._quotient.find(new), new)
 
     def _offer(
-        self,
-        cur: int,
-        neighbours: list[int],
-        ask: Callable[[int, int], bool],
-        same: Beyond,
-        other: Beyond,
-        direction: str,
+        self, cur: int, neighbours: list[int], ask: Callable[[int, int], bool], same: Beyond, other: Beyond, direction: str,
         members: list[int],
     ) -> bool:
         """Offers the neighbours of `cur` on one side. `same` holds the closed nodes on that side.
