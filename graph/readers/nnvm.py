@@ -1,4 +1,4 @@
-"""Reader of NNVM's JSON form (see `partita.graph.nnvm`): files of Partita, NNVM and MXNet.
+"""Reader of NNVM's JSON form (see `partita.graph.writers.nnvm`): files of Partita, NNVM and MXNet.
 
 In files of NNVM and MXNet attributes remain strings, and ops keep their names."""
 
@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from partita.graph import nnvm
 from partita.graph.errors import PartitaError, ReadError
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
@@ -20,6 +19,7 @@ from partita.graph.readers.text.parser import parse_array, parse_type, parse_val
 from partita.graph.text.arrays import array_type
 from partita.graph.text.literals import MAX_NESTING
 from partita.graph.types import BY_MXNET_NUMBER, TensorType, Type
+from partita.graph.writers import nnvm
 
 MOST_OUTPUTS = 1024
 """Maximum plausible number of outputs of a node."""

@@ -14,7 +14,6 @@ import onnx
 from partita.graph.errors import PartitaError, ReadError
 from partita.graph.graph import Graph
 from partita.graph.ops.schemas import newest_versions
-from partita.graph.protos import dtype_of
 from partita.graph.readers.onnx.load import load_onnx
 from partita.graph.readers.onnx.older_ops import is_older
 from partita.graph.readers.onnx.source import plain_domain
@@ -404,11 +403,6 @@ class _Level:
 def element_type(number: int) -> int:
     """ONNX's number of onnxruntime's element type; 0 if Partita does not know it."""
     return number if number <= _SAME else _LATER.get(number, 0)
-
-
-def element_name(number: int) -> str:
-    """The name of onnxruntime's element type."""
-    return dtype_of(element_type(number), "a tensor of onnxruntime")
 
 
 def _present(handles: Sequence[int | None]) -> list[int]:
