@@ -13,8 +13,8 @@ from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT, ROWS
 from partita.accelerators.tvm.bodies.quantized import is_weight
 from partita.accelerators.tvm.kernels.contraction.packing import Packing
 from partita.accelerators.tvm.kernels.shared.element_access import REALS, any_shape, real_shape
-from partita.accelerators.tvm.layouts.quantized_notes import FOUND
-from partita.accelerators.tvm.layouts.scales import LEAST
+from partita.accelerators.tvm.layouts.quantized.notes import FOUND
+from partita.accelerators.tvm.layouts.quantized.scales import LEAST
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.build import constant
 from partita.graph.gc_pause import collector_paused
@@ -67,7 +67,7 @@ class _WeightPacker:
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         """Replaces a product or a Gather of a weight by an op on the packed weight; keeps any other op."""
-        change = _CHANGES.get(str(node.op)) if not node.domain else None
+        change = RULES.get(str(node.op)) if not node.domain else None
         if change is None or not change(self, node, rewriter):
             rewriter.keep(node)
 
@@ -143,7 +143,7 @@ class _WeightPacker:
         return tuple(entries), {**packing.attributes, "block": stored.block}
 
 
-_CHANGES = {**dict.fromkeys(ops("matmul"), _WeightPacker._product), "Gather": _WeightPacker._rows}
+RULES = {**dict.fromkeys(ops("matmul"), _WeightPacker._product), "Gather": _WeightPacker._rows}
 
 
 def stored_matrix(node: Node, turned: bool) -> StoredMatrix | None:

@@ -26,7 +26,7 @@ from partita.accelerators.tvm.kernels.shared.elementwise import LATEST, formula,
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.kernels.window.pool import has_constant_blocks
 from partita.accelerators.tvm.layouts.blocking import has_blocked_kernel
-from partita.accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
+from partita.accelerators.tvm.layouts.quantized.conv_integer import REFUSAL, whole_convolution_of
 from partita.accelerators.tvm.lower.dynamic_sizes import wrong_size
 from partita.accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
 from partita.accelerators.tvm.machine.library import part
@@ -69,8 +69,7 @@ _guard = Guard()
 def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
     """True, or the reason why not.
 
-    An op that needs a trial is tried once for its attributes, element types and ranks.
-    """
+    An op that needs a trial is tried once for its attributes, element types and ranks."""
     structure = _structure(node, graph, machine)
     known = _answers.get(structure) if structure is not None else None
     if known is None:
@@ -93,8 +92,7 @@ def takes(graph: Graph, machine: Machine) -> Callable[[Node], bool]:
 
 def _structure(node: Node, graph: Graph, machine: Machine) -> Hashable | None:
     """Key of all that the answer depends on except names; None if it is not cheap to compute, or if a reason would contain a
-    name.
-    """
+    name."""
     if node.domain or node.bodies:
         return None
     outputs = tuple([value_type if name else None for value_type, name in zip(node.output_types, node.output_names, strict=True)])
@@ -350,8 +348,7 @@ def _takes_truth(op: str, version: int) -> tuple[bool, ...]:
 def is_settled(node: Node, graph: Graph) -> bool:
     """True if all outputs of the node are known once the sizes of the graph's inputs are.
 
-    Then no kernel is made for the node.
-    """
+    Then no kernel is made for the node."""
     return bool(node.output_names) and node[0] in _settled(graph)
 
 
