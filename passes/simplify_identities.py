@@ -43,7 +43,7 @@ def _simplify(g: Graph) -> Graph:
             rewriter.keep(node, rebuilt)
             return
         rebuilt = _joined(rebuilt)
-        same = next((e for rule in _RULES.get(rebuilt.op or "", ()) if (e := rule(rebuilt, g)) is not None), None)
+        same = next((e for rule in RULES.get(rebuilt.op or "", ()) if (e := rule(rebuilt, g)) is not None), None)
         if same is None or (node[0] in returned and same.type != node[0].type):
             rewriter.keep(node, rebuilt)
         else:
@@ -196,7 +196,7 @@ def _says_all(node: Node) -> bool:
     return shape is not None and (0 not in shape or bool(node.attrs.get("allowzero", 0)))
 
 
-_RULES: dict[str, tuple[Rule, ...]] = {
+RULES: dict[str, tuple[Rule, ...]] = {
     "Identity": (_hands_on,),
     "Dropout": (_dropout,),
     "Cast": (_cast,),

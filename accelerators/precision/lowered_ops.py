@@ -207,7 +207,7 @@ class _Lowering:
         for node in self.graph.nodes:
             readers = [] if node.is_op else self.graph.consumers(node)
             self.affinity = next((reader.affinity for reader in readers), node.affinity)
-            change = _CHANGES.get(self.precisions.get(node.name, KEPT), _Lowering._kept)
+            change = LOWERINGS.get(self.precisions.get(node.name, KEPT), _Lowering._kept)
             replacement = rewriter.keep(node, change(self, node)) if node.is_op else rewriter.keep(node)
             for entry in node.outputs:
                 plain[entry] = replacement[entry.index]
@@ -323,7 +323,7 @@ class _Lowering:
         return self.rewriter.keep(node.evolve(output_types=(value_type,), affinity=self.affinity))[0]
 
 
-_CHANGES = {
+LOWERINGS = {
     KEPT: _Lowering._kept,
     "int8": _Lowering._int8,
     "int8-weights": _Lowering._byte_weights,

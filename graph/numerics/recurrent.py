@@ -27,7 +27,7 @@ ACTIVATION_PARAMETERS: Mapping[str, Parameters] = {
 }
 """The activations by lower-case name, each with its parameters and their defaults."""
 
-_ACTIVATIONS: Mapping[str, Callable[..., np.ndarray]] = {
+ACTIVATIONS: Mapping[str, Callable[..., np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
     "sigmoid": sigmoid,
@@ -56,7 +56,7 @@ def with_parameters(
 
 def _activations(names: Sequence[str], alpha: Sequence[float] | None, beta: Sequence[float] | None) -> list[Activation]:
     """The named functions with their parameters."""
-    return [partial(_ACTIVATIONS[name], **parameters) for name, parameters in with_parameters(names, alpha, beta)]
+    return [partial(ACTIVATIONS[name], **parameters) for name, parameters in with_parameters(names, alpha, beta)]
 
 
 def _run(
