@@ -79,8 +79,7 @@ class _Inlining:
     def flat(self, body: Graph) -> Graph:
         """The body of a call, itself inlined.
 
-        Its ops get unique names only when they are spliced into the graph.
-        """
+        Its ops get unique names only when they are spliced into the graph."""
         if id(body) not in self._flat:
             inner = _Inlining(self.wanted)
             inner.reserve(body)

@@ -20,8 +20,7 @@ def attention(*inputs: np.ndarray | None, version: int, n_outputs: int, **attrib
     """The results of ONNX's evaluator in float32; queries and keys have one element type, values another.
 
     Only `is_causal` = 1 means a causal mask, as in the op's function body in ONNX; the evaluator takes any nonzero number. The
-    fourth output of mode 0 is the product before softcap, which the evaluator returns after it.
-    """
+    fourth output of mode 0 is the product before softcap, which the evaluator returns after it."""
     attributes["is_causal"] = int(attributes.get("is_causal", 0) == 1)
     wide = [x.astype(np.float32) if x is not None and is_half(x) else x for x in inputs]
     queries, keys, values = (x.dtype for x in inputs[:3] if x is not None)

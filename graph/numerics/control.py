@@ -2,8 +2,7 @@
 
 A body is a callable from a list of its formal inputs to a list of its outputs, with its captured values already
 bound. It may have `output_types`, a list of (dtype, shape) or None, from which a loop without iterations makes its
-empty scan outputs, and `sizes`, which maps its symbols to their values for given inputs.
-"""
+empty scan outputs, and `sizes`, which maps its symbols to their values for given inputs."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ def evaluate(
     ``inputs`` are numpy arrays; a sequence is a list, an absent or empty optional value None. ``attrs`` are
     Python values (arrays for tensors); a body is a callable from a list of inputs to a list of outputs, closed
     over its captures (see `partita.graph.numerics.control.LoopBody`). Inputs are never written to, but an output may
-    be a view of one.
-    """
+    be a view of one."""
     domain = "" if domain == "ai.onnx" else domain
     floats = _floats(op, domain, version)
     known = {

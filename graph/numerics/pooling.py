@@ -1,7 +1,6 @@
 """Pooling over windows, over regions of interest, and over all positions.
 
-The windows are taken tap by tap: each position in the kernel is one strided view of the whole batch.
-"""
+The windows are taken tap by tap: each position in the kernel is one strided view of the whole batch."""
 
 from __future__ import annotations
 

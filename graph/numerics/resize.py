@@ -1,7 +1,6 @@
 """Resize and Upsample: one axis after the other, each output a weighted sum of a few inputs.
 
-Coordinates are computed in float32, as in engines: the rounding decides which pixel is nearest at exact halves and integers.
-"""
+Coordinates are computed in float32, as in engines: the rounding decides which pixel is nearest at exact halves and integers."""
 
 from __future__ import annotations
 

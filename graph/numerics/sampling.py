@@ -155,8 +155,7 @@ def non_max_suppression(
     score_threshold: Array | None = None, *, center_point_box: int,
 ) -> Array:
     """Per class, selects the boxes with the best scores whose overlap with every better box is within the threshold; the
-    result has rows of batch, class, box. (The limits may be scalars, which ONNX's own reference rejects.)
-    """
+    result has rows of batch, class, box. (The limits may be scalars, which ONNX's own reference rejects.)"""
     most = int(_number(max_output_boxes_per_class, 0))
     limit = float(_number(iou_threshold, 0))
     rows = []

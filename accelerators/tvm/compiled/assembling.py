@@ -286,8 +286,7 @@ def pack_weights(weights: Mapping[Node, list[Array]], bodies: Mapping[Node, tupl
     array share it.
 
     Packed weights are written directly to their final memory, and each original array is then freed unless it is used elsewhere:
-    only a few weights ever exist twice.
-    """
+    only a few weights ever exist twice."""
     wanted: dict[Any, list[tuple[list[Array], int]]] = {}
     for node, (body, built) in bodies.items():
         for i, read in enumerate(body.graph.inputs[body.values :]):

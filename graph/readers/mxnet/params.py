@@ -1,7 +1,6 @@
 """MXNet's parameter files: a list of named arrays in MXNet's own binary form, or a NumPy .npz archive.
 
-A declared size is checked against the bytes that are there before anything is allocated.
-"""
+A declared size is checked against the bytes that are there before anything is allocated."""
 
 from __future__ import annotations
 
@@ -130,8 +129,7 @@ class _Reader:
     def count(self, what: str) -> int:
         """The number of items that follow.
 
-        Each takes at least eight bytes, so a count that is too large is detected at once.
-        """
+        Each takes at least eight bytes, so a count that is too large is detected at once."""
         count = self.number("<Q")
         if count > (len(self.data) - self.at) // 8 + 1:
             self.fail(f"the file declares {count} {what}, more than its size can hold", "The file is damaged")

@@ -150,8 +150,7 @@ def complete_outputs(graph: Graph, model: Any) -> None:
     """Infers missing types of outputs by ONNX.
 
     A type that ONNX cannot infer (of an engine's own op, or of one that crashes ONNX) remains open. The reader ignores
-    inferred types, so that the graph is read back as it was.
-    """
+    inferred types, so that the graph is read back as it was."""
     missing = [item for item in model.graph.output if not item.HasField("type")]
     if not missing or any(_would_crash(node) for inner in graphs_in(graph) for node in inner.nodes):
         return
