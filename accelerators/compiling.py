@@ -196,10 +196,7 @@ def _steps_like(task: CompileTask) -> Callable[[Graph], CompiledModel] | None:
 
 
 def _prepared(
-    graph: Graph,
-    shapes: Mapping[str, Sequence[Dim]] | None = None,
-    name: str | None = None,
-    optimize: bool = False,
+    graph: Graph, shapes: Mapping[str, Sequence[Dim]] | None = None, name: str | None = None, optimize: bool = False,
     strict: bool = False,
 ) -> Graph:
     """The graph with inferred types; a declared type that contradicts inference is replaced, or an error if `strict`."""

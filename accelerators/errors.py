@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
+import attrs
 
 from partita.graph.errors import PartitaError
 from partita.graph.formatting import error_in_words, in_code
@@ -108,28 +108,29 @@ def is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-Kinds = tuple[type, ...]
-"""The types that a hook may return; empty if any will do."""
+@attrs.frozen(slots=True)
+class Returns:
+    """The types that a hook may return."""
+
+    kinds: tuple[type, ...] = ()
+    """Its own types; empty if any will do."""
+    items: type = object
+    """Type of the items of a list, or of the keys of a mapping."""
+    values: tuple[type, ...] = ()
+    """Types of the values of a mapping, which is written to files; empty if any will do."""
 
 
-_ITEMS: Mapping[str, type] = {"export_weights": np.ndarray, "metrics": str, "identity": str, "meaning": str}
-"""The type of the items in a hook's list, or of the keys in its mapping."""
-
-_VALUES: Mapping[str, Kinds] = {"identity": (str, int, float, type(None))}
-"""The types of the values in a hook's mapping, which is written to files."""
-
-
-def names_hooks(cls: type, hooks: Mapping[str, Kinds], owner: Callable[[Any], str]) -> None:
+def names_hooks(cls: type, hooks: Mapping[str, Returns], owner: Callable[[Any], str]) -> None:
     """Wraps those of these methods that the class defines, so that errors name the method and its owner, such as "device 'cpu'";
     a result of another type is an error too."""
-    for hook, kinds in hooks.items():
+    for hook, returns in hooks.items():
         if hook in cls.__dict__:
-            setattr(cls, hook, named(cls.__dict__[hook], hook, kinds, owner))
+            setattr(cls, hook, named(cls.__dict__[hook], hook, returns, owner))
 
 
-def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[Any], str]) -> Callable[..., Any]:
+def named(method: Callable[..., Any], hook: str, returns: Returns, owner: Callable[[Any], str]) -> Callable[..., Any]:
     """The method, wrapped so that errors name the hook and its owner."""
-    items, values = _ITEMS.get(hook, object), _VALUES.get(hook, ())
+    kinds, items, values = returns.kinds, returns.items, returns.values
 
     @functools.wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
@@ -165,7 +166,7 @@ def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[
     return called
 
 
-def _listed(kinds: Kinds) -> str:
+def _listed(kinds: tuple[type, ...]) -> str:
     return " or ".join(dict.fromkeys("None" if kind is type(None) else kind.__name__ for kind in kinds))
 
 

@@ -101,8 +101,7 @@ def names_inside(proto: Any) -> tuple[list[str], list[str]]:
 def with_names(proto: Any, names: Sequence[str]) -> Any | None:
     """A copy with these names: of the values, then of the nodes, in the order of `names_inside`.
 
-    None if the number of names does not match.
-    """
+    None if the number of names does not match."""
     values, nodes = names_inside(proto)
     if len(names) != len(values) + len(nodes):
         return None

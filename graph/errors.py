@@ -39,6 +39,10 @@ class TypeMismatch(GraphError):
     """Types or shapes in a graph contradict each other or an op's schema."""
 
 
+class DeclaredMismatch(TypeMismatch):
+    """A declared type differs from the inferred one."""
+
+
 class UnknownOp(GraphError):
     """An op that neither ONNX nor the user has declared."""
 

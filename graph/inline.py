@@ -79,8 +79,7 @@ class _Inlining:
     def flat(self, body: Graph) -> Graph:
         """The body of a call, itself inlined.
 
-        Its ops get unique names only when they are spliced into the graph.
-        """
+        Its ops get unique names only when they are spliced into the graph."""
         if id(body) not in self._flat:
             inner = _Inlining(self.wanted)
             inner.reserve(body)
@@ -166,13 +165,8 @@ class _Splice:
         return self.constants.get((node.name, id(node.value))) if node.is_constant else None
 
     def _node(
-        self,
-        node: Node,
-        call: Node,
-        values: dict[NodeEntry, NodeEntry | None],
-        nodes: dict[Node, Node],
-        renamed: dict[str, str],
-        before: tuple[Node, ...],
+        self, node: Node, call: Node, values: dict[NodeEntry, NodeEntry | None], nodes: dict[Node, Node],
+        renamed: dict[str, str], before: tuple[Node, ...],
     ) -> Node:
         captures = [values[entry] for entry in node.captures]
         if any(entry is None for entry in captures):

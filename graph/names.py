@@ -27,8 +27,7 @@ def unique(name: str, taken: set[str], counts: dict[str, int] | None = None) -> 
 def check_names(nodes: Sequence[Node]) -> None:
     """Raises if two nodes, or two values, have the same name.
 
-    Nodes without a name and absent outputs are skipped. Linear.
-    """
+    Nodes without a name and absent outputs are skipped. Linear."""
     names = {node.name for node in nodes}
     if len(names) < len(nodes):
         _check_node_names(nodes)

@@ -17,8 +17,7 @@ def graph_of_node(
 
     For each value that the op reads, inputs first and then captures, `stand_in` returns its replacement: a constant,
     or a variable, which becomes an input of the graph, renamed if the op or a constant has its name. It is called once
-    per value, with the number of variables so far.
-    """
+    per value, with the number of variables so far."""
     stand_ins: dict[NodeEntry, NodeEntry] = {}
     variables: list[Node] = []
     taken = {node.name, *node.output_names, *(entry.node.name for entry in node.reads if entry.node.value is not None)}

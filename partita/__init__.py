@@ -5,8 +5,7 @@
     g = pt.apply_pass(g, "Default")
 
 The names come from `partita.names`, which is imported on first use. `load` and `compile` do without it, so that some models
-answer before the rest is imported.
-"""
+answer before the rest is imported."""
 
 import concurrent.futures.thread  # noqa: F401  other code imports it, which fails once the main thread has ended
 from importlib import import_module

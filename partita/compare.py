@@ -17,7 +17,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.order import reachable
-from partita.graph.types import TensorType
+from partita.graph.types import ELEMENT_TYPES, TensorType
 
 TINY = 1e-30
 """Smaller probabilities are raised to this value before logarithms are compared."""
@@ -40,7 +40,7 @@ PRECISIONS = {
 }
 """Maximum error by PRECISION, in which a device computes a float32 model. TF32 has as many significant bits as float16."""
 
-STEPS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
+STEPS = frozenset(row.name for row in ELEMENT_TYPES.values() if row.kind in ("int", "uint") and row.bits <= 8)
 """Element types of quantized values, which may differ by one step."""
 
 
@@ -145,7 +145,9 @@ def _on_the_way(nodes: Iterable[Node]) -> float:
 
 
 def _of_type(dtype: str) -> float:
-    return SMALLEST if dtype.startswith(("float8", "float4")) else TOLERANCES.get(dtype, TOLERANCE)
+    row = ELEMENT_TYPES.get(dtype)
+    is_small = row is not None and row.kind == "float" and row.bits <= 8
+    return SMALLEST if is_small else TOLERANCES.get(dtype, TOLERANCE)
 
 
 def _is_float(value: np.ndarray[Any, Any]) -> bool:

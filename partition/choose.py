@@ -13,7 +13,7 @@ from partita.graph.node import Node
 from partita.graph.ops.schemas import op_names
 from partita.partition import growth
 from partita.partition.errors import PartitionError, raised
-from partita.partition.evidence import Evidence, EvidenceOfWalk
+from partita.partition.evidence import GIVEN, Evidence, EvidenceOfWalk
 from partita.partition.growth.labels import Accept
 from partita.partition.hooks import Chooser, Hooks
 from partita.partition.matcher import Matcher
@@ -23,9 +23,6 @@ from partita.partition.pattern import Pattern
 from partita.partition.selector import Combined, ContainOpSelector, SubgraphSelector, call_filter, domain_and_op, texts_in
 
 Groups = list[list[int]]
-
-GIVEN = "given"
-"""The growth, in the evidence, of groups that the user named or of the user's own growth."""
 
 
 @attrs.frozen(slots=True)
@@ -119,14 +116,8 @@ def _labels(selector: SubgraphSelector, hooks: Hooks, index: OpIndex, free: list
 
 
 def _grown(
-    selector: SubgraphSelector,
-    hooks: Hooks,
-    index: OpIndex,
-    fixed: Groups,
-    labels: list[Hashable | None] | None,
-    how: Growth,
-    free: list[bool],
-    observer: growth.SeedObserver | None,
+    selector: SubgraphSelector, hooks: Hooks, index: OpIndex, fixed: Groups, labels: list[Hashable | None] | None,
+    how: Growth, free: list[bool], observer: growth.SeedObserver | None,
 ) -> tuple[Groups, Evidence]:
     """The groups of a stateless selector, by the given growth."""
     nodes = index.nodes
@@ -278,13 +269,8 @@ def has_filter(selector: SubgraphSelector) -> bool:
 
 
 def _walked(
-    selector: SubgraphSelector,
-    hooks: Hooks,
-    index: OpIndex,
-    fixed: Groups,
-    free: list[bool],
-    labels: list[Hashable | None] | None,
-    observer: growth.WalkObserver | None,
+    selector: SubgraphSelector, hooks: Hooks, index: OpIndex, fixed: Groups, free: list[bool],
+    labels: list[Hashable | None] | None, observer: growth.WalkObserver | None,
 ) -> tuple[Groups, Evidence]:
     evidence = Evidence(hooks.name, "walk", repr(selector), selector=selector)
     if labels is not None:

@@ -11,6 +11,9 @@ from partita.partition.matcher import Missed
 from partita.partition.pattern import Pattern
 from partita.partition.selector import SubgraphSelector
 
+GIVEN = "given"
+"""The growth, in the evidence, of groups that the user named or of the user's own growth."""
+
 Edge = tuple[int, int]
 """Producer and consumer."""
 

@@ -9,17 +9,15 @@ import attrs
 from partita.graph.cached_property import lazy
 from partita.graph.node import Node
 from partita.partition.calls import Chosen
-from partita.partition.choose import GIVEN
 from partita.partition.errors import hook_error, not_a, raised
-from partita.partition.evidence import Evidence
+from partita.partition.evidence import GIVEN, Evidence
 from partita.partition.op_index import OpIndex
+from partita.partition.property import HOOKS
 from partita.partition.reasons import Border, Outside
 from partita.partition.selector import SubgraphSelector
 
 Reason = tuple[str, str]
 """The rule, and the reason in words."""
-
-HOOKS = {"review_subgraph": "review_subgraph said no", "create_subgraph_node": "create_subgraph_node returned None"}
 
 
 class Explanation:
@@ -176,7 +174,8 @@ class Explanation:
     def _given_back(self, evidence: Evidence, v: int) -> Reason | None:
         """The reason, if the op was in a group of this property that was declined."""
         if v in evidence.declined:
-            return "hook", f"{HOOKS[evidence.declined[v]]} for its subgraph, by {evidence.property!r}"
+            hook = HOOKS[evidence.declined[v]]
+            return "hook", f"{hook.name} {hook.declined} for its subgraph, by {evidence.property!r}"
         if v in evidence.limited:
             return "size", f"{self.name(v)!r} was in a subgraph {evidence.limited[v]}"
         if v in evidence.filtered:

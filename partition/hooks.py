@@ -12,9 +12,9 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.partition.errors import PartitionError, WrongAnswer, hook_error, not_a, raised
 from partita.partition.pattern import Pattern
-from partita.partition.property import SubgraphProperty
+from partita.partition.property import SubgraphProperty, overridden_hooks
 from partita.partition.selector import SubgraphSelector, takes
-from partita.partition.with_types import SEEING, Typed, own_hooks
+from partita.partition.with_types import Typed
 
 Answer = TypeVar("Answer")
 
@@ -56,8 +56,7 @@ class Witness:
     """The state of the graph before the hooks saw it, to detect whether one of them changed it.
 
     As a context manager it restores the graph if an error is raised, because a hook may change the graph before it
-    fails.
-    """
+    fails."""
 
     def __init__(self, typed: Typed) -> None:
         """Records the graph that the hooks see, and the original one, which a hook may have kept."""
@@ -94,9 +93,6 @@ class Witness:
             before.restore()
 
 
-CONNECTING = ("connect_subgraph_inputs", "connect_subgraph_outputs")
-"""The hooks that connect calls."""
-
 SHOWN = "A hook must not change what it is shown; it may return changed copies where it returns something"
 
 
@@ -109,10 +105,11 @@ class Hooks:
         self.witness = witness
         self.device = device
         """The device if this is its own property: the nodes that it makes stay there."""
-        self._own = own_hooks(subject)
-        self.sees_bodies = not self._own.isdisjoint(SEEING)
+        own = overridden_hooks(subject)
+        self._own = {hook.name for hook in own}
+        self.sees_bodies = any(hook.sees_bodies for hook in own)
         """True if the property sees bodies, so that the types of their inputs matter."""
-        self.is_plain = not self.sees_bodies and self._own.isdisjoint(CONNECTING)
+        self.is_plain = not any(hook.sees_bodies or hook.connects for hook in own)
         """True if its calls are plain ones."""
         self._takes_selector: dict[str, bool] = {}
 

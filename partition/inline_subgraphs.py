@@ -38,8 +38,7 @@ def inline_subgraphs(g: Graph, calls: str | Sequence[str] | Callable[[Node], boo
 
 def _with_control(g: Graph) -> Graph:
     """The graph with the control dependencies that crossed a border, if all their nodes are in the graph again by
-    name.
-    """
+    name."""
     restored: dict[str, Node] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:

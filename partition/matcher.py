@@ -47,8 +47,7 @@ class Matcher:
     If inner values must stay inside, a value with more readers than a match has nodes ends the match, so each anchor has
     constant cost: near-linear. Without operands each (part, node) is visited once per anchor, by its longest path.
     No match is lost: if inner values stay inside on one path to a node, every other path to it only has nodes of that
-    path.
-    """
+    path."""
 
     def __init__(self, index: OpIndex, pattern: Pattern, free: Sequence[bool], fixed: Sequence[Sequence[int]], ask: Ask) -> None:
         self.index = index

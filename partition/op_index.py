@@ -179,8 +179,7 @@ def _live(graph: Graph, number: dict[Node, int], preds: Preds) -> bytearray:
 
 NEAREST = 8
 """Maximum number of groups on either side, in the order of their first readers, that a group is joined with for one
-constant.
-"""
+constant."""
 
 Groups = list[list[int]]
 Label = Hashable | None
@@ -202,8 +201,7 @@ def join_at_constants(index: OpIndex, groups: Groups, labels: Sequence[Label], f
     """Merges groups of one label that share a constant, if an op of one of them reads it and nothing but
     constants, and if that closes no cycle.
 
-    Near-linear.
-    """
+    Near-linear."""
     bonds = _bonds(index, groups, labels)
     if not bonds:
         return groups

@@ -51,8 +51,7 @@ def partition_graph(
     The groups are chosen by the property given (or several, in order), else by the backend's, else
     `g.attrs["subgraph_property"]`, which is consumed, else the affinities of the nodes. `inside` partitions bodies
     instead, at any depth: those of the calls that a partition made, and of If, Loop and Scan (or of the nodes for which
-    it returns True).
-    """
+    it returns True)."""
     chosen = PartitionOptions.of(options)
     if inside and chosen.groups is not None:
         raise PartitionError("groups are of one graph, not of the bodies in it", where="option groups", remedy="Leave inside out")

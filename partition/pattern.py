@@ -45,8 +45,7 @@ class Part:
     """True if the part may be omitted from a match."""
     operands: tuple[Operand | tuple[Part, ...], ...]
     """Its operands, without the one that continues the sequence; a tuple of parts is a sequence that ends
-    there.
-    """
+    there."""
     text: str
     """The part as written by the user."""
 

@@ -1,7 +1,6 @@
 """Chooses the groups: each property in turn takes from the nodes that the earlier ones left.
 
-Every result is checked before anything is rewritten.
-"""
+Every result is checked before anything is rewritten."""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import attrs
+
 from partita.graph.build import call
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
@@ -16,13 +18,41 @@ if TYPE_CHECKING:
     from partita.partition.pattern import Pattern
 
 
+@attrs.frozen(slots=True)
+class Hook:
+    """A row of `HOOKS`."""
+
+    name: str
+    """The method of `SubgraphProperty`."""
+    sees_bodies: bool = False
+    """True if it gets bodies, or their inputs, so that types matter."""
+    connects: bool = False
+    """True if it connects calls."""
+    declined: str = ""
+    """The answer, in words, that leaves a subgraph's nodes unchanged."""
+
+
+HOOKS = {
+    hook.name: hook
+    for hook in (
+        Hook("pre_partition"),
+        Hook("create_subgraph_selector"),
+        Hook("init_subgraph_inputs", sees_bodies=True),
+        Hook("review_subgraph", sees_bodies=True, declined="said no"),
+        Hook("create_subgraph_node", sees_bodies=True, declined="returned None"),
+        Hook("adjust_subgraph_node"),
+        Hook("connect_subgraph_inputs", connects=True),
+        Hook("connect_subgraph_outputs", connects=True),
+        Hook("post_partition"),
+    )
+}
+"""The hooks of a property by name, in the order in which they run."""
+
+
 class SubgraphProperty:
     """Override `create_subgraph_selector`, and other hooks as needed. Hooks never change their arguments.
 
-    Hooks run in this order: `pre_partition`; the selectors; for each subgraph `init_subgraph_inputs`, `review_subgraph`,
-    `create_subgraph_node`; then, while the graph is assembled, `connect_subgraph_inputs`, `connect_subgraph_outputs`;
-    `post_partition`.
-    """
+    They run in the order of `HOOKS`: calls are created one by one, and connected later, while the graph is assembled."""
 
     def __init_subclass__(cls, **keywords: object) -> None:
         """Warns of hooks that have MXNet's names."""
@@ -101,6 +131,20 @@ class SubgraphProperty:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+def overridden_hooks(subject: SubgraphProperty) -> list[Hook]:
+    """The hooks that the property overrides."""
+    kind, base = type(subject), SubgraphProperty
+    return [
+        hook for name, hook in HOOKS.items()
+        if getattr(kind, name, None) is not getattr(base, name) or name in vars(subject)
+    ]
+
+
+def sees_bodies(subject: SubgraphProperty) -> bool:
+    """True if the property overrides a hook that gets bodies."""
+    return any(hook.sees_bodies for hook in overridden_hooks(subject))
 
 
 class PatternProperty(SubgraphProperty):

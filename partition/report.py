@@ -12,6 +12,7 @@ from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.node import Node
 from partita.graph.pictures.html import bundle
+from partita.graph.pictures.tables import Tabular
 from partita.partition.errors import PartitionError
 from partita.partition.explain import Explanation
 from partita.partition.notebook import tables_html
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from partita.partition.plans import Plan
 
 @attrs.frozen(slots=True, eq=False, repr=False)
-class PartitionReport:
+class PartitionReport(Tabular):
     """`g.attrs["partition_report"]`. Everything is computed on demand."""
 
     plan: Plan
@@ -64,8 +65,7 @@ class PartitionReport:
 
         If a walk passed a node over, and its subgraph became smaller later, or the closed node joined it after all, there
         is no such path; then the result is the path between the node and the closed one. None if the graph has no path
-        of either kind.
-        """
+        of either kind."""
         return self._cycle_path(border, self._finder())
 
     def _finder(self) -> PathFinder | None:
@@ -97,8 +97,7 @@ class PartitionReport:
 
     def _shared_constants(self, node: str, home: Group) -> Iterator[str]:
         """The constants that an op which reads only constants shares with others of its subgraph: they are the reason why
-        it is there.
-        """
+        it is there."""
         graph = self.plan.graph
         reads = graph[node].reads if graph is not None else ()
         if graph is None or not all(entry.node.is_constant for entry in reads):
@@ -147,9 +146,6 @@ class PartitionReport:
             more = ", ..." if len(nodes) > 1 else ""
             table.add_row("(outside)", "-", str(len(nodes)), Text(f"{rule}: {nodes[0].text}{more}"))
         return table
-
-    def __rich__(self) -> Table:
-        return self.to_table()
 
     def print(self, most: int = 30) -> None:
         """Prints the table, with at most `most` subgraphs."""
@@ -201,8 +197,7 @@ class PathFinder:
 
     def path(self, u: int, v: int) -> tuple[str, ...] | None:
         """The path through outside nodes that would leave and re-enter the two ends of the edge u→v, if they were one subgraph:
-        names of ops and calls.
-        """
+        names of ops and calls."""
         owner = self._explanation.owner
         start, goal = (x if owner[x] < 0 else ~owner[x] for x in (u, v))
         if (start, goal) not in self._found:

@@ -30,8 +30,7 @@ class SubgraphSelector:
     """Override `select`, `select_input` and `select_output`; a new selector is made for every subgraph's seed.
 
     Only ops are offered: never variables, constants, calls that an earlier partition made, nodes that nothing needs,
-    or nodes that are in a subgraph already. Selectors combine: `a | b`, `a & b`, `~a`.
-    """
+    or nodes that are in a subgraph already. Selectors combine: `a | b`, `a & b`, `~a`."""
 
     def __init_subclass__(cls, **keywords: object) -> None:
         """Warns of hooks that have MXNet's names."""
@@ -162,8 +161,7 @@ class Combined(SubgraphSelector):
     """A selector that combines others: `a | b`, `a & b`, `~a`.
 
     Every call goes to every part, in order, even if the first answer decides. Therefore each part that keeps
-    state gets all calls that it would get alone.
-    """
+    state gets all calls that it would get alone."""
 
     def __init__(self, *parts: SubgraphSelector) -> None:
         self.parts = parts

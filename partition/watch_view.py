@@ -126,8 +126,7 @@ def _layout(mark: str) -> str:
 
 def _playing(mark: str, frames: Sequence[Frame], classes: dict[str, str]) -> str:
     """CSS that shows one step after the other while "play" is on, one second each: the texts overlap, and each box
-    is animated through the colours of all steps.
-    """
+    is animated through the colours of all steps."""
     on, once = f"#{mark}-play:checked~div", f"{len(frames)}s step-end infinite"
     end = f"{100 / len(frames):.4f}%"
     rules = [

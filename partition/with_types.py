@@ -12,7 +12,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.rewrite import with_changes
 from partita.partition.pattern import Part, Pattern
-from partita.partition.property import AffinityProperty, PatternProperty, SubgraphProperty
+from partita.partition.property import AffinityProperty, PatternProperty, SubgraphProperty, sees_bodies
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
 from partita.passes import apply_pass
 from partita.passes.views import TypeView
@@ -120,22 +120,12 @@ def _with_affinities(twin: Graph, g: Graph) -> Graph:
     return with_changes(twin, lambda node: {"affinity": wanted[node]} if node.affinity != wanted[node] else {})
 
 
-SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
-"""The hooks that get bodies, or their inputs."""
-
-
-def own_hooks(subject: SubgraphProperty) -> set[str]:
-    """The hooks that the property overrides."""
-    kind, base = type(subject), SubgraphProperty
-    return {hook for hook in dir(base) if getattr(kind, hook, None) is not getattr(base, hook)} | vars(subject).keys()
-
-
 def looks_at_types(subject: SubgraphProperty) -> bool:
     """True if the property, or its selector, may use types. False if it only uses op names or affinities."""
     if type(subject) is AffinityProperty:
-        return any(not own_hooks(own).isdisjoint(SEEING) for own in subject.properties.values())
+        return any(map(sees_bodies, subject.properties.values()))
     if type(subject) is PatternProperty:
-        return not own_hooks(subject).isdisjoint(SEEING) or _asks(subject.pattern)
+        return sees_bodies(subject) or _asks(subject.pattern)
     return type(subject) is not SubgraphProperty
 
 

@@ -44,8 +44,7 @@ def control_targets(g: Graph) -> frozenset[Node]:
 def without_captures(node: Node, gone: Mapping[int, Node | None]) -> Node:
     """The node without the captures with these indices.
 
-    In its bodies each is replaced by the given constant; None is for a capture that nothing reads.
-    """
+    In its bodies each is replaced by the given constant; None is for a capture that nothing reads."""
     count = len(node.captures)
 
     def narrowed(body: Graph) -> Graph:

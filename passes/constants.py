@@ -20,8 +20,7 @@ def as_constant(entry: NodeEntry | None) -> np.ndarray[Any, Any] | None:
 
 def ints(node: Node, i: int, attribute: str) -> list[int] | None:
     """Integers that are an attribute in old opsets and input `i` in new ones; None if they are absent or not
-    constant.
-    """
+    constant."""
     if attribute in node.attrs:
         return list(node.attrs[attribute])
     value = as_constant(node.inputs[i]) if i < len(node.inputs) else None

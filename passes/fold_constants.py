@@ -33,8 +33,7 @@ LIMIT = 16 << 20
 
 GROWTH = 1 << 20
 """Maximum bytes of a folded node's outputs beyond those of its inputs: a file should not swell by values that are
-cheap to compute.
-"""
+cheap to compute."""
 
 MOST = 1 << 28
 """Maximum number of elements that numpy touches for a node; a larger one is left to a device."""
@@ -64,8 +63,7 @@ def fold_constants(
     (see `labour`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than
     `factor` times its inputs. Sizes are determined before anything is computed: from the types, or else by inference on the
     single node. With `shapes=False` shape arithmetic and conditions stay. `only` has the names of nodes that may be replaced.
-    Linear in nodes, plus the computing.
-    """
+    Linear in nodes, plus the computing."""
     options = _Options(limit, growth, factor, shapes, only)
     while True:
         folded = _everywhere(g, options)

@@ -11,11 +11,8 @@ import attrs
 from partita.graph.errors import PassError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.types import TensorType, Type, numpy_dtype
+from partita.graph.types import ELEMENT_TYPES, TensorType, Type
 from partita.passes.registry import register_pass
-
-_PACKED = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
-"""Bits of the element types narrower than a byte."""
 
 
 @attrs.frozen(slots=True)
@@ -114,8 +111,7 @@ def aligned_bytes(known: Type | None, alignment: int) -> int | None:
     if not isinstance(known, TensorType) or not known.is_static or known.dtype == "string":
         return None
     count = math.prod(known.shape or ())  # type: ignore[arg-type]
-    bits = _PACKED.get(known.dtype) or 8 * numpy_dtype(known.dtype).itemsize
-    return -(-count * bits // (8 * alignment)) * alignment
+    return -(-count * ELEMENT_TYPES[known.dtype].bits // (8 * alignment)) * alignment
 
 
 class Arena:

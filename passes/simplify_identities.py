@@ -7,9 +7,8 @@ from collections.abc import Callable
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
-from partita.graph.protos import DTYPE_NAMES
 from partita.graph.rewrite import Rewriter, rewrite
-from partita.graph.types import TensorType
+from partita.graph.types import BY_NUMBER, TensorType
 from partita.passes.bodies import control_targets, everywhere
 from partita.passes.constants import as_constant, ints
 from partita.passes.infer.shape_operands import follows_from_sizes
@@ -44,7 +43,7 @@ def _simplify(g: Graph) -> Graph:
             rewriter.keep(node, rebuilt)
             return
         rebuilt = _joined(rebuilt)
-        same = next((e for rule in _RULES.get(rebuilt.op or "", ()) if (e := rule(rebuilt, g)) is not None), None)
+        same = next((e for rule in RULES.get(rebuilt.op or "", ()) if (e := rule(rebuilt, g)) is not None), None)
         if same is None or (node[0] in returned and same.type != node[0].type):
             rewriter.keep(node, rebuilt)
         else:
@@ -85,7 +84,7 @@ def _cast(node: Node, g: Graph) -> NodeEntry | None:
     if isinstance(y.type, TensorType):
         wanted = y.type.dtype
     else:
-        wanted = DTYPE_NAMES.get(node.attrs.get("to", 0), "")
+        wanted = BY_NUMBER.get(node.attrs.get("to", 0), "")
     return x if wanted == x.type.dtype else None
 
 
@@ -197,7 +196,7 @@ def _says_all(node: Node) -> bool:
     return shape is not None and (0 not in shape or bool(node.attrs.get("allowzero", 0)))
 
 
-_RULES: dict[str, tuple[Rule, ...]] = {
+RULES: dict[str, tuple[Rule, ...]] = {
     "Identity": (_hands_on,),
     "Dropout": (_dropout,),
     "Cast": (_cast,),

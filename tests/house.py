@@ -84,7 +84,7 @@ def op_names() -> frozenset[str]:
     """ONNX's ops, and those of onnxruntime's domain that the product reads."""
     from partita.graph.microsoft import table
 
-    return frozenset({schema.name for schema in onnx.defs.get_all_schemas()} | set(table._MEANINGS))
+    return frozenset({schema.name for schema in onnx.defs.get_all_schemas()} | set(table.MEANINGS))
 
 
 def strings_in(node: ast.AST) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """The arguments of a call: each is found by position or name, checked, and converted to a numpy array (without a copy
-if possible).
-"""
+if possible)."""
 
 from __future__ import annotations
 

@@ -51,8 +51,7 @@ def kept_by(keeper: Keeper) -> Iterator[None]:
 def held_once(array: Array, *, is_ours: bool = False) -> Array:
     """An aligned array of the same content: one that is held already, a copy, or this one if it `is_ours`: nobody else uses it.
 
-    It is freed with its last holder, and nobody may write to it. A user, however, may write to a graph's constants.
-    """
+    It is freed with its last holder, and nobody may write to it. A user, however, may write to a graph's constants."""
     if _final.get(id(array)) is array:
         return array
     key = (array_digest(array), array.dtype.str, array.shape)

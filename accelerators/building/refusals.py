@@ -69,8 +69,7 @@ def _at_fault(
 def cut_apart(call: Node, device: Device, config: Mapping[str, Any]) -> Failure | None:
     """The ops that the device supports in the whole graph but not in this part of it; None if there are none.
 
-    Only a transform can make an answer depend on the neighbours: the query judged the ops that it merges as one op.
-    """
+    Only a transform can make an answer depend on the neighbours: the query judged the ops that it merges as one op."""
     accelerator = device.accelerator
     assert call.subgraph is not None
     if not _depends_on_neighbours(accelerator):

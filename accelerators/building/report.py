@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,7 +11,8 @@ from partita.accelerators.building.subgraphs import Move
 from partita.accelerators.interface.compile_story import SHOWN, CompileStory
 from partita.accelerators.placement.placement import Placement, placement_tables
 from partita.graph.formatting import counted, first_of
-from partita.graph.pictures.html import bundle, lines, table
+from partita.graph.pictures.html import bundle, lines
+from partita.graph.pictures.tables import Column, Tabular, notebook_table, terminal_table
 from partita.partition import PartitionReport
 
 if TYPE_CHECKING:
@@ -44,30 +45,18 @@ class SubgraphRow:
         return f"{self.name} on {self.device}: {counted(self.ops, 'op')}"
 
 
-@attrs.frozen(slots=True)
-class Column:
-    """A column of the tables of subgraphs."""
-
-    title: str
-    """Its title in a terminal."""
-    notebook_title: str
-    """Its title in a notebook; empty if it is left out there."""
-    cell: Callable[[SubgraphRow], object]
-    """Its value for a subgraph."""
-
-
-COLUMNS = (
-    Column("subgraph", "subgraph", lambda row: row.name),
-    Column("device", "device", lambda row: row.device),
-    Column("ops", "ops", lambda row: row.ops),
-    Column("ready in", "compiled in", lambda row: f"{row.seconds:.2f} s"),
-    Column("compiled because", "", lambda row: row.why),
+COLUMNS: tuple[Column[SubgraphRow], ...] = (
+    Column("subgraph", lambda row: row.name),
+    Column("device", lambda row: row.device),
+    Column("ops", lambda row: row.ops),
+    Column("ready in", lambda row: f"{row.seconds:.2f} s", notebook="compiled in"),
+    Column("compiled because", lambda row: row.why, notebook=""),
 )
 """The columns of a subgraph's row, in terminals and notebooks."""
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
-class CompileReport:
+class CompileReport(Tabular):
     """The type of `model.report`."""
 
     name: str
@@ -111,22 +100,11 @@ class CompileReport:
 
     def to_table(self, most: int = 30) -> Table:
         """The subgraphs and moves as a rich table for a terminal."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(*(column.title for column in COLUMNS), title=Text(self.headline))
-        for row in self.subgraphs[:most]:
-            table.add_row(*(Text(str(column.cell(row))) for column in COLUMNS))
-        if len(self.subgraphs) > most:
-            table.add_row(f"... {len(self.subgraphs) - most} more")
-        return table
+        return terminal_table(COLUMNS, self.subgraphs, self.headline, most=most)
 
     def summary(self) -> list[Table | str]:
         """The subgraphs, moves and notes, as the command line prints them."""
         return [self.to_table(), *move_lines(self.moves), *self.notes]
-
-    def __rich__(self) -> Table:
-        return self.to_table()
 
     def print(self) -> None:
         """Print the subgraphs, then the placement."""
@@ -160,9 +138,7 @@ class CompileReport:
 
 def report_html(report: CompileReport, moves: Sequence[str]) -> str:
     """The subgraphs, the placement, moves and notes."""
-    columns = [column for column in COLUMNS if column.notebook_title]
-    rows = [[column.cell(row) for column in columns] for row in report.subgraphs]
-    shown = table([column.notebook_title for column in columns], rows, title=report.headline)
+    shown = notebook_table(COLUMNS, report.subgraphs, report.headline)
     return shown + placement_tables(report.placement) + lines([*moves, *report.notes])
 
 

@@ -27,14 +27,13 @@ from partita.accelerators.interface.accelerator import AnySize, CompiledSubgraph
 from partita.accelerators.interface.compile_now import run_laid_out
 from partita.accelerators.process.exit_barrier import at_a_device
 from partita.accelerators.process.forking import Guard, renewed_in_children
-from partita.graph.errors import PartitaError
+from partita.graph.errors import DeclaredMismatch, PartitaError
 from partita.graph.graph import Graph
 from partita.graph.interpret import interpret
 from partita.graph.types import TensorType, numpy_dtype
 from partita.passes.infer import infer, without_declared
 from partita.passes.infer.contract import Contract
 from partita.passes.infer.dim_symbols import symbols_in
-from partita.passes.infer.inference_errors import DeclaredMismatch
 from partita.passes.infer.reading import Reading
 from partita.passes.infer.shape_operands import INDEXED
 from partita.passes.infer.traced_sizes import REMEDY
@@ -164,8 +163,7 @@ class SpecializedSubgraph(CompiledSubgraph):
     def _handed_over(self, kept: _Kept) -> bool:
         """Removes a size that does not compile, so that it takes no room from others.
 
-        Returns True if the stand-in serves it from now on.
-        """
+        Returns True if the stand-in serves it from now on."""
         with self._guard.lock:
             if self._kept.get(kept.shapes) is kept:
                 del self._kept[kept.shapes]

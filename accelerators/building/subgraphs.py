@@ -220,8 +220,7 @@ class Builder:
     def _given_back(self, graph: Graph, label: str, own: SubgraphProperty) -> dict[str, str]:
         """The next device of each op that the device's property rejected, by the op's name.
 
-        Ops that are forced onto the device stay.
-        """
+        Ops that are forced onto the device stay."""
         report: PartitionReport = graph.attrs[REPORT]
         by_reason: dict[str, list[str]] = {}
         for outside in report.outside:
@@ -248,8 +247,7 @@ class Builder:
     def _cut_apart(self, calls: Sequence[Node]) -> list[Failure]:
         """The calls that their devices support only in part, after partitioning.
 
-        A node that was a call before was queried alone.
-        """
+        A node that was a call before was queried alone."""
         new = [call for call in calls if call.name not in self.placement]
         devices, values = self.devices, self.config.by_device
         failures = [cut_apart(call, devices[str(call.affinity)], values[str(call.affinity)]) for call in new]

@@ -217,13 +217,8 @@ def measured_units(units: Mapping[str, Unit], again: Callable[[Unit, Mapping[str
 
 
 def _compiled(
-    device: Device,
-    body: Graph,
-    config: Mapping[str, Any],
-    stand_ins: Sequence[tuple[Device, Mapping[str, Any]]],
-    behind: bool,
-    model: str,
-    kept: Kept,
+    device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]],
+    behind: bool, model: str, kept: Kept,
 ) -> CompiledSubgraph:
     accelerator = in_its_place(device.accelerator, config)
 
@@ -259,8 +254,7 @@ def _compiled(
 def _check_supported(accelerator: Accelerator, body: Graph, where: str) -> None:
     """Queries the device again about the ops of this part, if sizes depend on values: answers may differ from the whole graph.
 
-    An op with a symbolic size is queried again once the size is known, because some rules are about sizes.
-    """
+    An op with a symbolic size is queried again once the size is known, because some rules are about sizes."""
     for name, answer in accelerator.query(body).items():
         if answer is not True:
             raise AcceleratorError(f"{where} {name!r} is not what it runs: {answer}")
@@ -299,8 +293,7 @@ class OutputCheck:
 
     def checked(self, returned: Any, inputs: Sequence[Any], where: str) -> list[Any]:
         """The outputs as plain arrays; RunError for an output that is not an array, or whose dtype or sizes differ from those
-        that follow from these inputs or that the model declares.
-        """
+        that follow from these inputs or that the model declares."""
         values = [_plain(value, entry, where) for value, entry in zip(self.counted(returned, where), self._body.outputs)]
         if not self.fits(values):
             self._check_sizes(values, inputs, where)

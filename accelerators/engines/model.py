@@ -16,10 +16,8 @@ from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
 from partita.graph.node import Node
 from partita.graph.ops.schemas import OpSpec, ParamSpec, spec_of
-from partita.graph.protos import DTYPE_NAMES
-from partita.graph.readers.onnx.tensors import BITS
 from partita.graph.rewrite import Rewriter
-from partita.graph.types import Array
+from partita.graph.types import BY_NUMBER, PACKED, Array
 from partita.graph.writers.onnx.model import ModelWriter, complete_outputs
 from partita.passes.bodies import everywhere
 
@@ -190,7 +188,7 @@ def _embed_elsewhere(model: Any, aside: Aside) -> None:
     Embeds those of sub-byte types too, because their byte array has another shape than the tensor."""
     from onnx.external_data_helper import _get_all_tensors
 
-    wide = [tensor for tensor in model.graph.initializer if DTYPE_NAMES.get(tensor.data_type) not in BITS]
+    wide = [tensor for tensor in model.graph.initializer if BY_NUMBER.get(tensor.data_type) not in PACKED]
     outside = [tensor for tensor in wide if tensor.data_location == _EXTERNAL]
     for tensor in outside:
         tensor.data_location = 0

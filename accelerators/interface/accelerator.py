@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.arrays.on_device import DeviceArray
-from partita.accelerators.errors import BadConfig, NotSupported, UnknownKey, is_ours, names_hooks
+from partita.accelerators.errors import BadConfig, NotSupported, Returns, UnknownKey, is_ours, names_hooks
 from partita.accelerators.interface.compile_story import CompileStory, KernelWork
 from partita.accelerators.interface.device_property import DeviceProperty
 from partita.accelerators.interface.habits import meant_key
@@ -115,7 +115,7 @@ class CompiledSubgraph:
     def __init_subclass__(cls, **options: Any) -> None:
         """Makes errors of the class's hooks name the hook."""
         super().__init_subclass__(**options)
-        names_hooks(cls, _HOOKS_OF_SUBGRAPHS, lambda self: type(self).__name__)
+        names_hooks(cls, SUBGRAPH_HOOKS, lambda self: type(self).__name__)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """The body's outputs for these inputs, both in the body's order.
@@ -180,10 +180,15 @@ class CompiledSubgraph:
         """Replaces the node names of its compilation, for the names in profiles."""
 
 
-_HOOKS_OF_SUBGRAPHS: Mapping[str, tuple[type, ...]] = {
-    "export": (bytes, bytearray, memoryview), "export_weights": (list, tuple), "profile_rows": (list, tuple, NoneType),
-    "measured": (CompiledSubgraph, NoneType), "another": (CompiledSubgraph, NoneType), "let_go": (), "rename_nodes": (),
-    "kernels": (list, tuple),
+SUBGRAPH_HOOKS: Mapping[str, Returns] = {
+    "export": Returns((bytes, bytearray, memoryview)),
+    "export_weights": Returns((list, tuple), np.ndarray),
+    "profile_rows": Returns((list, tuple, NoneType)),
+    "measured": Returns((CompiledSubgraph, NoneType)),
+    "another": Returns((CompiledSubgraph, NoneType)),
+    "let_go": Returns(),
+    "rename_nodes": Returns(),
+    "kernels": Returns((list, tuple)),
 }
 """The hooks of a compiled subgraph, with the types that they return."""
 
@@ -247,13 +252,23 @@ def _checked(query: Query) -> Query:
     return checked
 
 
-_HOOKS: Mapping[str, tuple[type, ...]] = {
-    "transform": (Graph,), "import_": (CompiledSubgraph,), "identity": (Mapping,), "meaning": (Mapping,), "metrics": (Mapping,),
-    "misfit": (str, NoneType), "why_not_here": (str, NoneType), "why_no_export": (str, NoneType), "may_cache": (bool, np.bool_),
-    "second_level": (), "tune": (), "any_size": (), "query": (), "supports": (), "stages": (Iterable,),
-    "free_bytes": (int, np.integer, NoneType), "resource": (str, NoneType),
+HOOKS: Mapping[str, Returns] = {
+    "transform": Returns((Graph,)),
+    "import_": Returns((CompiledSubgraph,)),
+    "identity": Returns((Mapping,), str, (str, int, float, NoneType)),
+    "meaning": Returns((Mapping,), str),
+    "metrics": Returns((Mapping,), str),
+    "misfit": Returns((str, NoneType)),
+    "why_not_here": Returns((str, NoneType)),
+    "why_no_export": Returns((str, NoneType)),
+    "may_cache": Returns((bool, np.bool_)),
+    "stages": Returns((Iterable,)),
+    "free_bytes": Returns((int, np.integer, NoneType)),
+    "resource": Returns((str, NoneType)),
+    **dict.fromkeys(("second_level", "tune", "any_size", "query", "supports"), Returns()),
 }
-"""The hooks whose errors name them here, with the types that they return; callers of `compile` and `run` name those."""
+"""The hooks of an accelerator whose errors name them here, with the types that they return. Callers of `compile` and `run` name
+those."""
 
 
 class Accelerator:
@@ -284,8 +299,7 @@ class Accelerator:
     reads_views: ClassVar[bool] = False
     """True if `import_` may get a writable view of the file's memory instead of bytes.
 
-    This saves it a copy of the bytes.
-    """
+    This saves it a copy of the bytes."""
 
     last_resort: ClassVar[bool] = False
     """True if it runs nearly everything, and slowly. A call that another device supports in part is inlined instead."""
@@ -315,7 +329,7 @@ class Accelerator:
             cls.query = _where_it_is_asked_for(query if is_ours(cls) else _checked(query))  # type: ignore[method-assign]
         if "compile" in cls.__dict__:
             cls.compile = _completed(cls.__dict__["compile"])  # type: ignore[method-assign]
-        names_hooks(cls, _HOOKS, lambda self: f"device {self.name!r}")
+        names_hooks(cls, HOOKS, lambda self: f"device {self.name!r}")
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         named = [parameter for parameter in inspect.signature(cls.supports).parameters.values() if parameter.kind in kinds]
         cls._supports_takes_config = len(named) > len(("self", "node", "graph"))
@@ -333,8 +347,7 @@ class Accelerator:
         """The graphs after each step of `transform`, the last being its result; `query` carries answers back from each to the
         one before.
 
-        Yield more than one if a step removes nodes next to nodes that another step replaces.
-        """
+        Yield more than one if a step removes nodes next to nodes that another step replaces."""
         return (self.transform(graph),)
 
     def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
@@ -359,8 +372,7 @@ class Accelerator:
         """For each op node of the graph, by its original name: True, or the reason why the device does not run it.
 
         Runs `transform` on a copy; an original node is supported if every node that it became is. An original node that
-        became none is refused.
-        """
+        became none is refused."""
         return query_through_transform(self, with_own_nodes(graph))
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
@@ -391,8 +403,7 @@ class Accelerator:
 
     def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
         """Everything that a compiled subgraph depends on besides its body and configuration: "library" and its version, the
-        target, ...
-        """
+        target, ..."""
         return {}
 
     def meaning(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -402,8 +413,7 @@ class Accelerator:
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
         """The reason why a subgraph that was compiled with this `identity` cannot run here, naming the differences; None if it
-        can.
-        """
+        can."""
         here = self.identity(config)
         differing = [key for key in {**identity, **here} if identity.get(key) != here.get(key)]
         differences = [f"{key} is {here.get(key) or 'none'} here, and was {identity.get(key) or 'none'}" for key in differing]
@@ -444,7 +454,7 @@ class Accelerator:
 
     def keys(self) -> dict[str, Key]:
         """All its configuration keys, including those of every device."""
-        return {**_COMMON_KEYS, **declared(self.config_keys, _COMMON_KEYS)}
+        return {**COMMON_KEYS, **declared(self.config_keys, COMMON_KEYS)}
 
     def set_config(self, values: Mapping[str, Any]) -> None:
         """Changes the accelerator's own configuration, or nothing if a value is invalid; a `KEY_` prefix is accepted."""
@@ -548,7 +558,7 @@ class Accelerator:
 
     def _offered(self) -> list[str]:
         """The keys that have an effect here: PRECISION only if the device lists it."""
-        return sorted(name for name, key in self.keys().items() if key is not _COMMON_KEYS["PRECISION"])
+        return sorted(name for name, key in self.keys().items() if key is not COMMON_KEYS["PRECISION"])
 
     def _known(
         self, key: str, known: Mapping[str, Any], what: str, listed: Sequence[str], prefixes: tuple[str, ...] = ("KEY_",)
@@ -566,7 +576,7 @@ class Accelerator:
 PRECISIONS = {"f32": "FP32", "f16": "FP16", "bf16": "BF16"}
 """The values of PRECISION, each with the capability that a device must list."""
 
-_COMMON_KEYS = {
+COMMON_KEYS = {
     "DEVICE_ID": Key("0", text),
     "PERF_COUNT": Key(False, flag),
     "PRECISION": Key("f32", one_of(*PRECISIONS)),

@@ -36,8 +36,7 @@ class Key:
     names_files: bool = False
     """True if the value may name a file, a folder, a library, a plugin or a command, or start a process.
 
-    Then only the caller may set it, never a file.
-    """
+    Then only the caller may set it, never a file."""
 
     def read(self, name: str, value: Any, where: str) -> Any:
         """The value as the device reads it; raises BadConfig if it is invalid."""

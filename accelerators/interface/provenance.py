@@ -252,8 +252,7 @@ class _Trace:
         """For each new node its answer, combined with the answers of unmatched new nodes.
 
         Such a node counts as a part of the nodes that read it, or of those that it reads if their value is missing or no
-        matched node reads it.
-        """
+        matched node reads it."""
         totals: Answers = {}
         for part in self.new.nodes:
             if part.is_op:

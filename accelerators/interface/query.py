@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partita.accelerators.errors import MEND, DeviceMistake, named
+from partita.accelerators.errors import MEND, DeviceMistake, Returns, named
 from partita.accelerators.interface.inlining import inlined_with_owners
 from partita.accelerators.interface.provenance import FUSED as FUSED
 from partita.accelerators.interface.provenance import Answer, Answers, carried_back, lost_calls, worse
@@ -69,7 +69,7 @@ def _stages(device: Accelerator, graph: Graph) -> Iterator[Graph]:
 
 
 _END = object()
-_next_stage = named(lambda device, steps: next(steps, _END), "stages", (), lambda device: f"device {device.name!r}")
+_next_stage = named(lambda device, steps: next(steps, _END), "stages", Returns(), lambda device: f"device {device.name!r}")
 
 
 def _asked_alone(device: Accelerator, calls: Sequence[Node]) -> Answers:

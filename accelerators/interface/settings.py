@@ -29,37 +29,46 @@ MEASURED = "PERF_COUNT"
 """The device key that is also valid beside several devices: a model is measured as a whole."""
 
 
+def _setting(name: str, key: Key) -> Any:
+    """A field of `HeteroSettings` that this configuration key sets."""
+    return attrs.field(default=key.read(name, key.default, f"config of {HETERO}"), metadata={"name": name, "key": key})
+
+
 @attrs.frozen(slots=True)
 class HeteroSettings:
-    """The settings that hold for the compiled model as a whole."""
+    """The settings that hold for the compiled model as a whole: a field and its key for each."""
 
-    dot_folder: Path | None = None
-    """HETERO_DUMP_GRAPH_DOT: the folder of the two .dot files."""
-    requests: int | None = None
-    """NUM_REQUESTS: the number of asynchronous requests that run at once; None: as many as are worth it."""
-    queue: int | None = None
-    """QUEUE_SIZE: the number of further requests that may wait before `start` does; None: twice the requests."""
-    full: str = "wait"
-    """QUEUE_FULL: the behaviour of `start` while the queue is full: "wait" for room, or raise an "error"."""
-    limit: float | None = None
-    """REQUEST_SECONDS: the time limit of a request, from `start` on; None: no limit."""
-    parallel: bool | None = None
-    """PARALLEL: run independent subgraphs concurrently. None (AUTO): if measured to be faster."""
-    pipeline: bool | None = False
-    """PIPELINE: requests pass through the devices as a pipeline, in the order in which they were started. None (AUTO): if
+    dot_folder: Path | None = _setting("HETERO_DUMP_GRAPH_DOT", Key(False, folder_or_flag, names_files=True))  # noqa: RUF009
+    """The folder of the two .dot files."""
+    requests: int | None = _setting("NUM_REQUESTS", Key(None, optional(positive)))
+    """The number of asynchronous requests that run at once; None: as many as are worth it."""
+    queue: int | None = _setting("QUEUE_SIZE", Key(None, optional(positive)))
+    """The number of further requests that may wait before `start` does; None: twice the requests."""
+    full: str = _setting("QUEUE_FULL", Key("wait", one_of("wait", "error")))
+    """The behaviour of `start` while the queue is full: "wait" for room, or raise an "error"."""
+    limit: float | None = _setting("REQUEST_SECONDS", Key(None, optional(seconds)))
+    """The time limit of a request, from `start` on; None: no limit."""
+    parallel: bool | None = _setting("PARALLEL", Key("AUTO", flag_or_auto))
+    """Run independent subgraphs concurrently. None (AUTO): if measured to be faster."""
+    pipeline: bool | None = _setting("PIPELINE", Key(False, flag_or_auto))
+    """Requests pass through the devices as a pipeline, in the order in which they were started. None (AUTO): if
     measured to be faster."""
-    strict: bool = False
-    """STRICT: raise an error if a device cannot compile a subgraph that it accepted. Otherwise the next device gets it."""
-    start: str = "wait"
-    """START: `compile` "wait"s for the devices, or returns "now" and lets others answer until they are ready."""
-    start_with: str | None = None
-    """START_WITH: the devices that answer until then, as `compile` takes them; None: an installed engine, then `reference`."""
-    start_seconds: float = 3600.0
-    """START_SECONDS: the time limit of a device for a subgraph that it compiles meanwhile, in a process of its own."""
-    capsules: Path | None = None
-    """CAPSULES: the folder for a capsule of each subgraph that fails to compile or to run."""
-    record: str | None = None
-    """RECORD: the mode of the recorder: "checksums", "nan", or "sample:N" for every N-th call."""
+    strict: bool = _setting("STRICT", Key(False, flag))
+    """Raise an error if a device cannot compile a subgraph that it accepted. Otherwise the next device gets it."""
+    start: str = _setting("START", Key("wait", one_of("wait", "now"), names_files=True))
+    """`compile` "wait"s for the devices, or returns "now" and lets others answer until they are ready."""
+    start_with: str | None = _setting("START_WITH", Key(None, optional(text), names_files=True))
+    """The devices that answer until then, as `compile` takes them; None: an installed engine, then `reference`."""
+    start_seconds: float = _setting("START_SECONDS", Key(3600.0, seconds))
+    """The time limit of a device for a subgraph that it compiles meanwhile, in a process of its own."""
+    capsules: Path | None = _setting("CAPSULES", Key(False, folder_or_flag, names_files=True))  # noqa: RUF009
+    """The folder for a capsule of each subgraph that fails to compile or to run."""
+    record: str | None = _setting("RECORD", Key(None, optional(record)))
+    """The mode of the recorder: "checksums", "nan", or "sample:N" for every N-th call."""
+
+
+HETERO_KEYS: Mapping[str, Key] = {field.metadata["name"]: field.metadata["key"] for field in attrs.fields(HeteroSettings)}
+"""The keys that hold for the compiled model as a whole."""
 
 
 @attrs.frozen(slots=True)
@@ -136,48 +145,20 @@ def _read_hetero(values: Mapping[str, Any]) -> HeteroSettings:
             raise UnknownKey(f"{HETERO} has no configuration key {name!r}", remedy=remedy)
         settings[plain] = value
     where = f"config of {HETERO}"
-    return HeteroSettings(**{_FIELDS[name]: HETERO_KEYS[name].read(name, value, where) for name, value in settings.items()})
+    return _read_settings(settings, where)
 
 
-HETERO_KEYS = {
-    "HETERO_DUMP_GRAPH_DOT": Key(False, folder_or_flag, names_files=True),
-    "NUM_REQUESTS": Key(None, optional(positive)),
-    "QUEUE_SIZE": Key(None, optional(positive)),
-    "QUEUE_FULL": Key("wait", one_of("wait", "error")),
-    "REQUEST_SECONDS": Key(None, optional(seconds)),
-    "PARALLEL": Key("AUTO", flag_or_auto),
-    "PIPELINE": Key(False, flag_or_auto),
-    "STRICT": Key(False, flag),
-    "START": Key("wait", one_of("wait", "now"), names_files=True),
-    "START_WITH": Key(None, optional(text), names_files=True),
-    "START_SECONDS": Key(3600.0, seconds),
-    "CAPSULES": Key(False, folder_or_flag, names_files=True),
-    "RECORD": Key(None, optional(record)),
-}
-"""The keys that hold for the compiled model as a whole."""
-
-_FIELDS = {
-    "HETERO_DUMP_GRAPH_DOT": "dot_folder",
-    "NUM_REQUESTS": "requests",
-    "QUEUE_SIZE": "queue",
-    "QUEUE_FULL": "full",
-    "REQUEST_SECONDS": "limit",
-    "PARALLEL": "parallel",
-    "PIPELINE": "pipeline",
-    "STRICT": "strict",
-    "START": "start",
-    "START_WITH": "start_with",
-    "START_SECONDS": "start_seconds",
-    "CAPSULES": "capsules",
-    "RECORD": "record",
-}
+def _read_settings(values: Mapping[str, Any], where: str) -> HeteroSettings:
+    """The settings of these keys."""
+    fields = {field.metadata["name"]: field.name for field in attrs.fields(HeteroSettings)}
+    return HeteroSettings(**{fields[name]: HETERO_KEYS[name].read(name, value, where) for name, value in values.items()})
 
 
 def settings_of_file(fields: Mapping[str, Any], where: str) -> HeteroSettings:
     """The settings of a file, by field name. Settings that may name files are ignored."""
-    names = {field: name for name, field in _FIELDS.items()}
-    values = {field: value for field, value in fields.items() if not HETERO_KEYS[names[field]].names_files}
-    return HeteroSettings(**{field: HETERO_KEYS[names[field]].read(names[field], values[field], where) for field in values})
+    names = {field.name: field.metadata["name"] for field in attrs.fields(HeteroSettings)}
+    values = {names[field]: value for field, value in fields.items()}
+    return _read_settings({name: value for name, value in values.items() if not HETERO_KEYS[name].names_files}, where)
 
 
 def with_key(config: Mapping[str, Any], devices: str | Sequence[str] | None, key: str, value: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.pictures.bars import HEAD, LEFT, LINE, NARROWEST, WIDTH, bar, svg_of
 from partita.graph.pictures.dot import PALETTE
+from partita.graph.pictures.tables import Tabular
 from partita.graph.types import TensorType
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class HandOver:
 
 
 @attrs.frozen(slots=True)
-class Costs:
+class Costs(Tabular):
     """Microseconds of each op on each device, and of hand-overs between devices."""
 
     times: Mapping[str, Mapping[str, float]] = attrs.field(converter=_times)
@@ -213,9 +214,6 @@ class Costs:
         for (source, destination), one in self.hand_overs.items():
             table.add_row(Text(f"{source} to {destination}"), "", f"{one.launch_us:,.1f} + bytes / {one.bytes_per_us:,.0f}")
         return table
-
-    def __rich__(self) -> Table:
-        return self.to_table()
 
     def __str__(self) -> str:
         lines = [f"costs ({self.source})"]

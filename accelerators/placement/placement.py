@@ -20,6 +20,7 @@ from partita.graph.nested import bodies_of, graphs_in
 from partita.graph.node import Node
 from partita.graph.pictures.html import bundle, picture, table
 from partita.graph.pictures.svg import notebook_svg
+from partita.graph.pictures.tables import Tabular
 from partita.graph.rewrite import with_affinities
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class NoSuchNode(GraphError, KeyError):
     __str__ = GraphError.__str__
 
 
-class Placement(MutableMapping[str, str]):
+class Placement(Tabular, MutableMapping[str, str]):
     """The device of each op node by name. Assign to change it; `apply` writes it into a graph as affinities.
 
     Constants and inputs are not listed: they follow the nodes that read them."""
@@ -236,9 +237,6 @@ class Placement(MutableMapping[str, str]):
         if len(reasons) > most:
             table.add_row(f"... {len(reasons) - most} more reasons", "", "")
         return table
-
-    def __rich__(self) -> Table:
-        return self.to_table()
 
     def print(self) -> None:
         """Print the table."""

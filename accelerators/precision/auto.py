@@ -36,6 +36,7 @@ from partita.accelerators.store.folder import FOLDERS, keep, read_kept
 from partita.graph.errors import PartitaError, check_flag
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
+from partita.graph.pictures.tables import Tabular
 from partita.passes import apply_pass
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class AutoRow:
 
 
 @attrs.frozen(slots=True)
-class AutoChoice:
+class AutoChoice(Tabular):
     """The placements that were measured, and the one that is recommended."""
 
     name: str
@@ -152,9 +153,6 @@ class AutoChoice:
             error, last = (f"{row.error:.2g}", f"{row.times:.2f}") if row.us else ("", row.note)
             table.add_row(Text(row.title), Text(ops), *known, error, Text(last), style="bold" if i == self.chosen else None)
         return table
-
-    def __rich__(self) -> Table:
-        return self.to_table()
 
     def __str__(self) -> str:
         lines = [self.name]

@@ -20,14 +20,15 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
-from partita.graph.types import Array, TensorType
+from partita.graph.types import BY_SHORT_NAME, ELEMENT_TYPES, Array, TensorType, numpy_dtype
 from partita.passes import apply_pass
 from partita.passes.constants import Namer
 
 KEPT = "float32"
 """The precision of ops that are not lowered."""
 
-CASTS = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
+CASTS = ("bf16", "f16")
+"""The precisions whose products are casts away."""
 
 BLOCKS = (32, 16, 8)
 """Numbers of elements of a column of 4-bit weights that share a scale: the first that divides the depth, or else the whole
@@ -46,9 +47,6 @@ CHANNEL_SCALES = 13
 
 AGREEING = ops("propagated") | frozenset("Add Sum Concat Relu".split())
 """Ops that read values quantized for others, rather than require their own."""
-
-ONNX_TYPES = {"bf16": 16, "f16": 10, "float32": 1}
-"""ONNX's codes of element types."""
 
 
 def lowerable(graph: Graph) -> list[Node]:
@@ -209,7 +207,7 @@ class _Lowering:
         for node in self.graph.nodes:
             readers = [] if node.is_op else self.graph.consumers(node)
             self.affinity = next((reader.affinity for reader in readers), node.affinity)
-            change = _CHANGES.get(self.precisions.get(node.name, KEPT), _Lowering._kept)
+            change = LOWERINGS.get(self.precisions.get(node.name, KEPT), _Lowering._kept)
             replacement = rewriter.keep(node, change(self, node)) if node.is_op else rewriter.keep(node)
             for entry in node.outputs:
                 plain[entry] = replacement[entry.index]
@@ -293,24 +291,24 @@ class _Lowering:
                 given.append(None if entry is None else self.rewriter.value(entry))
             else:
                 given.append(self._as(entry, precision))
-        dtype = CASTS[precision].name
+        dtype = BY_SHORT_NAME[precision]
         name = self.namer(f"{node.name}_{precision}")
         product = node.evolve(
             name=name, output_names=(self.namer(f"{node[0].name}_{precision}"),), inputs=tuple(given),
             output_types=(_typed(node[0], dtype),),
         )
         narrow = self.rewriter.keep(product)[0]
-        cast = op("Cast", narrow, name=node.name, output_names=node.output_names, to=ONNX_TYPES["float32"])
+        cast = op("Cast", narrow, name=node.name, output_names=node.output_names, to=ELEMENT_TYPES["float32"].number)
         return cast.evolve(output_types=node.output_types, affinity=node.affinity, metadata=node.metadata, place=node.place)
 
     def _as(self, entry: NodeEntry, precision: str) -> NodeEntry:
         """The value in another element type."""
         if (entry, precision) not in self.cast:
-            kind, array = CASTS[precision], entry.node.value
+            kind, array = numpy_dtype(BY_SHORT_NAME[precision]), entry.node.value
             if array is not None:
                 cast = self._constant(entry, array.astype(kind), precision)
             else:
-                value, to = self.rewriter.value(entry), ONNX_TYPES[precision]
+                value, to = self.rewriter.value(entry), ELEMENT_TYPES[BY_SHORT_NAME[precision]].number
                 cast = self._helper("Cast", f"{entry.name}_{precision}", _typed(entry, kind.name), value, to=to)
             self.cast[entry, precision] = cast
         return self.cast[entry, precision]
@@ -325,7 +323,7 @@ class _Lowering:
         return self.rewriter.keep(node.evolve(output_types=(value_type,), affinity=self.affinity))[0]
 
 
-_CHANGES = {
+LOWERINGS = {
     KEPT: _Lowering._kept,
     "int8": _Lowering._int8,
     "int8-weights": _Lowering._byte_weights,

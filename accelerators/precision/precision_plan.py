@@ -17,6 +17,7 @@ from partita.accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowerab
 from partita.graph.errors import did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph, require_graph
+from partita.graph.pictures.tables import Tabular
 from partita.partition.fingerprint import difference, fingerprint
 from partita.passes.infer import infer
 
@@ -55,7 +56,7 @@ class NoSuchOp(AcceleratorError, KeyError):
     __str__ = AcceleratorError.__str__
 
 
-class PrecisionPlan(MutableMapping[str, str]):
+class PrecisionPlan(Tabular, MutableMapping[str, str]):
     """The precision of each op that may be lowered, by name.
 
     Assigning changes and locks it; `apply` writes the precisions into a graph."""
@@ -238,9 +239,6 @@ class PrecisionPlan(MutableMapping[str, str]):
             label = [self.placement.get(row.node, "")] if placed else []
             table.add_row(*map(Text, (row.node, row.op, row.precision, *label, errors, gains, row.reason)))
         return table
-
-    def __rich__(self) -> Table:
-        return self.to_table()
 
     def _title(self) -> str:
         counts = {name: sum(row.precision == name for row in self.rows) for name in (KEPT, *PRECISIONS)}

@@ -47,8 +47,7 @@ def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True)
 
     The results are kept beside the compile cache and used by every later `compile` on this machine, of this model or
     of others with the same kernels; the model itself does not change. A keyboard interrupt keeps the results so far.
-    With `progress` each kernel is shown on stderr. Let nothing else run meanwhile.
-    """
+    With `progress` each kernel is shown on stderr. Let nothing else run meanwhile."""
     if not isinstance(model, CompiledModel):
         cause = f"a compiled model is tuned, not {type(model).__name__}"
         raise AcceleratorError(cause, where="tune", remedy="Give what compile returned")

@@ -1,6 +1,5 @@
 """Counts the cores that this process may use, given its CPU affinity and its container's quota. Of two threads of a core only one
-counts, because both share the units that multiply.
-"""
+counts, because both share the units that multiply."""
 
 from __future__ import annotations
 

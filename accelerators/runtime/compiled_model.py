@@ -289,8 +289,7 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
         that has not begun.
 
         Inputs are checked immediately, and must not change until the call is done. While the queue is full, `start` waits, or
-        raises QueueFull if QUEUE_FULL is "error"; past REQUEST_SECONDS the future ends with RequestTimeout.
-        """
+        raises QueueFull if QUEUE_FULL is "error"; past REQUEST_SECONDS the future ends with RequestTimeout."""
         arrays = self._checker.arrays(args, named)
         queue, traced = self._queue(), self._traced()
         pipeline = self._pipeline
@@ -357,8 +356,7 @@ class CompiledModel(metaclass=ABCMeta):  # noqa: B024  for the hook
         """The time of a run by subgraph and node.
 
         With inputs, the model runs on them several times, and each row is the median. Without inputs, it is the last call if
-        the model was compiled with PERF_COUNT, else runs on generated inputs. Other threads may call the model meanwhile.
-        """
+        the model was compiled with PERF_COUNT, else runs on generated inputs. Other threads may call the model meanwhile."""
         if args or named:
             return self._profiled(self._checker.arrays(args, named), "the inputs given")
         if self._last is not None:

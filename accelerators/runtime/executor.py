@@ -152,10 +152,7 @@ class Executor:
         return step.unit.run if step.reads == tuple(range(plan.n_inputs)) and step.makes == plan.outputs else None
 
     def _in_turn(
-        self,
-        arrays: list[Any],
-        out: Sequence[Wanted | None] | None,
-        observer: Observer | None = None,
+        self, arrays: list[Any], out: Sequence[Wanted | None] | None, observer: Observer | None = None,
         watcher: Watcher | None = None,
     ) -> list[Any]:
         try:

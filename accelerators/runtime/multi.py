@@ -28,8 +28,7 @@ class MultiModel(CompiledModel):
     """A model on several devices, called like any other.
 
     Concurrent calls, from threads or by `start`, are distributed: each goes to the least busy device, or to the one named
-    first if equally busy; if all are full, it waits for the first that is free.
-    """
+    first if equally busy; if all are full, it waits for the first that is free."""
 
     def __init__(self, models: Mapping[str, CompiledModel]) -> None:
         self.models = dict(models)

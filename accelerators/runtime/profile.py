@@ -22,6 +22,7 @@ from partita.graph.pictures import bars
 from partita.graph.pictures.bars import HEAD, LEFT, LINE, bar, svg_of
 from partita.graph.pictures.dot import PALETTE
 from partita.graph.pictures.html import bundle, picture, table
+from partita.graph.pictures.tables import Column, Tabular, terminal_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -80,27 +81,24 @@ class Span:
         return [row for row in self.rows if row.status == EXECUTED and row.subgraph not in ("", row.node)]
 
 
-COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("subgraph", lambda row: row.subgraph),
-    ("#", lambda row: str(row.index)),
-    ("node", lambda row: row.node),
-    ("status", lambda row: row.status),
-    ("layer_type", lambda row: row.layer_type),
-    ("real µs", lambda row: f"{row.real_us:,.1f}"),
-    ("cpu µs", lambda row: f"{row.cpu_us:,.1f}"),
-    ("device", lambda row: row.device),
-    ("exec_type", lambda row: row.exec_type),
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("subgraph", lambda row: shortened(row.subgraph)),
+    Column("#", lambda row: row.index, right=True),
+    Column("node", lambda row: shortened(row.node)),
+    Column("status", lambda row: row.status),
+    Column("layer_type", lambda row: shortened(row.layer_type)),
+    Column("real µs", lambda row: f"{row.real_us:,.1f}", right=True),
+    Column("cpu µs", lambda row: f"{row.cpu_us:,.1f}", right=True),
+    Column("device", lambda row: shortened(row.device)),
+    Column("exec_type", lambda row: shortened(row.exec_type)),
 )
-"""The table's columns: title and cell text of a row."""
+"""The columns of a row in a terminal."""
 
-TYPES: tuple[str, Callable[[Row], str]] = ("types", lambda row: row.types)
+TYPES: Column[Row] = Column("types", lambda row: shortened(row.types))
 """A further column, if something ran in another type than float32."""
 
 PLAIN = ("", "float32")
 """The types for which no such column is needed."""
-
-NUMBERS = ("#", "real µs", "cpu µs")
-"""The right-aligned columns."""
 
 WIDTH = 130
 """Width of the table in characters if it goes to a file or a pipe."""
@@ -120,7 +118,7 @@ LONGEST = 10.0
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
-class Profile:
+class Profile(Tabular):
     """Measured runs of a model; each row is their median."""
 
     model: str
@@ -186,22 +184,11 @@ class Profile:
 
     def to_table(self, slowest: int | None = None) -> Table:
         """The rows (or only the `slowest`) and the total, as a rich table for a terminal."""
-        from rich.table import Table
-        from rich.text import Text
-
         caption = f"total: {self.total_us:,.0f} µs of {self.elapsed_us:,.0f} µs on the clock"
         calls = "" if self.calls == 1 else f", median of {self.calls} calls"
-        table = Table(title=Text(f"{self.model} ({self.inputs}){calls}"), caption=caption)
         columns = COLUMNS if all(row.types in PLAIN for row in self.listed) else (*COLUMNS, TYPES)
-        for title, _ in columns:
-            table.add_column(title, justify="right" if title in NUMBERS else "left", overflow="fold")
         rows = self.listed if slowest is None else sorted(self.listed, key=lambda row: -row.real_us)[:slowest]
-        for row in rows:
-            table.add_row(*(Text(shortened(cell(row))) for _, cell in columns))
-        return table
-
-    def __rich__(self) -> Table:
-        return self.to_table()
+        return terminal_table(columns, rows, f"{self.model} ({self.inputs}){calls}", caption, folds=True)
 
     def print(self, slowest: int | None = None) -> None:
         """Print the table."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from partita.graph.formatting import counted
+from partita.graph.pictures.tables import Column, terminal_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -112,14 +113,22 @@ class Recorded:
 
     def to_table(self) -> Table:
         """The values as a rich table for a terminal."""
-        from rich.table import Table
-        from rich.text import Text
+        return terminal_table(COLUMNS, self.values, str(self).partition("\n")[0])
 
-        columns = ("value", "subgraph", "device", "calls", "NaN", "infinite", "least", "largest", "checksum")
-        table = Table(*columns, title=Text(str(self).partition("\n")[0]))
-        for value in self.values:
-            numbers = ["" if number is None else f"{number:.4g}" for number in (value.low, value.high)]
-            checksum = "" if value.checksum is None else f"{value.checksum:08x}"
-            counts = str(value.calls), str(value.nans), str(value.infinities)
-            table.add_row(Text(value.name), Text(value.subgraph), Text(value.device), *counts, *numbers, checksum)
-        return table
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+COLUMNS: tuple[Column[RecordedValue], ...] = (
+    Column("value", lambda value: value.name),
+    Column("subgraph", lambda value: value.subgraph),
+    Column("device", lambda value: value.device),
+    Column("calls", lambda value: value.calls),
+    Column("NaN", lambda value: value.nans),
+    Column("infinite", lambda value: value.infinities),
+    Column("least", lambda value: _number(value.low)),
+    Column("largest", lambda value: _number(value.high)),
+    Column("checksum", lambda value: "" if value.checksum is None else f"{value.checksum:08x}"),
+)
+"""The columns of a value's row."""

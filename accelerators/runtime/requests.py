@@ -60,8 +60,7 @@ class RequestQueue:
     """At most `running` calls at once and at most `waiting` more; further `submit` calls wait for room, or raise QueueFull.
 
     With a limit, a request that is not done after that many seconds ends with RequestTimeout, whether it waited or
-    ran. A device cannot be stopped: its thread goes on, and counts as running until it returns.
-    """
+    ran. A device cannot be stopped: its thread goes on, and counts as running until it returns."""
 
     def __init__(self, running: int, waiting: int, limit: float | None = None, refuses: bool = False) -> None:
         self._most_running = running

@@ -49,8 +49,7 @@ class RunStep:
     def run(self, values: Values, buffers: Sequence[Any] | None, block: np.ndarray[Any, Any] | None) -> None:
         """Read the inputs, run the subgraph and store its outputs.
 
-        A value in the block of buffers must be at its planned place, or it would be overwritten.
-        """
+        A value in the block of buffers must be at its planned place, or it would be overwritten."""
         self.store(self.unit.run([values[i] for i in self.reads], buffers), values, buffers, block)
 
     def store(

@@ -9,10 +9,10 @@ import attrs
 import numpy as np
 
 from partita.accelerators.errors import ClaimError
+from partita.graph.errors import DeclaredMismatch
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.types import TensorType
-from partita.passes.infer.inference_errors import DeclaredMismatch
 
 
 @attrs.frozen(slots=True)

@@ -140,8 +140,7 @@ class _Caching:
 
     def read(self) -> CompiledSubgraph | None:
         """The entry, ready to run; None if there is no entry, no room to unpack it, or if it is damaged; a damaged entry is
-        removed.
-        """
+        removed."""
         try:
             stored = self.store.read(self.key.digest)
             return None if stored is None else self.imported(stored)

@@ -1,6 +1,5 @@
 """The folder of the cache: by default in the user's cache folder, and private to the user, because code is loaded from
-it.
-"""
+it."""
 
 from __future__ import annotations
 

@@ -80,8 +80,7 @@ class Store:
     def locked(self, key: str) -> Iterator[None]:
         """A lock for a key: one thread of one process at a time is inside.
 
-        It is released when the process ends.
-        """
+        It is released when the process ends."""
         with contextlib.ExitStack() as held:
             try:
                 held.enter_context(locked(self._locks / f"{int(key[:8], 16) % LOCKS:02}"))

@@ -15,8 +15,8 @@ from partita.accelerators.interface.compile_story import KernelWork
 from partita.accelerators.process.descriptors import at_a_terminal, show_progress
 from partita.accelerators.tvm.bodies.blocked import origins_of
 from partita.accelerators.tvm.bodies.body import Body
-from partita.accelerators.tvm.bodies.element_types import element_types, why_wide
 from partita.accelerators.tvm.bodies.lifting import Lifted, store_own_weights
+from partita.accelerators.tvm.bodies.stored_types import element_types, why_wide
 from partita.accelerators.tvm.code.building import Built, Workers
 from partita.accelerators.tvm.code.codegen import expressions_if_large
 from partita.accelerators.tvm.compiled.assembling import Assembled

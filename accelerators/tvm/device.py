@@ -42,7 +42,7 @@ from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
-from partita.graph.types import TensorType
+from partita.graph.types import BY_SHORT_NAME, TensorType
 from partita.passes.infer.contract import require_agreement
 from partita.passes.manager import apply_pass, unwatched
 from partita.passes.registry import COMPLAINTS, LAYOUT_NOTES, pass_info
@@ -61,7 +61,7 @@ FAST = "fast"
 TF32 = "tf32"
 """PRECISION: float32, but tensor cores round the operands of products to ten fraction bits, as many as float16 has."""
 
-DTYPES = {"f32": "float32", TF32: "float32", "f16": "float16", "bf16": "bfloat16"}
+DTYPES = {**{precision: BY_SHORT_NAME[precision] for precision in PRECISIONS}, TF32: "float32"}
 """Element types of stored values by the values of PRECISION."""
 
 PRECISION = Key("f32", one_of(*PRECISIONS, FAST))
@@ -145,7 +145,7 @@ class TvmAccelerator(Accelerator):
         """One set of kernels for all sizes, if every kernel of the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
-        from partita.accelerators.tvm.layouts.scales import whole_sums  # start-up
+        from partita.accelerators.tvm.layouts.quantized.scales import whole_sums  # start-up
 
         reason = ""
         try:
@@ -167,8 +167,7 @@ class TvmAccelerator(Accelerator):
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
         """Answer as all devices do; unless ISOLATE is False, an op that crashes TVM's compiler counts as one that the device does
-        not run.
-        """
+        not run."""
         with unwatched(), self._trials_as_configured(), types_alone():
             return super().query(graph)
 
@@ -299,8 +298,7 @@ class TvmAccelerator(Accelerator):
 
     def may_cache(self, graph: Graph) -> bool:
         """False for a subgraph with an extension: only its function defines what it computes, and a key cannot tell functions
-        apart.
-        """
+        apart."""
         return not any(extensions.find(node) for inner in graphs_in(graph) for node in inner.nodes if node.is_op)
 
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
@@ -315,8 +313,7 @@ class TvmAccelerator(Accelerator):
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
         """The reason if TVM's version is another, or the processor here lacks instructions.
 
-        TVM's libraries alone have no version; the virtual machine itself then refuses code for another version.
-        """
+        TVM's libraries alone have no version; the virtual machine itself then refuses code for another version."""
         here = self.identity({**config, "ARCH": ""})
         if version() and identity.get("library") != here["library"]:
             return f"it was compiled by {identity.get('library')}, and here is {here['library']}"

@@ -10,12 +10,10 @@ from partita.accelerators.tvm.layouts import (  # noqa: F401
     folding,
     kept_weights,
     narrowing,
-    quantized_notes,
-    quantizing,
     recurrent_projections,
     shared_tables,
-    tables,
     windows,
 )
+from partita.accelerators.tvm.layouts.quantized import notes, quantize, tables  # noqa: F401
 from partita.accelerators.tvm.prepare import inferred_operands, opsets, preparing, quantized_weights  # noqa: F401
 from partita.accelerators.tvm.sizes import sizing  # noqa: F401

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import ml_dtypes
 import numpy as np
 
 from partita.graph.body_builder import BodyBuilder, NoBody, NotYet
 from partita.graph.graph import Graph
 from partita.graph.microsoft.table import meaning
 from partita.graph.node import NodeEntry
-from partita.graph.types import Array, TensorType, Type
-
-INTEGERS = {(4, False): ml_dtypes.uint4, (4, True): ml_dtypes.int4, (8, False): np.uint8, (8, True): np.int8}
-"""The element types by number of bits and signedness."""
-
+from partita.graph.types import Array, TensorType, Type, numpy_dtype
 
 # -- ops between dequantizing and quantizing -------------------------------------------------------------
 
@@ -209,8 +204,8 @@ def matmul(b: BodyBuilder) -> Graph:
     elif points is None:
         weight = _dequantized(b, _centred(stored, bits), scales, None, axis=1, block=block)
     else:
-        zeros = _points(b, points, (columns, blocks), bits).astype(INTEGERS[bits, False])
-        weight = _dequantized(b, stored.astype(INTEGERS[bits, False]), scales, zeros, axis=1, block=block)
+        zeros = _points(b, points, (columns, blocks), bits).astype(numpy_dtype(f"uint{bits}"))
+        weight = _dequantized(b, stored.astype(numpy_dtype(f"uint{bits}")), scales, zeros, axis=1, block=block)
     product = b.MatMul(b.input(0), b.Transpose(weight, perm=[1, 0]))
     return b.done(b.Add(product, b.input(5)) if b.has(5) else product)
 
@@ -227,7 +222,7 @@ def gather(b: BodyBuilder) -> Graph:
     if table.dtype == np.uint8:
         if axis != table.ndim - 1:
             raise NoBody("its bytes are packed along another axis than its blocks", where=b.where)
-        table = _unpacked(table, bits, b).astype(INTEGERS[bits, False])
+        table = _unpacked(table, bits, b).astype(numpy_dtype(f"uint{bits}"))
         points = None if points is None else _unpacked(points, bits, b)[..., : scales.shape[-1]].astype(table.dtype)
         table = table if points is not None else _centred(table.astype(np.uint8), bits)
     return b.done(b.Gather(_dequantized(b, table, scales, points, axis, block), b.input(1), axis=b.attr("gather_axis", 0)))
@@ -251,7 +246,7 @@ def _unpacked(array: Array, bits: int, b: BodyBuilder) -> Array:
 
 def _centred(stored: Array, bits: int) -> Array:
     """Unsigned integers as signed ones, shifted by half their range."""
-    return (stored.astype(np.int16) - (1 << (bits - 1))).astype(INTEGERS[bits, True])
+    return (stored.astype(np.int16) - (1 << (bits - 1))).astype(numpy_dtype(f"int{bits}"))
 
 
 def _by_groups(b: BodyBuilder, stored: Array, scales: Array, points: Array | None, bits: int) -> NodeEntry:

@@ -38,14 +38,14 @@ class Meaning:
     """Rule for the types of the results, if the body is too large to be written for them alone."""
 
 
-_MEANINGS: dict[str, Meaning] = {}
+MEANINGS: dict[str, Meaning] = {}
 
 
 def meaning(ops: str, since: int, attributes: str = "", types: TypeRule | None = None) -> Callable[[Body], Body]:
     """Adds a row per op, of which the decorated function writes the body. Names are separated by blanks."""
 
     def add(body: Body) -> Body:
-        _MEANINGS.update(dict.fromkeys(ops.split(), Meaning(body, since, frozenset(attributes.split()), types)))
+        MEANINGS.update(dict.fromkeys(ops.split(), Meaning(body, since, frozenset(attributes.split()), types)))
         return body
 
     return add
@@ -53,22 +53,22 @@ def meaning(ops: str, since: int, attributes: str = "", types: TypeRule | None =
 
 def is_known(node: Node) -> bool:
     """True for an op of onnxruntime's that is in the table."""
-    return node.domain == DOMAIN and node.subgraph is None and node.op in _MEANINGS
+    return node.domain == DOMAIN and node.subgraph is None and node.op in MEANINGS
 
 
 def needed_opset(node: Node) -> int:
     """The lowest opset that has the ops of the node's body."""
-    return _MEANINGS[str(node.op)].since
+    return MEANINGS[str(node.op)].since
 
 
 def why_unknown(node: Node) -> str | None:
     """The reason for which an op of onnxruntime's is not supported; None if it is, or for any other op."""
     if node.domain != DOMAIN:
         return None
-    if node.op not in _MEANINGS:
-        hint = did_you_mean(str(node.op), _MEANINGS)
+    if node.op not in MEANINGS:
+        hint = did_you_mean(str(node.op), MEANINGS)
         return f"{DOMAIN}.{node.op} is an op of onnxruntime that is not supported" + (f": {hint}" if hint else "")
-    unknown = sorted(set(node.attrs) - _MEANINGS[node.op].attributes)
+    unknown = sorted(set(node.attrs) - MEANINGS[node.op].attributes)
     return f"the attribute {unknown[0]!r} of {DOMAIN}.{node.op} is not supported" if unknown else None
 
 
@@ -79,7 +79,7 @@ def body_of(node: Node, types: Sequence[Type | None], values: Values, opset: int
     reason = why_unknown(node)
     if reason is not None:
         raise NoBody(reason, where=f"node {node.name!r} ({node.op})")
-    row = _MEANINGS[str(node.op)]
+    row = MEANINGS[str(node.op)]
     return _applied(row.body, BodyBuilder(node, {"": max(opset, row.since)}, types, values))
 
 
@@ -98,7 +98,7 @@ def why_none(node: Node) -> str | None:
 
 def result_types(node: Node, types: Sequence[Type | None], values: Values) -> Sequence[Type] | None:
     """The types of the op's results for inputs of these types, if the table has a rule for them."""
-    rule = _MEANINGS[str(node.op)].types
+    rule = MEANINGS[str(node.op)].types
     return None if rule is None else _applied(rule, BodyBuilder(node, {"": needed_opset(node)}, types, values))
 
 

@@ -26,15 +26,8 @@ def encode_classes(x: np.ndarray, *, classes_strings: Sequence[str], default_int
 
 @numerics("LabelEncoder", domain=DOMAIN, since=2, why=fails("for some pairs of types, and for tensors without a default"))
 def encode_labels(
-    x: np.ndarray,
-    *,
-    default_float: float,
-    default_int64: int,
-    default_string: str,
-    default_tensor: np.ndarray | None = None,
-    keys_tensor: np.ndarray | None = None,
-    values_tensor: np.ndarray | None = None,
-    **lists: Any,
+    x: np.ndarray, *, default_float: float, default_int64: int, default_string: str, default_tensor: np.ndarray | None = None,
+    keys_tensor: np.ndarray | None = None, values_tensor: np.ndarray | None = None, **lists: Any,
 ) -> np.ndarray:
     """The value of each key, or the default of the value's type. NaN is a valid key."""
     defaults: dict[str, tuple[Any, Any]] = {

@@ -1,8 +1,7 @@
 """Element-wise ops with several inputs: arithmetic, comparison, logic.
 
 Below opset 7 inputs broadcast only if ``broadcast`` is set, and ``axis`` is the position of the second input's
-dimensions among the first one's.
-"""
+dimensions among the first one's."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ def attention(*inputs: np.ndarray | None, version: int, n_outputs: int, **attrib
     """The results of ONNX's evaluator in float32; queries and keys have one element type, values another.
 
     Only `is_causal` = 1 means a causal mask, as in the op's function body in ONNX; the evaluator takes any nonzero number. The
-    fourth output of mode 0 is the product before softcap, which the evaluator returns after it.
-    """
+    fourth output of mode 0 is the product before softcap, which the evaluator returns after it."""
     attributes["is_causal"] = int(attributes.get("is_causal", 0) == 1)
     wide = [x.astype(np.float32) if x is not None and is_half(x) else x for x in inputs]
     queries, keys, values = (x.dtype for x in inputs[:3] if x is not None)
@@ -56,14 +55,8 @@ def _evaluated(inputs: list[np.ndarray | None], attributes: dict[str, Any], vers
 
 @numerics("FlexAttention", domain="ai.onnx.preview", why=fails(BODIES))
 def flex_attention(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    scale: float | None = None,
-    score_mod: LoopBody | None = None,
-    prob_mod: LoopBody | None = None,
-    softmax_precision: int | None = None,
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, *, scale: float | None = None, score_mod: LoopBody | None = None,
+    prob_mod: LoopBody | None = None, softmax_precision: int | None = None,
 ) -> np.ndarray:
     """softmax(score_mod(Q Kᵀ scale)) modified by prob_mod, times V; each K and V head serves a group of Q heads."""
     group = q.shape[1] // k.shape[1]

@@ -9,31 +9,21 @@ import numpy as np
 
 from partita.graph.numerics import fallback
 from partita.graph.numerics.registry import differs, fails, numerics
-
-_HALF_NAMES = frozenset({"float16", "bfloat16"})
+from partita.graph.types import BY_ONNX_NAME, ELEMENT_TYPES, HALVES, dtype_name
 
 
 def is_half(x: Any) -> bool:
     """True for an array of float16 or bfloat16."""
-    return isinstance(x, (np.ndarray, np.generic)) and x.dtype.name in _HALF_NAMES
+    return isinstance(x, (np.ndarray, np.generic)) and x.dtype.name in HALVES
 
 
-def is_float(dtype: np.dtype) -> bool:
-    """True for every floating type, those of ml_dtypes included."""
-    return bool(np.issubdtype(dtype, np.floating)) or dtype.name.startswith(("bfloat", "float"))
-
-
-_NAMES = {
-    "FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "STRING": 8, "BOOL": 9,
-    "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13, "COMPLEX64": 14, "COMPLEX128": 15,
-}
-_STRING = 8
+_STRING = ELEMENT_TYPES["string"].number
 
 
 @numerics("Cast", until=5, why=fails("because it does not know types by name"))
 def cast_by_name(x: np.ndarray, *, to: str) -> np.ndarray:
     """Cast below opset 6, where the type is a name."""
-    return cast(x, to=_NAMES[to.upper()])
+    return cast(x, to=ELEMENT_TYPES[BY_ONNX_NAME[to.lower()]].number)
 
 
 @numerics("Cast", since=6, why=differs("in strings, which must be Python objects"))
@@ -47,7 +37,8 @@ def cast(x: np.ndarray, *, to: int, saturate: int = 1, round_mode: str = "up") -
     if x.dtype.kind in "OSU":
         is_whole = dtype.kind in "iub"
         numbers = [_number(str(text), is_whole) for text in x.ravel()]
-        x = np.array(numbers, np.uint64 if is_whole else np.float64 if is_float(dtype) else dtype).reshape(x.shape)
+        is_float = ELEMENT_TYPES[dtype_name(dtype)].kind == "float"
+        x = np.array(numbers, np.uint64 if is_whole else np.float64 if is_float else dtype).reshape(x.shape)
     if dtype.name == "float8_e8m0fnu":
         return numpy_helper.to_float8e8m0(x, bool(saturate), round_mode).astype(dtype)
     if dtype.name.startswith("float8") and saturate:
@@ -99,15 +90,8 @@ def quantize_by_range(x: np.ndarray) -> tuple[np.ndarray, ...]:
 
 @numerics("QuantizeLinear", why=differs("where a quotient is infinite, NaN, or too large for 32 bits, which wrap around"))
 def quantize_linear(
-    x: np.ndarray,
-    scale: np.ndarray,
-    zero_point: np.ndarray | None = None,
-    *,
-    axis: int = 1,
-    saturate: int = 1,
-    block_size: int = 0,
-    output_dtype: int = 0,
-    precision: int = 0,
+    x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None, *, axis: int = 1, saturate: int = 1,
+    block_size: int = 0, output_dtype: int = 0, precision: int = 0,
 ) -> np.ndarray:
     """x / scale, rounded half to even, plus the zero point, saturated; NaN becomes the smallest integer."""
     from onnx.helper import tensor_dtype_to_np_dtype

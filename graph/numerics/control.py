@@ -2,8 +2,7 @@
 
 A body is a callable from a list of its formal inputs to a list of its outputs, with its captured values already
 bound. It may have `output_types`, a list of (dtype, shape) or None, from which a loop without iterations makes its
-empty scan outputs, and `sizes`, which maps its symbols to their values for given inputs.
-"""
+empty scan outputs, and `sizes`, which maps its symbols to their values for given inputs."""
 
 from __future__ import annotations
 
@@ -29,11 +28,7 @@ def choose(condition: np.ndarray, *, then_branch: LoopBody, else_branch: LoopBod
 
 @numerics("Loop", wants=("n_outputs",), why=fails(BODIES))
 def loop(
-    trips: np.ndarray | None = None,
-    condition: np.ndarray | None = None,
-    *carried: Any,
-    body: LoopBody,
-    n_outputs: int,
+    trips: np.ndarray | None = None, condition: np.ndarray | None = None, *carried: Any, body: LoopBody, n_outputs: int,
 ) -> tuple[Any, ...]:
     """Iterates while the condition holds, at most ``trips`` times; outputs that are not carried are stacked along a new axis."""
     state = list(carried)
@@ -55,12 +50,8 @@ def loop(
 
 @numerics("Scan", since=9, why=fails(BODIES))
 def scan(
-    *inputs: np.ndarray,
-    body: LoopBody,
-    num_scan_inputs: int,
-    scan_input_axes: Sequence[int] | None = None,
-    scan_input_directions: Sequence[int] | None = None,
-    scan_output_axes: Sequence[int] | None = None,
+    *inputs: np.ndarray, body: LoopBody, num_scan_inputs: int, scan_input_axes: Sequence[int] | None = None,
+    scan_input_directions: Sequence[int] | None = None, scan_output_axes: Sequence[int] | None = None,
     scan_output_directions: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, ...]:
     """Feeds slices of the scan inputs, along the given axes, forwards or backwards, to the body."""
@@ -77,10 +68,7 @@ def scan(
 
 @numerics("Scan", until=8, why=fails(BODIES))
 def batched_scan(
-    lengths: np.ndarray | None,
-    *inputs: np.ndarray,
-    body: LoopBody,
-    num_scan_inputs: int,
+    lengths: np.ndarray | None, *inputs: np.ndarray, body: LoopBody, num_scan_inputs: int,
     directions: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, ...]:
     """Opset 8 scans each sample of a batch by itself; samples may be shorter than the longest."""

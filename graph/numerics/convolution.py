@@ -13,15 +13,8 @@ from partita.graph.numerics.windows import SAME, Window, extent, overlaid, split
 
 @numerics("Conv", widen=True, why=slow("because it adds up the taps of a kernel one after the other in Python"))
 def conv(
-    x: np.ndarray,
-    w: np.ndarray,
-    b: np.ndarray | None = None,
-    *,
-    auto_pad: str,
-    dilations: Sequence[int] | None = None,
-    group: int,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
+    x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None, *, auto_pad: str, dilations: Sequence[int] | None = None,
+    group: int, kernel_shape: Sequence[int] | None = None, pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Cross-correlation over any number of spatial axes."""
@@ -66,17 +59,9 @@ def _depthwise(padded: np.ndarray, w: np.ndarray, geometry: Window) -> np.ndarra
 
 @numerics("ConvInteger", why=slow("because it runs the same Python loops as its Conv"))
 def conv_integer(
-    x: np.ndarray,
-    w: np.ndarray,
-    x_zero_point: np.ndarray | None = None,
-    w_zero_point: np.ndarray | None = None,
-    *,
-    auto_pad: str,
-    dilations: Sequence[int] | None = None,
-    group: int,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    x: np.ndarray, w: np.ndarray, x_zero_point: np.ndarray | None = None, w_zero_point: np.ndarray | None = None, *,
+    auto_pad: str, dilations: Sequence[int] | None = None, group: int, kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Convolution of 8-bit integers in int32, which wraps around."""
     geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
@@ -85,22 +70,10 @@ def conv_integer(
 
 @numerics("QLinearConv", why=slow("because it runs the same Python loops as its Conv"))
 def qlinear_conv(
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero_point: np.ndarray,
-    w: np.ndarray,
-    w_scale: np.ndarray,
-    w_zero_point: np.ndarray,
-    y_scale: np.ndarray,
-    y_zero_point: np.ndarray,
-    b: np.ndarray | None = None,
-    *,
-    auto_pad: str,
-    dilations: Sequence[int] | None = None,
-    group: int,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    x: np.ndarray, x_scale: np.ndarray, x_zero_point: np.ndarray, w: np.ndarray, w_scale: np.ndarray,
+    w_zero_point: np.ndarray, y_scale: np.ndarray, y_zero_point: np.ndarray, b: np.ndarray | None = None, *, auto_pad: str,
+    dilations: Sequence[int] | None = None, group: int, kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Quantized convolution: exact integers, then one multiplication and one rounding."""
     geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
@@ -137,18 +110,9 @@ def centred(x: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndarr
 
 @numerics("ConvTranspose", widen=True, why=fails("with groups"))
 def conv_transpose(
-    x: np.ndarray,
-    w: np.ndarray,
-    b: np.ndarray | None = None,
-    *,
-    auto_pad: str,
-    dilations: Sequence[int] | None = None,
-    group: int,
-    kernel_shape: Sequence[int] | None = None,
-    output_padding: Sequence[int] | None = None,
-    output_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None, *, auto_pad: str, dilations: Sequence[int] | None = None,
+    group: int, kernel_shape: Sequence[int] | None = None, output_padding: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> np.ndarray:
     """The gradient of a convolution: each input pixel adds its scaled kernel to the output."""
     kernel = w.shape[2:]
@@ -170,13 +134,8 @@ def conv_transpose(
 
 
 def _transposed_padding(
-    sizes: Sequence[int],
-    full: Sequence[int],
-    strides: Sequence[int],
-    extra: Sequence[int],
-    auto_pad: str,
-    output_shape: Sequence[int] | None,
-    pads: Sequence[int] | None,
+    sizes: Sequence[int], full: Sequence[int], strides: Sequence[int], extra: Sequence[int], auto_pad: str,
+    output_shape: Sequence[int] | None, pads: Sequence[int] | None,
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Elements to crop at both ends; negative if the output shape is larger than the result."""
     n = len(sizes)

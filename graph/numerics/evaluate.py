@@ -17,21 +17,14 @@ _OBSOLETE = ("consumed_inputs",)  # opset 1 attributes that never meant anything
 
 
 def evaluate(
-    op: str,
-    inputs: Sequence[Any],
-    attrs: Mapping[str, Any],
-    *,
-    domain: str = "",
-    version: int,
-    n_outputs: int,
+    op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], *, domain: str = "", version: int, n_outputs: int,
 ) -> tuple[Any, ...]:
     """The outputs of one op, as defined by opset ``version`` of its domain.
 
     ``inputs`` are numpy arrays; a sequence is a list, an absent or empty optional value None. ``attrs`` are
     Python values (arrays for tensors); a body is a callable from a list of inputs to a list of outputs, closed
     over its captures (see `partita.graph.numerics.control.LoopBody`). Inputs are never written to, but an output may
-    be a view of one.
-    """
+    be a view of one."""
     domain = "" if domain == "ai.onnx" else domain
     floats = _floats(op, domain, version)
     known = {

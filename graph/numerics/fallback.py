@@ -2,8 +2,7 @@
 
 `onnx.reference` has one class per op and version. An instance takes its attributes from a NodeProto and its
 default attributes from the newest schema, which is wrong for old opsets: `partita.graph.numerics.evaluate` therefore
-passes the defaults of the right schema, and the node here carries all of them.
-"""
+passes the defaults of the right schema, and the node here carries all of them."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ def gather(x: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
 @numerics("GatherElements", why=fails("where the indices are smaller than the data on another axis"))
 def gather_elements(x: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
     """For each position in ``indices``, the element of the data there, with the coordinate on ``axis`` replaced by the
-    index.
-    """
+    index."""
     return x[_positions(indices, axis)]
 
 

@@ -77,12 +77,7 @@ def concat(*xs: np.ndarray, axis: int) -> np.ndarray:
 
 @numerics("Split", wants=("n_outputs",), why=slow(EVERYWHERE))
 def split(
-    x: np.ndarray,
-    sizes: np.ndarray | None = None,
-    *,
-    n_outputs: int,
-    axis: int = 0,
-    split: Ints = None,
+    x: np.ndarray, sizes: np.ndarray | None = None, *, n_outputs: int, axis: int = 0, split: Ints = None,
     num_outputs: int | None = None,
 ) -> tuple[np.ndarray, ...]:
     """Splits into the given sizes, or into equal parts of which the last may be smaller."""
@@ -100,11 +95,7 @@ def split(
 
 @numerics("Slice", since=10, why=slow(EVERYWHERE))
 def cut(
-    x: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    axes: np.ndarray | None = None,
-    steps: np.ndarray | None = None,
+    x: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray | None = None, steps: np.ndarray | None = None,
 ) -> np.ndarray:
     """A strided range along each of the axes. Bounds out of range are clamped as in Python, except that a negative step from
     before the first element starts at the first."""
@@ -142,11 +133,7 @@ def pad_attributes(x: np.ndarray, *, pads: Sequence[int], mode: str, value: floa
 
 @numerics("Pad", since=11, why=fails("where padding is negative"))
 def pad(
-    x: np.ndarray,
-    pads: np.ndarray,
-    value: np.ndarray | None = None,
-    axes: np.ndarray | None = None,
-    *,
+    x: np.ndarray, pads: np.ndarray, value: np.ndarray | None = None, axes: np.ndarray | None = None, *,
     mode: str = "constant",
 ) -> np.ndarray:
     """Pads both ends of axes; negative numbers crop."""
@@ -179,15 +166,9 @@ def size(x: np.ndarray) -> np.ndarray:
 
 @numerics("Constant", why=differs("in strings, which must be Python objects"))
 def constant(
-    *,
-    value: np.ndarray | None = None,
-    sparse_value: Any = None,
-    value_float: float | None = None,
-    value_floats: Sequence[float] | None = None,
-    value_int: int | None = None,
-    value_ints: Sequence[int] | None = None,
-    value_string: str | None = None,
-    value_strings: Sequence[str] | None = None,
+    *, value: np.ndarray | None = None, sparse_value: Any = None, value_float: float | None = None,
+    value_floats: Sequence[float] | None = None, value_int: int | None = None, value_ints: Sequence[int] | None = None,
+    value_string: str | None = None, value_strings: Sequence[str] | None = None,
 ) -> np.ndarray:
     """The attribute that is set, as an array."""
     if value is not None:

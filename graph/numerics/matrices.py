@@ -16,14 +16,7 @@ def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @numerics("Gemm", widen=True, why=slow(EVERYWHERE))
 def gemm(
-    a: np.ndarray,
-    b: np.ndarray,
-    c: np.ndarray | None = None,
-    *,
-    alpha: float,
-    beta: float,
-    transA: int,
-    transB: int,
+    a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, *, alpha: float, beta: float, transA: int, transB: int,
     broadcast: int = 0,
 ) -> np.ndarray:
     """alpha A B + beta C; ``broadcast`` of opsets below 7 is ignored, since numpy broadcasts anyway."""
@@ -43,10 +36,7 @@ def determinant(x: np.ndarray) -> np.ndarray:
 
 @numerics("MatMulInteger", why=fails("where each row of the first factor has a zero point of its own"))
 def matmul_integer(
-    a: np.ndarray,
-    b: np.ndarray,
-    a_zero_point: np.ndarray | None = None,
-    b_zero_point: np.ndarray | None = None,
+    a: np.ndarray, b: np.ndarray, a_zero_point: np.ndarray | None = None, b_zero_point: np.ndarray | None = None,
 ) -> np.ndarray:
     """Product of 8-bit integers in int32 with wrap-around; zero points are per row of A and per column of B."""
     rows = max(a.ndim - 2, 0)
@@ -63,14 +53,8 @@ def _centred(x: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndar
 
 @numerics("QLinearMatMul", why=fails("where the first factor has a zero point for each row, which it takes by column"))
 def qlinear_matmul(
-    a: np.ndarray,
-    a_scale: np.ndarray,
-    a_zero_point: np.ndarray,
-    b: np.ndarray,
-    b_scale: np.ndarray,
-    b_zero_point: np.ndarray,
-    y_scale: np.ndarray,
-    y_zero_point: np.ndarray,
+    a: np.ndarray, a_scale: np.ndarray, a_zero_point: np.ndarray, b: np.ndarray, b_scale: np.ndarray,
+    b_zero_point: np.ndarray, y_scale: np.ndarray, y_zero_point: np.ndarray,
 ) -> np.ndarray:
     """Product of quantized matrices, requantized; scales and zero points of A and the result are by row, of B by column."""
     product = matmul_integer(a, b, a_zero_point, b_zero_point)

@@ -13,17 +13,8 @@ from partita.graph.numerics.registry import HALVES, absent, differs, fails, nume
 
 @numerics("BatchNormalization", until=8, wants=("n_outputs",), why=fails("with one output, which it returns in a wrong form"))
 def spatial_batch_normalization(
-    x: np.ndarray,
-    scale: np.ndarray,
-    bias: np.ndarray,
-    mean: np.ndarray,
-    var: np.ndarray,
-    *,
-    epsilon: float,
-    momentum: float,
-    n_outputs: int,
-    spatial: int,
-    is_test: int = 0,
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, var: np.ndarray, *, epsilon: float, momentum: float,
+    n_outputs: int, spatial: int, is_test: int = 0,
 ) -> tuple[np.ndarray, ...]:
     """Opsets 1 to 8: without ``spatial`` every position has its own statistics; a single output means inference."""
     training = n_outputs > 1 and not is_test
@@ -32,14 +23,7 @@ def spatial_batch_normalization(
 
 @numerics("BatchNormalization", since=9, until=13, wants=("n_outputs",), why=differs("because it uses the momentum in inference"))
 def batch_normalization_by_outputs(
-    x: np.ndarray,
-    scale: np.ndarray,
-    bias: np.ndarray,
-    mean: np.ndarray,
-    var: np.ndarray,
-    *,
-    epsilon: float,
-    momentum: float,
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, var: np.ndarray, *, epsilon: float, momentum: float,
     n_outputs: int,
 ) -> tuple[np.ndarray, ...]:
     """Opsets 9 to 13: outputs for the statistics mean training."""
@@ -48,14 +32,7 @@ def batch_normalization_by_outputs(
 
 @numerics("BatchNormalization", since=14, why=slow("because it runs NumPy's functions on arrays of all sizes that it makes anew"))
 def batch_normalization(
-    x: np.ndarray,
-    scale: np.ndarray,
-    bias: np.ndarray,
-    mean: np.ndarray,
-    var: np.ndarray,
-    *,
-    epsilon: float,
-    momentum: float,
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, var: np.ndarray, *, epsilon: float, momentum: float,
     training_mode: int,
 ) -> tuple[np.ndarray, ...]:
     """From opset 14: training is an attribute; the running statistics are the other outputs."""
@@ -63,15 +40,8 @@ def batch_normalization(
 
 
 def _batch_normalization(
-    x: np.ndarray,
-    scale: np.ndarray,
-    bias: np.ndarray,
-    mean: np.ndarray,
-    var: np.ndarray,
-    epsilon: float,
-    momentum: float,
-    training: bool,
-    spatial: bool,
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, var: np.ndarray, epsilon: float, momentum: float,
+    training: bool, spatial: bool,
 ) -> tuple[np.ndarray, ...]:
     """Y, and in training the running and the batch mean and variance."""
     column = (1, x.shape[1], *(1,) * (x.ndim - 2)) if spatial and x.ndim > 1 else (1, *x.shape[1:])
@@ -117,13 +87,7 @@ def group_normalization_by_group(
 
 @numerics("GroupNormalization", since=21, widen=True, why=absent())
 def group_normalization(
-    x: np.ndarray,
-    scale: np.ndarray,
-    bias: np.ndarray,
-    *,
-    num_groups: int,
-    epsilon: float,
-    stash_type: int = 1,
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float, stash_type: int = 1,
 ) -> np.ndarray:
     """From opset 21: one scale and bias per channel."""
     each = math.prod(x.shape[1:]) // num_groups
@@ -134,13 +98,7 @@ def group_normalization(
 
 @numerics("LayerNormalization", why=differs("in the element type of mean and deviation in float16"))
 def layer_normalization(
-    x: np.ndarray,
-    scale: np.ndarray,
-    bias: np.ndarray | None = None,
-    *,
-    axis: int,
-    epsilon: float,
-    stash_type: int,
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None, *, axis: int, epsilon: float, stash_type: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Y, mean, 1 / deviation over the axes from ``axis`` on; the statistics have the stash type, or float32 if it is 0."""
     wide = _wide(x)

@@ -1,7 +1,6 @@
 """Pooling over windows, over regions of interest, and over all positions.
 
-The windows are taken tap by tap: each position in the kernel is one strided view of the whole batch.
-"""
+The windows are taken tap by tap: each position in the kernel is one strided view of the whole batch."""
 
 from __future__ import annotations
 
@@ -16,15 +15,8 @@ from partita.graph.numerics.windows import Window, window
 
 @numerics("MaxPool", widen=True, wants=("n_outputs",), why=differs("in the shape where windows pad by themselves"))
 def max_pool(
-    x: np.ndarray,
-    *,
-    kernel_shape: Sequence[int],
-    n_outputs: int,
-    auto_pad: str,
-    ceil_mode: int = 0,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    storage_order: int = 0,
+    x: np.ndarray, *, kernel_shape: Sequence[int], n_outputs: int, auto_pad: str, ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, storage_order: int = 0,
     strides: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The maximum of each window and, as a second output, its index in the whole input."""
@@ -60,13 +52,8 @@ def _max_with_indices(
 
 @numerics("MaxUnpool", why=slow("because it puts one number after the other into its place in Python"))
 def max_unpool(
-    x: np.ndarray,
-    indices: np.ndarray,
-    output_shape: np.ndarray | None = None,
-    *,
-    kernel_shape: Sequence[int],
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    x: np.ndarray, indices: np.ndarray, output_shape: np.ndarray | None = None, *, kernel_shape: Sequence[int],
+    pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Scatters elements to their indices among zeros in the image that was pooled; ``output_shape`` may enlarge it."""
     n = len(kernel_shape)
@@ -89,15 +76,8 @@ def max_unpool(
 
 @numerics("AveragePool", widen=True, why=slow("because it visits one window after the other in Python"))
 def average_pool(
-    x: np.ndarray,
-    *,
-    kernel_shape: Sequence[int],
-    auto_pad: str,
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    x: np.ndarray, *, kernel_shape: Sequence[int], auto_pad: str, ceil_mode: int = 0, count_include_pad: int = 0,
+    dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> np.ndarray:
     """The mean of each window; explicit padding counts with ``count_include_pad``, padding added by ceil mode never does."""
     geometry = window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
@@ -114,15 +94,8 @@ def average_pool(
 
 @numerics("LpPool", widen=True, why=differs("with padding"))
 def lp_pool(
-    x: np.ndarray,
-    *,
-    kernel_shape: Sequence[int],
-    auto_pad: str,
-    ceil_mode: int = 0,
-    dilations: Sequence[int] | None = None,
-    p: float,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    x: np.ndarray, *, kernel_shape: Sequence[int], auto_pad: str, ceil_mode: int = 0, dilations: Sequence[int] | None = None,
+    p: float, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> np.ndarray:
     """The p-norm of each window."""
     geometry = window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)

@@ -70,11 +70,7 @@ def dropout_mask_like_input(x: np.ndarray, *, ratio: float) -> tuple[np.ndarray,
 
 @numerics("Dropout", since=12, why=slow(EVERYWHERE))
 def dropout(
-    x: np.ndarray,
-    ratio: np.ndarray | None = None,
-    training_mode: np.ndarray | None = None,
-    *,
-    seed: int | None = None,
+    x: np.ndarray, ratio: np.ndarray | None = None, training_mode: np.ndarray | None = None, *, seed: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Identity unless training is on; the mask marks the elements that were kept."""
     rate = 0.5 if ratio is None else float(ratio.item())

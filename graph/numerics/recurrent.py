@@ -27,7 +27,7 @@ ACTIVATION_PARAMETERS: Mapping[str, Parameters] = {
 }
 """The activations by lower-case name, each with its parameters and their defaults."""
 
-_ACTIVATIONS: Mapping[str, Callable[..., np.ndarray]] = {
+ACTIVATIONS: Mapping[str, Callable[..., np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
     "sigmoid": sigmoid,
@@ -56,17 +56,12 @@ def with_parameters(
 
 def _activations(names: Sequence[str], alpha: Sequence[float] | None, beta: Sequence[float] | None) -> list[Activation]:
     """The named functions with their parameters."""
-    return [partial(_ACTIVATIONS[name], **parameters) for name, parameters in with_parameters(names, alpha, beta)]
+    return [partial(ACTIVATIONS[name], **parameters) for name, parameters in with_parameters(names, alpha, beta)]
 
 
 def _run(
-    x: np.ndarray,
-    steps: Sequence[Step],
-    direction: str,
-    initial: Sequence[np.ndarray | None],
-    hidden: int,
-    lengths: np.ndarray | None,
-    layout: int,
+    x: np.ndarray, steps: Sequence[Step], direction: str, initial: Sequence[np.ndarray | None], hidden: int,
+    lengths: np.ndarray | None, layout: int,
 ) -> tuple[np.ndarray, ...]:
     """Y and the last states; there is one step per direction, and time is the first axis unless ``layout`` is 1."""
     if len(steps) != 1 + (direction == "bidirectional"):
@@ -114,21 +109,10 @@ def _biases(b: np.ndarray | None, w: np.ndarray, direction: int) -> tuple[np.nda
 
 @numerics("RNN", widen=True, why=differs("with two directions, lengths or limits"))
 def rnn(
-    x: np.ndarray,
-    w: np.ndarray,
-    r: np.ndarray,
-    b: np.ndarray | None = None,
-    sequence_lens: np.ndarray | None = None,
-    initial_h: np.ndarray | None = None,
-    *,
-    activation_alpha: Sequence[float] | None = None,
-    activation_beta: Sequence[float] | None = None,
-    activations: Sequence[str] | None = None,
-    clip: float | None = None,
-    direction: str,
-    hidden_size: int | None = None,
-    layout: int = 0,
-    output_sequence: int = 0,
+    x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, sequence_lens: np.ndarray | None = None,
+    initial_h: np.ndarray | None = None, *, activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None, activations: Sequence[str] | None = None, clip: float | None = None,
+    direction: str, hidden_size: int | None = None, layout: int = 0, output_sequence: int = 0,
 ) -> tuple[np.ndarray, ...]:
     """H = f(X Wᵀ + H Rᵀ + B)."""
     functions = _activations(activations or ["Tanh"] * len(w), activation_alpha, activation_beta)
@@ -142,22 +126,10 @@ def rnn(
 
 @numerics("GRU", widen=True, why=differs("with two directions, lengths or limits"))
 def gru(
-    x: np.ndarray,
-    w: np.ndarray,
-    r: np.ndarray,
-    b: np.ndarray | None = None,
-    sequence_lens: np.ndarray | None = None,
-    initial_h: np.ndarray | None = None,
-    *,
-    activation_alpha: Sequence[float] | None = None,
-    activation_beta: Sequence[float] | None = None,
-    activations: Sequence[str] | None = None,
-    clip: float | None = None,
-    direction: str,
-    hidden_size: int | None = None,
-    layout: int = 0,
-    linear_before_reset: int = 0,
-    output_sequence: int = 0,
+    x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, sequence_lens: np.ndarray | None = None,
+    initial_h: np.ndarray | None = None, *, activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None, activations: Sequence[str] | None = None, clip: float | None = None,
+    direction: str, hidden_size: int | None = None, layout: int = 0, linear_before_reset: int = 0, output_sequence: int = 0,
 ) -> tuple[np.ndarray, ...]:
     """Update gate z, reset gate r, candidate h; ``linear_before_reset`` resets after the product with the state."""
     names = activations or ["Sigmoid", "Tanh"] * len(w)
@@ -187,24 +159,11 @@ def gru(
 
 @numerics("LSTM", widen=True, why=differs("with two directions, lengths or limits"))
 def lstm(
-    x: np.ndarray,
-    w: np.ndarray,
-    r: np.ndarray,
-    b: np.ndarray | None = None,
-    sequence_lens: np.ndarray | None = None,
-    initial_h: np.ndarray | None = None,
-    initial_c: np.ndarray | None = None,
-    p: np.ndarray | None = None,
-    *,
-    activation_alpha: Sequence[float] | None = None,
-    activation_beta: Sequence[float] | None = None,
-    activations: Sequence[str] | None = None,
-    clip: float | None = None,
-    direction: str,
-    hidden_size: int | None = None,
-    input_forget: int,
-    layout: int = 0,
-    output_sequence: int = 0,
+    x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, sequence_lens: np.ndarray | None = None,
+    initial_h: np.ndarray | None = None, initial_c: np.ndarray | None = None, p: np.ndarray | None = None, *,
+    activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
+    activations: Sequence[str] | None = None, clip: float | None = None, direction: str, hidden_size: int | None = None,
+    input_forget: int, layout: int = 0, output_sequence: int = 0,
 ) -> tuple[np.ndarray, ...]:
     """Input, output and forget gates over a cell; with ``input_forget`` the forget gate is one minus the input gate."""
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * len(w)

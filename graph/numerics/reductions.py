@@ -105,8 +105,7 @@ for _op, (_function, _by_input) in _REDUCTIONS.items():
 @numerics("ArgMax", "ArgMin", wants=("op",), why=slow(EVERYWHERE))
 def arg_extreme(x: np.ndarray, *, op: str, axis: int, keepdims: int, select_last_index: int = 0) -> np.ndarray:
     """The index of the largest or smallest element; of ties the first, or the last with
-    ``select_last_index``.
-    """
+    ``select_last_index``."""
     find = np.argmax if op == "ArgMax" else np.argmin
     y = find(np.flip(x, axis) if select_last_index else x, axis=axis)
     if select_last_index:

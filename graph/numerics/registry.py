@@ -1,8 +1,7 @@
 """The table of our own implementations of ops: the function for each op and range of opsets, and the reason for it.
 
 ONNX's reference evaluator runs every op without one. A test checks for each of ours that ONNX's evaluator really behaves as
-described; one for which it does not is removed.
-"""
+described; one for which it does not is removed."""
 
 from __future__ import annotations
 
@@ -78,26 +77,20 @@ class Implementation:
 
 
 _FOREVER = 1 << 30
-_TABLE: dict[tuple[str, str], list[Implementation]] = {}
+NUMERICS: dict[tuple[str, str], list[Implementation]] = {}
 
 
 def numerics(
-    *ops: str,
-    why: Why,
-    since: int = 1,
-    until: int = _FOREVER,
-    domain: str = "",
-    widen: bool = False,
+    *ops: str, why: Why, since: int = 1, until: int = _FOREVER, domain: str = "", widen: bool = False,
     wants: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
     """Registers the decorated function as the implementation of ``ops`` from opset ``since`` to opset ``until``.
 
-    ``why`` is the flaw of ONNX's reference evaluator there.
-    """
+    ``why`` is the flaw of ONNX's reference evaluator there."""
 
     def register(function: Function) -> Function:
         for op in ops:
-            rows = _TABLE.setdefault((domain, op), [])
+            rows = NUMERICS.setdefault((domain, op), [])
             if any(row.since <= until and since <= row.until for row in rows):
                 raise ValueError(f"two meanings of {op} overlap in opsets {since} to {until}: narrow one of them")
             rows.append(Implementation(function, since, until, widen, wants, why))
@@ -108,7 +101,7 @@ def numerics(
 
 def meanings() -> Iterator[tuple[str, str, Implementation]]:
     """All implementations, each with the domain and name of its op."""
-    for (domain, op), rows in _TABLE.items():
+    for (domain, op), rows in NUMERICS.items():
         for row in rows:
             yield domain, op, row
 
@@ -116,4 +109,4 @@ def meanings() -> Iterator[tuple[str, str, Implementation]]:
 @cache
 def find(op: str, domain: str, version: int) -> Implementation | None:
     """Our own implementation of an op at an opset, or None."""
-    return next((row for row in _TABLE.get((domain, op), ()) if row.since <= version <= row.until), None)
+    return next((row for row in NUMERICS.get((domain, op), ()) if row.since <= version <= row.until), None)

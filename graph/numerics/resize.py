@@ -1,7 +1,6 @@
 """Resize and Upsample: one axis after the other, each output a weighted sum of a few inputs.
 
-Coordinates are computed in float32, as in engines: the rounding decides which pixel is nearest at exact halves and integers.
-"""
+Coordinates are computed in float32, as in engines: the rounding decides which pixel is nearest at exact halves and integers."""
 
 from __future__ import annotations
 
@@ -78,20 +77,10 @@ def upsample(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest") -> np.
 
 @numerics("Resize", since=11, widen=True, why=differs("in rounding of positions"))
 def resize(
-    x: np.ndarray,
-    roi: np.ndarray | None = None,
-    scales: np.ndarray | None = None,
-    sizes: np.ndarray | None = None,
-    *,
-    antialias: int = 0,
-    axes: Sequence[int] | None = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
+    x: np.ndarray, roi: np.ndarray | None = None, scales: np.ndarray | None = None, sizes: np.ndarray | None = None, *,
+    antialias: int = 0, axes: Sequence[int] | None = None, coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest", nearest_mode: str = "round_prefer_floor",
 ) -> np.ndarray:
     """Opset 11 and newer: with attributes for the conventions of all frameworks."""
     chosen = [axis % x.ndim for axis in (range(x.ndim) if axes is None else axes)]

@@ -33,11 +33,7 @@ def grid_sample(x: np.ndarray, grid: np.ndarray, *, align_corners: int, mode: st
 
 
 def _sample(
-    image: np.ndarray,
-    positions: np.ndarray,
-    mode: str = "linear",
-    padding: str = "zeros",
-    low: np.ndarray | int = 0,
+    image: np.ndarray, positions: np.ndarray, mode: str = "linear", padding: str = "zeros", low: np.ndarray | int = 0,
     high: np.ndarray | int = 0,
 ) -> np.ndarray:
     """The image (C, *sizes) sampled at positions (P, axes): (C, P), each a weighted sum of neighbouring pixels."""
@@ -69,18 +65,9 @@ def _reflected(positions: np.ndarray, low: Any, high: Any) -> np.ndarray:
 
 @numerics("DeformConv", widen=True, why=slow("because it visits one pixel after the other in Python"))
 def deform_conv(
-    x: np.ndarray,
-    w: np.ndarray,
-    offset: np.ndarray,
-    b: np.ndarray | None = None,
-    mask: np.ndarray | None = None,
-    *,
-    dilations: Sequence[int] | None = None,
-    group: int,
-    kernel_shape: Sequence[int] | None = None,
-    offset_group: int,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    x: np.ndarray, w: np.ndarray, offset: np.ndarray, b: np.ndarray | None = None, mask: np.ndarray | None = None, *,
+    dilations: Sequence[int] | None = None, group: int, kernel_shape: Sequence[int] | None = None, offset_group: int,
+    pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Convolution with taps at learned offsets and weighted by a mask."""
     geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, "NOTSET")
@@ -110,16 +97,8 @@ def _regular_positions(g: Window) -> np.ndarray:
 
 @numerics("RoiAlign", widen=True, why=differs("at the borders, and below opset 16"))
 def roi_align(
-    x: np.ndarray,
-    rois: np.ndarray,
-    images: np.ndarray,
-    *,
-    coordinate_transformation_mode: str = "output_half_pixel",
-    mode: str,
-    output_height: int,
-    output_width: int,
-    sampling_ratio: int,
-    spatial_scale: float,
+    x: np.ndarray, rois: np.ndarray, images: np.ndarray, *, coordinate_transformation_mode: str = "output_half_pixel",
+    mode: str, output_height: int, output_width: int, sampling_ratio: int, spatial_scale: float,
 ) -> np.ndarray:
     """Bins of each region, averaged over sampled points; opset 16 added the shift by half a pixel."""
     if rois.ndim != 2 or rois.shape[1] != 4:
@@ -172,17 +151,11 @@ def _averaged(image: np.ndarray, bins: np.ndarray) -> np.ndarray:
 
 @numerics("NonMaxSuppression", why=fails("where the limits are scalars"))
 def non_max_suppression(
-    boxes: Array,
-    scores: Array,
-    max_output_boxes_per_class: Array | None = None,
-    iou_threshold: Array | None = None,
-    score_threshold: Array | None = None,
-    *,
-    center_point_box: int,
+    boxes: Array, scores: Array, max_output_boxes_per_class: Array | None = None, iou_threshold: Array | None = None,
+    score_threshold: Array | None = None, *, center_point_box: int,
 ) -> Array:
     """Per class, selects the boxes with the best scores whose overlap with every better box is within the threshold; the
-    result has rows of batch, class, box. (The limits may be scalars, which ONNX's own reference rejects.)
-    """
+    result has rows of batch, class, box. (The limits may be scalars, which ONNX's own reference rejects.)"""
     most = int(_number(max_output_boxes_per_class, 0))
     limit = float(_number(iou_threshold, 0))
     rows = []

@@ -9,11 +9,7 @@ from partita.graph.numerics.registry import fails, numerics
 
 @numerics("STFT", widen=True, why=fails("for a signal of two dimensions, as torch's exporter writes it"))
 def stft(
-    signal: np.ndarray,
-    frame_step: np.ndarray,
-    window: np.ndarray | None = None,
-    frame_length: np.ndarray | None = None,
-    *,
+    signal: np.ndarray, frame_step: np.ndarray, window: np.ndarray | None = None, frame_length: np.ndarray | None = None, *,
     onesided: int,
 ) -> np.ndarray:
     """The spectrum of each frame: [batch, frames, frequencies, 2]."""

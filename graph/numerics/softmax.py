@@ -59,11 +59,7 @@ numerics("Hardmax", until=12, why=differs(_FLATTENED))(_flattened(hardmax))
 
 @numerics("NegativeLogLikelihoodLoss", widen=True, why=differs("where a label names no class"))
 def negative_log_likelihood(
-    x: np.ndarray,
-    labels: np.ndarray,
-    weight: np.ndarray | None = None,
-    *,
-    reduction: str = "mean",
+    x: np.ndarray, labels: np.ndarray, weight: np.ndarray | None = None, *, reduction: str = "mean",
     ignore_index: int | None = None,
 ) -> np.ndarray:
     """-x at the label of each position, times the weight of its class; a mean is divided by the sum of the weights."""
@@ -81,12 +77,7 @@ def negative_log_likelihood(
 
 @numerics("SoftmaxCrossEntropyLoss", widen=True, why=differs("where logits lie far apart"))
 def softmax_cross_entropy(
-    x: np.ndarray,
-    labels: np.ndarray,
-    weight: np.ndarray | None = None,
-    *,
-    reduction: str,
-    ignore_index: int | None = None,
+    x: np.ndarray, labels: np.ndarray, weight: np.ndarray | None = None, *, reduction: str, ignore_index: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The loss of the log-softmax over the classes, and that log-softmax."""
     likely = log_softmax(x, axis=1)

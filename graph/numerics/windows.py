@@ -61,13 +61,8 @@ def extent(kernel: int, dilation: int) -> int:
 
 
 def window(
-    sizes: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-    pads: Sequence[int] | None,
-    auto_pad: str,
-    ceil_mode: int = 0,
+    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int] | None, dilations: Sequence[int] | None,
+    pads: Sequence[int] | None, auto_pad: str, ceil_mode: int = 0,
 ) -> Window:
     """The window of a node over spatial ``sizes``, with ONNX's defaults and automatic padding resolved."""
     n = len(kernel)
@@ -89,11 +84,7 @@ def window(
 
 
 def _padding(
-    sizes: Sequence[int],
-    spans: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int] | None,
-    auto_pad: str,
+    sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int], pads: Sequence[int] | None, auto_pad: str,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     n = len(spans)
     if auto_pad == "VALID":

@@ -43,7 +43,7 @@ def unsound(node: Node) -> str | None:
     if not node.attrs or node.domain:
         return None
     reason = next((f"{name} is {value}" for name in _AXES if _is_no_axis(value := node.attrs.get(name, 0))), None)
-    rule = _RULES.get(node.op or "")
+    rule = RULES.get(node.op or "")
     return reason or (rule(node) if rule is not None else None)
 
 
@@ -96,6 +96,6 @@ def _reduction(node: Node) -> str | None:
 
 _UPDATES = ("none", "add", "mul", "max", "min")
 
-_RULES: Mapping[str, Callable[[Node], str | None]] = {
+RULES: Mapping[str, Callable[[Node], str | None]] = {
     "Einsum": _equation, "GatherND": _batch, "Split": _parts, "ScatterElements": _reduction, "ScatterND": _reduction,
 }

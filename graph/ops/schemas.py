@@ -12,7 +12,7 @@ from partita.graph.errors import GraphError, UnknownOp, did_you_mean
 from partita.graph.node import Node
 from partita.graph.ops.traits import ONNX_DOMAINS as ONNX_DOMAINS
 from partita.graph.ops.traits import ops
-from partita.graph.types import Type
+from partita.graph.types import BY_ONNX_NAME, Type
 
 OTHER_VERSION = "Convert the model with the pass ConvertOpset, or declare the version it was made for"
 """Remedy for an op that a domain lacks at some version."""
@@ -258,32 +258,14 @@ def _attribute(attribute: Any) -> AttrSpec:
     return AttrSpec(attribute.name, attribute.type.name, attribute.required, value)
 
 
-_ELEMENTS = {
-    "float": "float32",
-    "double": "float64",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float8e8m0": "float8_e8m0fnu",
-    "float4e2m1": "float4_e2m1fn",
-}
-"""ONNX's names of element types that differ from numpy's."""
-
-
-def element_type(name: str) -> str:
-    """The element type that ONNX gives this name in lower case."""
-    return _ELEMENTS.get(name, name)
-
-
 def _type_text(text: str) -> str:
     """"tensor(float)" in our spelling: "float32"."""
     head, _, rest = text.partition("(")
     inner = rest[:-1]
     if head == "tensor":
-        return _ELEMENTS.get(inner, inner)
+        return BY_ONNX_NAME.get(inner, inner)
     if head == "sparse_tensor":
-        return f"sparse({_ELEMENTS.get(inner, inner)})"
+        return f"sparse({BY_ONNX_NAME.get(inner, inner)})"
     if head == "seq":
         return f"sequence({_type_text(inner)})"
     if head == "optional":
@@ -291,5 +273,5 @@ def _type_text(text: str) -> str:
     if head == "map":
         key, _, value = inner.partition(",")
         value = value.strip()
-        return f"map({_ELEMENTS.get(key, key)}, {_type_text(value) if '(' in value else _ELEMENTS.get(value, value)})"
+        return f"map({BY_ONNX_NAME.get(key, key)}, {_type_text(value) if '(' in value else BY_ONNX_NAME.get(value, value)})"
     return text

@@ -64,7 +64,7 @@ TRAITS = {
 }
 """The traits and their meanings."""
 
-_ROWS = """
+ROWS = """
 Abs                       unary primitive
 Acos                      unary circular
 Acosh                     unary circular
@@ -288,7 +288,7 @@ _declared: dict[tuple[str, str], frozenset[str]] = {}
 
 @cache
 def _table() -> dict[str, frozenset[str]]:
-    return {name: frozenset(words) for name, *words in map(str.split, _ROWS.strip().splitlines())}
+    return {name: frozenset(words) for name, *words in map(str.split, ROWS.strip().splitlines())}
 
 
 def traits(op: str, domain: str = "") -> frozenset[str]:

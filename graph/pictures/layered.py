@@ -96,9 +96,7 @@ def _shown(graph: Graph, only: Callable[[Node], bool] | None) -> list[Node]:
 
 
 def _spots(
-    graph: Graph,
-    only: Callable[[Node], bool] | None,
-    colour_by: Callable[[Node], str | None],
+    graph: Graph, only: Callable[[Node], bool] | None, colour_by: Callable[[Node], str | None],
     class_of: Callable[[Node], str | None] | None,
 ) -> list[_LayoutPoint]:
     """A box for every input, op and output, in topological order, with its edges."""

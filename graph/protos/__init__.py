@@ -6,50 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from partita.graph.errors import ReadError
-from partita.graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from partita.graph.types import (
+    BY_NUMBER,
+    ELEMENT_TYPES,
+    Dim,
+    MapType,
+    OptionalType,
+    SequenceType,
+    SparseTensorType,
+    TensorType,
+    Type,
+)
 
-DTYPE_NUMBERS: dict[str, int] = {
-    "float32": 1,
-    "uint8": 2,
-    "int8": 3,
-    "uint16": 4,
-    "int16": 5,
-    "int32": 6,
-    "int64": 7,
-    "string": 8,
-    "bool": 9,
-    "float16": 10,
-    "float64": 11,
-    "uint32": 12,
-    "uint64": 13,
-    "complex64": 14,
-    "complex128": 15,
-    "bfloat16": 16,
-    "float8_e4m3fn": 17,
-    "float8_e4m3fnuz": 18,
-    "float8_e5m2": 19,
-    "float8_e5m2fnuz": 20,
-    "uint4": 21,
-    "int4": 22,
-    "float4_e2m1fn": 23,
-    "float8_e8m0fnu": 24,
-    "uint2": 25,
-    "int2": 26,
-    "float6_e2m3fn": 27,
-    "float6_e3m2fn": 28,
-}
-"""ONNX's number of each element type."""
-
-DTYPE_NAMES = {number: name for name, number in DTYPE_NUMBERS.items()}
-"""The element type of each of ONNX's numbers."""
-
-FIRST_IR = {
-    "sparse": 8, "optional": 8,
-    "float8_e4m3fn": 9, "float8_e4m3fnuz": 9, "float8_e5m2": 9, "float8_e5m2fnuz": 9,
-    "uint4": 10, "int4": 10, "float4_e2m1fn": 11, "float8_e8m0fnu": 12, "uint2": 13, "int2": 13,
-    "float6_e2m3fn": 14, "float6_e3m2fn": 14,
-}
-"""The first IR version that has this element type or kind of type, if it is not in the oldest one that we write."""
+FIRST_IR = {"sparse": 8, "optional": 8}
+"""The first IR version that has this kind of type."""
 
 
 class TypeReader:
@@ -102,7 +72,7 @@ class TypeReader:
 
 def dtype_of(number: int, where: str) -> str:
     """The element type with this number in ONNX."""
-    name = DTYPE_NAMES.get(number)
+    name = BY_NUMBER.get(number)
     if name is None:
         raise ReadError(f"there is no element type {number}", where=where)
     return name
@@ -112,7 +82,7 @@ def write_type(proto: Any, value_type: Type | None) -> None:
     """Fills a TypeProto; an unknown type leaves it empty."""
     if isinstance(value_type, (TensorType, SparseTensorType)):
         value = proto.tensor_type if isinstance(value_type, TensorType) else proto.sparse_tensor_type
-        value.elem_type = DTYPE_NUMBERS[value_type.dtype]
+        value.elem_type = ELEMENT_TYPES[value_type.dtype].number
         if value_type.shape is not None:
             _write_shape(value.shape, value_type.shape)
     elif isinstance(value_type, SequenceType):
@@ -122,7 +92,7 @@ def write_type(proto: Any, value_type: Type | None) -> None:
         proto.optional_type.SetInParent()
         write_type(proto.optional_type.elem_type, value_type.element)
     elif isinstance(value_type, MapType):
-        proto.map_type.key_type = DTYPE_NUMBERS[value_type.key]
+        proto.map_type.key_type = ELEMENT_TYPES[value_type.key].number
         write_type(proto.map_type.value_type, value_type.value)
 
 
@@ -139,9 +109,9 @@ def _write_shape(proto: Any, shape: tuple[Dim, ...]) -> None:
 def first_ir(value_type: Type | None) -> int:
     """The first IR version that can express this type."""
     if isinstance(value_type, TensorType):
-        return FIRST_IR.get(value_type.dtype, 1)
+        return ELEMENT_TYPES[value_type.dtype].first_ir
     if isinstance(value_type, SparseTensorType):
-        return max(FIRST_IR["sparse"], FIRST_IR.get(value_type.dtype, 1))
+        return max(FIRST_IR["sparse"], ELEMENT_TYPES[value_type.dtype].first_ir)
     if isinstance(value_type, OptionalType):
         return max(FIRST_IR["optional"], first_ir(value_type.element))
     if isinstance(value_type, SequenceType):

@@ -76,8 +76,7 @@ class Captures:
 def captures(text: str, where: str) -> Captures:
     """The captures, parsed from text.
 
-    A value that was captured twice is captured once, because a file does not distinguish its two readers.
-    """
+    A value that was captured twice is captured once, because a file does not distinguish its two readers."""
     data = load_json(text, CAPTURES, where)
     if not isinstance(data, dict) or not isinstance(data.get("inner"), dict):
         raise damaged(CAPTURES, where)

@@ -25,8 +25,7 @@ ZIP = b"PK\x03\x04"
 
 UNPACKED = 200 << 20
 """An archive's arrays may take this many bytes plus four times the archive's size: a small file must not fill the
-memory.
-"""
+memory."""
 
 _MAGIC = b"\x93NUMPY"
 _LONGEST = 10_000

@@ -1,4 +1,4 @@
-"""Reader of NNVM's JSON form (see `partita.graph.nnvm`): files of Partita, NNVM and MXNet.
+"""Reader of NNVM's JSON form (see `partita.graph.writers.nnvm`): files of Partita, NNVM and MXNet.
 
 In files of NNVM and MXNet attributes remain strings, and ops keep their names."""
 
@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from partita.graph import nnvm
 from partita.graph.errors import PartitaError, ReadError
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph
@@ -19,7 +18,8 @@ from partita.graph.node import CONSTANT, Node, NodeEntry, frozen_attrs
 from partita.graph.readers.text.parser import parse_array, parse_type, parse_value
 from partita.graph.text.arrays import array_type
 from partita.graph.text.literals import MAX_NESTING
-from partita.graph.types import TensorType, Type
+from partita.graph.types import BY_MXNET_NUMBER, TensorType, Type
+from partita.graph.writers import nnvm
 
 MOST_OUTPUTS = 1024
 """Maximum plausible number of outputs of a node."""
@@ -319,5 +319,5 @@ class GraphAttributes:
         types: list[Type | None] = []
         for shape, dtype in zip(shapes, dtypes, strict=True):
             dims = [None if of_kind(int, dim, "a size", f"{self.where}.shape") < 0 else dim for dim in shape]
-            types.append(TensorType(nnvm.DTYPES[dtype], dims or None) if 0 <= dtype < len(nnvm.DTYPES) else None)
+            types.append(TensorType(BY_MXNET_NUMBER[dtype], dims or None) if dtype in BY_MXNET_NUMBER else None)
         return types

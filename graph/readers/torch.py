@@ -1,7 +1,6 @@
 """PyTorch modules: `from_torch` exports one through `torch.onnx.export` and reads the resulting ONNX model.
 
-The exporter works in memory and writes no file. torch itself is loaded on the first call only.
-"""
+The exporter works in memory and writes no file. torch itself is loaded on the first call only."""
 
 from __future__ import annotations
 
@@ -62,8 +61,7 @@ def from_torch(
     `dynamic_shapes`, in torch's notation: `{"x": {0: "batch"}}`. Without `opset` torch chooses one. A
     `torch.export.ExportedProgram` contains all of that, and needs no inputs.
 
-        g = pt.from_torch(torchvision.models.resnet18(), torch.randn(1, 3, 224, 224))
-    """
+        g = pt.from_torch(torchvision.models.resnet18(), torch.randn(1, 3, 224, 224))"""
     if foreign:
         raise unexpected("from_torch", foreign, EXPORT_OPTIONS)
     model = export(module, example_inputs, opset=opset, dynamic_shapes=dynamic_shapes)
@@ -240,8 +238,7 @@ def quiet_exporter() -> Iterator[None]:
     """Suppresses the exporter's own log messages; failures are raised as errors.
 
     All logging is off meanwhile: the exporter puts new handlers on torch's loggers each time it runs. One thread exports
-    at a time, and torch.compile captures no graph meanwhile: torch keeps its tracing state in variables of the process.
-    """
+    at a time, and torch.compile captures no graph meanwhile: torch keeps its tracing state in variables of the process."""
     from torch._dynamo.convert_frame import compile_lock
 
     with compile_lock:

@@ -9,8 +9,7 @@ The document is the opset line, the bodies of calls (callee before caller), and 
 
     graph net(x: float32[N]) -> (fused0, again=fused0) {
       fused0 = call relu6(x) : float32[N] @cpu
-    }
-"""
+    }"""
 
 from __future__ import annotations
 

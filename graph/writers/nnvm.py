@@ -1,4 +1,13 @@
-"""Writer of NNVM's JSON form (see `partita.graph.nnvm`)."""
+"""Writer of NNVM's JSON form with Partita's extensions, and its keywords.
+
+NNVM's form has nodes with an op ("null" for variables and constants), a name, attributes that are strings, inputs
+`[node, output, version]`, control dependencies and subgraphs; `arg_nodes`, `node_row_ptr` (where each node's outputs
+begin among all values), `heads` (the outputs), and graph attributes tagged by their type. Everything else that a graph
+of ours has goes where NNVM's own readers keep it without interpreting it: into node attributes named `__like_this__`,
+and into graph attributes. Attribute values are spelled as in the text form.
+
+Constants are "null" nodes whose `__value__` holds the array, in base64 if it is large, so the file needs no other.
+A body that is used several times is written once and numbered; its other uses refer to that number."""
 
 from __future__ import annotations
 
@@ -6,14 +15,55 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from partita.graph import nnvm
 from partita.graph.errors import WriteError
 from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of
 from partita.graph.node import Node, NodeEntry
 from partita.graph.text.literals import MAX_NESTING, print_array, print_type, print_value
 from partita.graph.text.words import quoted
-from partita.graph.types import TensorType
+from partita.graph.types import ELEMENT_TYPES, TensorType
+
+NULL = "null"
+"""The op of variables and constants."""
+
+PREFIX = "__"
+"""Prefix and suffix of Partita's own attributes."""
+
+ESCAPE = "__attr__"
+"""Prefix that escapes a node attribute whose name looks like one of Partita's own."""
+
+OP = "__op__"
+"""The op, if its name is "null"."""
+
+DOMAIN = "__domain__"
+"""The op's domain."""
+
+OUTPUTS = "__outputs__"
+"""Names of the outputs, unless there is one output with the node's name."""
+
+ABSENT = "__absent__"
+"""Positions of absent inputs."""
+
+CAPTURES = "__captures__"
+"""Number of inputs, at the end, that are captures."""
+
+CALL = "__call__"
+"""The number of the body that is called."""
+
+AFFINITY = "__affinity__"
+"""The requested device."""
+
+METADATA = "__metadata__"
+"""Keys and values in turn."""
+
+VALUE = "__value__"
+"""The array of a constant."""
+
+FORM = "partita"
+"""The graph attribute that marks Partita's files; its value is the version of the form."""
+
+FORM_VERSION = 1
+"""The version written here."""
 
 
 def to_nnvm_json(graph: Graph) -> str:
@@ -42,7 +92,7 @@ class _JsonWriter:
             "node_row_ptr": rows,
             "heads": [_entry(entry, position) for entry in graph.outputs],
             "attrs": {
-                nnvm.FORM: ["int", nnvm.FORM_VERSION],
+                FORM: ["int", FORM_VERSION],
                 "number": ["int", number],
                 "name": ["str", graph.name],
                 "opsets": ["list_str", _in_turn({key: str(version) for key, version in graph.opsets.items()})],
@@ -58,7 +108,7 @@ class _JsonWriter:
     def node(self, node: Node, position: Mapping[Node, int], depth: int) -> dict[str, Any]:
         """One node."""
         subgraphs = [self.graph(body, depth + 1) for body in bodies_of(node) if id(body) not in self.numbers]
-        record: dict[str, Any] = {"op": node.op if node.is_op else nnvm.NULL, "name": node.name}
+        record: dict[str, Any] = {"op": node.op if node.is_op else NULL, "name": node.name}
         attributes = self.attributes(node)
         if attributes:
             record["attrs"] = attributes
@@ -73,20 +123,20 @@ class _JsonWriter:
         """The node's attributes, and everything that NNVM has no field for, as strings."""
         where = f"node {node.name!r}"
         texts = {
-            nnvm.ESCAPE + key if key.startswith(nnvm.PREFIX) else key: print_value(value, None, where, self.reference)
+            ESCAPE + key if key.startswith(PREFIX) else key: print_value(value, None, where, self.reference)
             for key, value in node.attrs.items()
         }
         absent = [i for i, entry in enumerate(node.inputs) if entry is None]
         extra = {
-            nnvm.OP: nnvm.NULL if node.is_op and node.op == nnvm.NULL else None,
-            nnvm.DOMAIN: node.domain or None,
-            nnvm.OUTPUTS: None if node.output_names == (node.name,) else _strings(node.output_names),
-            nnvm.ABSENT: str(absent) if absent else None,
-            nnvm.CAPTURES: str(len(node.captures)) if node.captures else None,
-            nnvm.CALL: None if node.subgraph is None else str(self.numbers[id(node.subgraph)]),
-            nnvm.AFFINITY: node.affinity,
-            nnvm.METADATA: _strings(_in_turn(node.metadata)) if node.metadata else None,
-            nnvm.VALUE: None if node.value is None else print_array(node.value, None),
+            OP: NULL if node.is_op and node.op == NULL else None,
+            DOMAIN: node.domain or None,
+            OUTPUTS: None if node.output_names == (node.name,) else _strings(node.output_names),
+            ABSENT: str(absent) if absent else None,
+            CAPTURES: str(len(node.captures)) if node.captures else None,
+            CALL: None if node.subgraph is None else str(self.numbers[id(node.subgraph)]),
+            AFFINITY: node.affinity,
+            METADATA: _strings(_in_turn(node.metadata)) if node.metadata else None,
+            VALUE: None if node.value is None else print_array(node.value, None),
         }
         texts.update((key, text) for key, text in extra.items() if text is not None)
         return texts
@@ -118,5 +168,5 @@ def _shape(value_type: Any) -> list[int]:
 
 
 def _dtype(value_type: Any) -> int:
-    known = isinstance(value_type, TensorType) and value_type.dtype in nnvm.DTYPES
-    return nnvm.DTYPES.index(value_type.dtype) if known else -1
+    number = ELEMENT_TYPES[value_type.dtype].mxnet if isinstance(value_type, TensorType) else None
+    return -1 if number is None else number

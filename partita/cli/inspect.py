@@ -34,8 +34,7 @@ EXAMPLE = """\
 MEASURES = ("InferShape", "PlanMemory")
 """Passes that run before the tables are made.
 
-Neither changes what the graph computes, so no verification is needed.
-"""
+Neither changes what the graph computes, so no verification is needed."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -42,8 +42,7 @@ def is_package(model: str) -> bool:
     """True if the file is a compiled model.
 
     Under another extension it is recognized by its first bytes: no other model that is read here is a zip archive. (A torch file
-    is one too, but is not read.)
-    """
+    is one too, but is not read.)"""
     if model.endswith(PACKAGE):
         return True
     if holds_torch(model) or not os.path.isfile(model):  # A pipe cannot be read twice.

@@ -138,11 +138,7 @@ def _original(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
 
 
 def _check(
-    model: pt.CompiledModel,
-    original: pt.Graph,
-    inputs: dict[str, Any],
-    outputs: Any,
-    arguments: argparse.Namespace,
+    model: pt.CompiledModel, original: pt.Graph, inputs: dict[str, Any], outputs: Any, arguments: argparse.Namespace,
     screen: Screen,
 ) -> list[Difference]:
     """Compare with the reference, and warn if the outputs do not depend on the inputs."""
@@ -181,12 +177,8 @@ def _timeline(model: pt.CompiledModel, inputs: dict[str, Any], calls: int, scree
 
 
 def _write(
-    model: pt.CompiledModel,
-    outputs: Any,
-    profile: pt.Profile | None,
-    timeline: Timeline | None,
-    arguments: argparse.Namespace,
-    screen: Screen,
+    model: pt.CompiledModel, outputs: Any, profile: pt.Profile | None, timeline: Timeline | None,
+    arguments: argparse.Namespace, screen: Screen,
 ) -> None:
     if arguments.output:
         _write_arrays(arguments.output, [name for name, _ in model.properties.outputs], outputs)
@@ -228,11 +220,7 @@ def _described(model: pt.CompiledModel, outputs: Any) -> list[dict[str, Any]]:
 
 
 def _show(
-    model: pt.CompiledModel,
-    data: dict[str, Any],
-    checked: Sequence[Difference],
-    profile: pt.Profile | None,
-    slowest: int,
+    model: pt.CompiledModel, data: dict[str, Any], checked: Sequence[Difference], profile: pt.Profile | None, slowest: int,
     screen: Screen,
 ) -> None:
     columns = ("output", "type", "min", "mean", "max")

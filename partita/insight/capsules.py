@@ -87,13 +87,8 @@ def _of_fault(fault: Fault) -> Capsule:
 
 
 def _of_model(
-    source: Graph | CompiledModel,
-    subgraph: int | str,
-    devices: Any,
-    inputs: Any,
-    trusted: Trusted,
-    config: Mapping[str, Any] | None,
-    seed: int,
+    source: Graph | CompiledModel, subgraph: int | str, devices: Any, inputs: Any, trusted: Trusted,
+    config: Mapping[str, Any] | None, seed: int,
 ) -> Capsule:
     model = (source if isinstance(source, CompiledModel) else compile(source, devices, config)).wait()
     number = _number(model.units, subgraph)

@@ -13,6 +13,7 @@ from partita.by_layer import Layer
 from partita.compare import Difference
 from partita.graph.formatting import counted, first_of, in_xml, shortened
 from partita.graph.graph import Graph
+from partita.graph.pictures.tables import Column, terminal_table
 from partita.insight.trial import RIGHT
 
 if TYPE_CHECKING:
@@ -153,17 +154,8 @@ class Diagnosis:
 
     def to_table(self, most: int = LAYERS) -> Table:
         """Errors by layer as a rich table for a terminal."""
-        from rich.table import Table
-        from rich.text import Text
-
-        columns = ("value", "op", "largest error", "relative", "cosine", "NaN", "infinite", "range", "trusted range")
         title = f"{self.model}: {counted(len(self.layers), 'layer')} against {self.against}"
-        table = Table(*columns, box=None, title=Text(title))
-        for layer in self.layers[:most]:
-            table.add_row(*map(Text, _cells(layer)))
-        if len(self.layers) > most:
-            table.add_row(Text(f"... {len(self.layers) - most} more"))
-        return table
+        return terminal_table(COLUMNS, self.layers, title, most=most, box=None)
 
     def print(self) -> None:
         """Print the errors by layer, and what is to blame."""
@@ -205,10 +197,22 @@ def _numbers(layer: Layer) -> str:
     return f"{layer.name}: error {layer.absolute:.3g}, relative {layer.relative:.2g}, cosine {layer.cosine:.6f}"
 
 
-def _cells(layer: Layer) -> Sequence[str]:
-    numbers = f"{layer.absolute:.3g}", f"{layer.relative:.2g}", f"{layer.cosine:.6f}"
-    counts = ["" if pair == (0, 0) else f"{pair[0]}, {pair[1]}" for pair in (layer.nans, layer.infinities)]
-    return layer.name, layer.op, *numbers, *counts, *(f"{low:.3g} to {high:.3g}" for low, high in layer.ranges)
+def _pair(counts: tuple[int, int]) -> str:
+    return "" if counts == (0, 0) else f"{counts[0]}, {counts[1]}"
+
+
+COLUMNS: tuple[Column[Layer], ...] = (
+    Column("value", lambda layer: layer.name),
+    Column("op", lambda layer: layer.op),
+    Column("largest error", lambda layer: f"{layer.absolute:.3g}"),
+    Column("relative", lambda layer: f"{layer.relative:.2g}"),
+    Column("cosine", lambda layer: f"{layer.cosine:.6f}"),
+    Column("NaN", lambda layer: _pair(layer.nans)),
+    Column("infinite", lambda layer: _pair(layer.infinities)),
+    Column("range", lambda layer: "{:.3g} to {:.3g}".format(*layer.ranges[0])),
+    Column("trusted range", lambda layer: "{:.3g} to {:.3g}".format(*layer.ranges[1])),
+)
+"""The columns of a layer's row."""
 
 
 def _plain(fault: Fault) -> dict[str, Any]:

@@ -44,8 +44,7 @@ def map_batches(
     end; with "ray", the workers are actors of the cluster that Ray is connected to. A worker gets several items at once if the
     model is fast. Items are read as results are fetched, at most `ahead` of them in advance (by default twice what all workers
     get at once). `progress` is called with the number of results so far. With a `key` each worker verifies the signature of the
-    file.
-    """
+    file."""
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="map_batches", remedy=f"Use one of {', '.join(EXECUTORS)}")
     count = NUMBER.read("workers", workers, "map_batches") or len(os.sched_getaffinity(0))

@@ -13,6 +13,7 @@ import numpy as np
 from partita.accelerators import Profile
 from partita.compare import Difference
 from partita.graph.formatting import counted
+from partita.graph.pictures.tables import Column, Tabular, terminal_table
 from partita.measuring.rounds import Contender, Effort
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Row:
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
-class BenchReport:
+class BenchReport(Tabular):
     """Result of `bench`."""
 
     model: str
@@ -96,19 +97,9 @@ class BenchReport:
 
     def to_table(self) -> Table:
         """A row for each contender as a rich table for a terminal."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(title=Text(f"{self.model}: one call of {counted(self.batch, 'item')}"))
-        for column in COLUMNS:
-            table.add_column(column, justify="left" if column == COLUMNS[0] else "right", overflow="fold")
-        for row in self.rows:
-            table.add_row(*map(Text, _cells(row)))
-        table.caption = f"throughput in items per second, {counted(self.streams, 'call')} at once"
-        return table
-
-    def __rich__(self) -> Table:
-        return self.to_table()
+        title = f"{self.model}: one call of {counted(self.batch, 'item')}"
+        caption = f"throughput in items per second, {counted(self.streams, 'call')} at once"
+        return terminal_table(COLUMNS, self.rows, title, caption, folds=True)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -122,24 +113,20 @@ class BenchReport:
         return f"<BenchReport of {self.model!r}: {times}>"
 
 
-TIMES = ("median", "90 %", "99 %", "fastest")
-"""Columns in milliseconds."""
-
-COLUMNS = ("devices", "subgraphs", *TIMES, "runs", "throughput", "times the first", "difference", "ready in")
-"""Titles of the table's columns."""
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    return (
-        row.devices,
-        "" if row.subgraphs is None else str(row.subgraphs),
-        *(f"{value:.3f} ms" for value in (row.median_ms, row.p90_ms, row.p99_ms, row.min_ms)),
-        str(row.runs),
-        f"{row.throughput:,.1f}",
-        f"{row.ratio:.2f} ±{row.ratio_spread:.2f}",
-        f"{row.difference:.0e}",
-        "" if row.compile_seconds is None else f"{row.compile_seconds:.1f} s",
-    )
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("devices", lambda row: row.devices),
+    Column("subgraphs", lambda row: "" if row.subgraphs is None else row.subgraphs, right=True),
+    Column("median", lambda row: f"{row.median_ms:.3f} ms", right=True),
+    Column("90 %", lambda row: f"{row.p90_ms:.3f} ms", right=True),
+    Column("99 %", lambda row: f"{row.p99_ms:.3f} ms", right=True),
+    Column("fastest", lambda row: f"{row.min_ms:.3f} ms", right=True),
+    Column("runs", lambda row: row.runs, right=True),
+    Column("throughput", lambda row: f"{row.throughput:,.1f}", right=True),
+    Column("times the first", lambda row: f"{row.ratio:.2f} ±{row.ratio_spread:.2f}", right=True),
+    Column("difference", lambda row: f"{row.difference:.0e}", right=True),
+    Column("ready in", lambda row: "" if row.compile_seconds is None else f"{row.compile_seconds:.1f} s", right=True),
+)
+"""The columns of a contender's row."""
 
 
 def report(
@@ -156,7 +143,7 @@ def report(
 
 def _row(one: Contender, first: Contender, batch: int) -> Row:
     every = [milliseconds for block in one.rounds for milliseconds in block]
-    ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(one.rounds, first.rounds)]
+    ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(one.rounds, first.rounds) if a and b]
     low, ratio, high = np.percentile(ratios, (10, 50, 90))
     median, p90, p99 = np.percentile(every, (50, 90, 99))
     rate = statistics.median(one.rates) if one.rates else 1e3 * len(every) / sum(every)

@@ -19,6 +19,7 @@ from partita.graph.errors import PartitaError
 from partita.graph.flops import count_flops, count_text
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.pictures.tables import Column, Tabular, terminal_table
 from partita.graph.summary import size_text
 from partita.passes.plan_memory import aligned_bytes
 
@@ -101,7 +102,7 @@ class Kernel:
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
-class Roofline:
+class Roofline(Tabular):
     """The kernels of a profile, each with its limit."""
 
     model: str
@@ -121,24 +122,28 @@ class Roofline:
 
     def to_table(self, slowest: int | None = None) -> Table:
         """The kernels (or only the `slowest`), as a rich table for a terminal."""
-        from rich.table import Table
         from rich.text import Text
 
-        caption = "; ".join(f"{label}: {peak}" for label, peak in self.peaks.items())
-        table = Table("kernel", "op", "device", title=Text(f"{self.model}: roofline"), caption=Text(caption))
-        for title in ("µs", "FLOP", "bytes", "limited by", "times the other", "reached"):
-            table.add_column(title, justify="left" if title == "limited by" else "right")
-        for one in sorted(self.kernels, key=lambda kernel: -kernel.real_us)[:slowest]:
-            numbers = f"{one.real_us:,.1f}", count_text(one.flops).strip(), size_text(one.bytes)
-            factor = f"{one.factor:,.1f}" if np.isfinite(one.factor) else ""
-            table.add_row(*map(Text, (one.name, one.op, one.device, *numbers, one.limit, factor, f"{one.reached:.0%}")))
-        return table
-
-    def __rich__(self) -> Table:
-        return self.to_table()
+        caption = Text("; ".join(f"{label}: {peak}" for label, peak in self.peaks.items()))
+        slowest_first = sorted(self.kernels, key=lambda kernel: -kernel.real_us)
+        return terminal_table(COLUMNS, slowest_first[:slowest], f"{self.model}: roofline", caption)
 
     def __repr__(self) -> str:
         return f"<Roofline of {self.model!r}: {len(self.kernels)} kernels>"
+
+
+COLUMNS: tuple[Column[Kernel], ...] = (
+    Column("kernel", lambda one: one.name),
+    Column("op", lambda one: one.op),
+    Column("device", lambda one: one.device),
+    Column("µs", lambda one: f"{one.real_us:,.1f}", right=True),
+    Column("FLOP", lambda one: count_text(one.flops).strip(), right=True),
+    Column("bytes", lambda one: size_text(one.bytes), right=True),
+    Column("limited by", lambda one: one.limit),
+    Column("times the other", lambda one: f"{one.factor:,.1f}" if np.isfinite(one.factor) else "", right=True),
+    Column("reached", lambda one: f"{one.reached:.0%}", right=True),
+)
+"""The columns of a kernel's row."""
 
 
 def roofline(model: CompiledModel, profile: Profile | None = None, peaks: Mapping[str, Peak] | None = None) -> Roofline:

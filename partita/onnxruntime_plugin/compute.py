@@ -12,8 +12,8 @@ import numpy as np
 
 from partita.accelerators.errors import InputError
 from partita.accelerators.runtime.compiled_model import CompiledModel
-from partita.graph.readers.onnx.tensors import BITS, byte_size, unpacked
-from partita.graph.types import Array, TensorType, dtype_name, numpy_dtype
+from partita.graph.readers.onnx.tensors import byte_size, unpacked
+from partita.graph.types import PACKED, Array, TensorType, dtype_name, numpy_dtype
 from partita.graph.writers.onnx.tensors import packed
 from partita.onnxruntime_plugin.api import Api
 from partita.onnxruntime_plugin.machine_code import machine_code
@@ -78,9 +78,9 @@ class Compute:
             return np.empty(shape, dtype)
         check(fast.data(value, address))
         memory: Any = _Memory.from_address(words[0])
-        if name in BITS:
+        if name in PACKED:
             data = np.frombuffer(memory, np.uint8, byte_size(name, count))
-            return unpacked(data, BITS[name], count).view(dtype).reshape(shape)
+            return unpacked(data, PACKED[name], count).view(dtype).reshape(shape)
         return np.ndarray(shape, dtype, memory)
 
     def _write(self, context: int, i: int, array: Array, words: Any, address: int) -> None:

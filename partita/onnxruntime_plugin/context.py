@@ -13,8 +13,7 @@ from partita.accelerators.interface.settings import read_config
 from partita.accelerators.runtime.compiled_model import CompiledModel
 from partita.accelerators.runtime.package.container import FORMAT, PackageError
 from partita.graph.errors import PartitaError
-from partita.graph.protos import DTYPE_NUMBERS
-from partita.graph.types import TensorType
+from partita.graph.types import ELEMENT_TYPES, TensorType
 from partita.onnxruntime_plugin.api import (
     ATTRIBUTE_INT,
     ATTRIBUTE_STRING,
@@ -97,7 +96,7 @@ def check_types(reader: GraphReader, node: int, model: CompiledModel) -> None:
     compiled subgraph, not of the model around it."""
     for what, entries in (("Node_GetInputs", [one[0] for one in model.graph.inputs]), ("Node_GetOutputs", model.graph.outputs)):
         given = [reader.element_type(value) for value in reader.api.pointers(what, node) if value]
-        wanted = [DTYPE_NUMBERS[entry.type.dtype] if isinstance(entry.type, TensorType) else 0 for entry in entries]
+        wanted = [ELEMENT_TYPES[entry.type.dtype].number if isinstance(entry.type, TensorType) else 0 for entry in entries]
         if given != wanted:
             cause = f"its {what.removeprefix('Node_Get').lower()} have other types than those that were compiled"
             raise PackageError(cause, where=f"EPContext node {reader.name(node)!r}", remedy="Write the model again")

@@ -24,8 +24,7 @@ from partita.accelerators.tvm.run.pool import compile_c, serving
 from partita.accelerators.tvm.run.runtime import c_function, include_folders
 from partita.accelerators.tvm.run.threads import Turns, replace_turns
 from partita.graph.logs import logger
-from partita.graph.readers.onnx.tensors import BITS
-from partita.graph.types import Array, TensorType
+from partita.graph.types import PACKED, Array, TensorType
 from partita.onnxruntime_plugin.api import COMPUTE, Api
 
 SOURCE = Path(__file__).with_name("compute.c")
@@ -148,7 +147,7 @@ def machine_code(
 ) -> MachineCode | None:
     """The runs of this model that need no Python; None if all do. `memory` is the structure that onnxruntime holds."""
     plan, values = _plan(model), [*(node[0] for node in model.graph.inputs), *model.graph.outputs]
-    plain = all(isinstance(value.type, TensorType) and value.type.dtype not in BITS for value in values)
+    plain = all(isinstance(value.type, TensorType) and value.type.dtype not in PACKED for value in values)
     watched = model.measured or model.recorded is not None
     if plan is None or not plain or watched or len(plan.steps[0].reads) > _INPUTS:
         return None

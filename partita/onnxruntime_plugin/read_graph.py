@@ -14,11 +14,10 @@ import onnx
 from partita.graph.errors import PartitaError, ReadError
 from partita.graph.graph import Graph
 from partita.graph.ops.schemas import newest_versions
-from partita.graph.protos import DTYPE_NUMBERS, dtype_of
 from partita.graph.readers.onnx.load import load_onnx
 from partita.graph.readers.onnx.older_ops import is_older
 from partita.graph.readers.onnx.source import plain_domain
-from partita.graph.types import Array
+from partita.graph.types import ELEMENT_TYPES, Array
 from partita.onnxruntime_plugin.api import ATTRIBUTE_KINDS, TENSOR, Api, OrtError
 
 OPAQUE = "partita.opaque"
@@ -30,7 +29,7 @@ CONTEXT = ("com.microsoft", "EPContext")
 _SAME = 23
 """The element types up to this number have the same one in onnxruntime and in ONNX."""
 
-_LATER = {24: DTYPE_NUMBERS["uint2"], 25: DTYPE_NUMBERS["int2"]}
+_LATER = {24: ELEMENT_TYPES["uint2"].number, 25: ELEMENT_TYPES["int2"].number}
 """ONNX's numbers of the element types after those."""
 
 _SMALL = 1024
@@ -199,7 +198,7 @@ class GraphReader:
         name = self.api.text("GetValueInfoName", value)
         if kind != TENSOR:
             return f"{name!r} is not a tensor" if kind else f"the type of {name!r} is not known"
-        if dtype == DTYPE_NUMBERS["string"]:
+        if dtype == ELEMENT_TYPES["string"].number:
             return f"{name!r} holds strings, which providers in Python cannot read"
         return None if dtype else f"the element type of {name!r} is not known to Partita"
 
@@ -404,11 +403,6 @@ class _Level:
 def element_type(number: int) -> int:
     """ONNX's number of onnxruntime's element type; 0 if Partita does not know it."""
     return number if number <= _SAME else _LATER.get(number, 0)
-
-
-def element_name(number: int) -> str:
-    """The name of onnxruntime's element type."""
-    return dtype_of(element_type(number), "a tensor of onnxruntime")
 
 
 def _present(handles: Sequence[int | None]) -> list[int]:

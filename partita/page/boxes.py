@@ -63,8 +63,7 @@ class Boxes:
     def _graph(self, graph: Graph, parent: int, owner: str, bound: Mapping[Node, int]) -> list[int]:
         """Draw the nodes.
 
-        `bound` has the values of a body's inputs. Returns the indices of the outputs' values.
-        """
+        `bound` has the values of a body's inputs. Returns the indices of the outputs' values."""
         values: dict[NodeEntry, int] = {}
         for node in graph.nodes:
             if node.is_constant:

@@ -215,8 +215,7 @@ _OUTSIDE = "outside"
 
 def _transfers(boxes: Boxes) -> list[Transfer]:
     """For each pair of devices or properties, the values that one computes and the other reads; a value that is read twice counts
-    once.
-    """
+    once."""
     items, values = boxes.items, boxes.values
     crossing: dict[tuple[str, str], set[int]] = defaultdict(set)
     for value, reader in boxes.edges:
@@ -241,8 +240,7 @@ MOST_WAYS = 20
 def walls(report: PartitionReport, by_name: Mapping[str, int]) -> list[Wall]:
     """The borders whose two ends are drawn.
 
-    Borders of graph inputs are left out, because they are obvious.
-    """
+    Borders of graph inputs are left out, because they are obvious."""
     calls = dict(zip([group.name for group in report.groups], report.calls, strict=True))
     borders = []
     ways = MOST_WAYS

@@ -85,8 +85,7 @@ def positions(items: Sequence[Item], parent: int, members: Sequence[int]) -> lis
 def _topological(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     """The numbers below `count` in topological order, the lowest ready one first.
 
-    Numbers on a cycle, which there should not be, come last.
-    """
+    Numbers on a cycle, which there should not be, come last."""
     readers: list[set[int]] = [set() for _ in range(count)]
     for u, v in edges:
         if u >= 0 and v >= 0 and u != v:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partita.graph.types import numpy_dtype
+from partita.graph.types import ELEMENT_TYPES, numpy_dtype
 
 if TYPE_CHECKING:
     import torch
 
 
 NARROW = {
-    "bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e4m3fnuz": "uint8", "float8_e5m2": "uint8", "float8_e5m2fnuz": "uint8",
+    row.name: {8: "uint8", 16: "int16"}[row.bits]
+    for row in ELEMENT_TYPES.values()
+    if row.is_extension and row.bits >= 8
 }
 """Element types that numpy has only with `ml_dtypes`, each with the integer type by which it is converted."""
 

@@ -1,8 +1,7 @@
 """Growth of groups, on integers: nodes 0..n-1 in topological order, preds[v] the producers of v in input order.
 
 `largest`, `seed` and `waves` take a color (the device) per node and a boolean per edge; `walk` calls a selector for each edge.
-All keep the whole partition acyclic, including groups that are already fixed.
-"""
+All keep the whole partition acyclic, including groups that are already fixed."""
 
 from collections.abc import Callable
 from typing import Any

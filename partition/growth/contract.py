@@ -31,8 +31,7 @@ def contract(base: Base, start: Start, edges: Sequence[tuple[int, int]], count: 
     """-> the group of each of the first `count` base groups (`edges` are among them).
 
     Acyclic and maximal: no remaining edge can be contracted. Near-linear if edges are local, because
-    each test costs the cheaper end of a search inside the window of ranks.
-    """
+    each test costs the cheaper end of a search inside the window of ranks."""
     owner, order = _beginning(base, start, edges, count)
     if start in (Start.EQUAL_EARLIEST, Start.EQUAL_LATEST):
         quotient = _quotient(base, owner, _topological(base, start, owner))
@@ -95,8 +94,7 @@ def contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple[
 
     A path through another device blocks an edge for good: contraction only makes more paths. An edge that a
     path through its own device blocks is tried again only once the first group of that path was merged with
-    one of the two ends.
-    """
+    one of the two ends."""
     rep, find, merge = quotient.rep, quotient.find, quotient.merge
     blocked: set[tuple[int, int]] = set()
     todo = list(dict.fromkeys((a, b, -1) for a, b in edges if a != b))

@@ -23,8 +23,7 @@ class Forest:
         """`top_down` lists all nodes, parents before children, in ascending or descending order.
 
         Siblings are in the order of their numbers: a sorted list of intervals can then be extended by appending,
-        if nodes are visited in order. Linear.
-        """
+        if nodes are visited in order. Linear."""
         count = len(parent)
         size = [1] * (count + 1)  # the last is that of all roots, whose parent is -1
         for v in reversed(top_down):

@@ -54,8 +54,7 @@ class Base:
 def components(preds: Preds, accepted: Sequence[Sequence[int]], earliest: list[int], latest: list[int]) -> list[int]:
     """Joins nodes that are connected by accepted edges and equal in both labels; -> the first node of each node's component.
 
-    Both labels never fall along an edge, so components ordered by (earliest, -latest) cannot form a cycle.
-    """
+    Both labels never fall along an edge, so components ordered by (earliest, -latest) cannot form a cycle."""
     first = list(range(len(preds)))
     for v, inside in enumerate(accepted):
         if inside:
@@ -132,8 +131,7 @@ def drop_blocked(base: Base) -> None:
     """Drops the open edges that no run can contract, because of a path around them through another device.
 
     Only paths along two forests are checked (latest producers, earliest consumers): constant time per
-    edge, and it decides nearly all edges that span a long distance.
-    """
+    edge, and it decides nearly all edges that span a long distance."""
     if not base.open:
         return
     color = base.color

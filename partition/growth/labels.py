@@ -40,8 +40,7 @@ def earliest_labels(preds: Preds, color: Color, accepted: Sequence[Sequence[int]
     """The earliest split: the largest label of the producers, plus one for an edge that leaves a group.
 
     Edges from nodes that are never grouped raise nothing: only a path that leaves a group can return to
-    one, so graph inputs and constants separate nothing. Linear.
-    """
+    one, so graph inputs and constants separate nothing. Linear."""
     label = [0] * len(preds)
     for v, producers in enumerate(preds):
         highest = 0

@@ -34,8 +34,7 @@ def largest(
     4. The run with the fewest groups wins; then larger groups; then the earlier run.
 
     Every node with a color is in exactly one group. Near-linear if edges are local, as in neural networks;
-    superlinear with uniformly random skips over the whole graph, because maximality needs reachability.
-    """
+    superlinear with uniformly random skips over the whole graph, because maximality needs reachability."""
     if fixed:
         return renumbered(largest, preds, color, accept, fixed)
     accepted = accepted_inputs(preds, color, accept)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 class WalkObserver:
     """Override the events of interest; by default nothing happens. Nodes are numbers.
 
-    `direction` is "input" if the walk went from `cur` to one of its producers, "output" if to a consumer.
-    """
+    `direction` is "input" if the walk went from `cur` to one of its producers, "output" if to a consumer."""
 
     def unselected(self, node: int) -> None:
         """The selector refused to start a subgraph at `node`."""

@@ -25,8 +25,7 @@ class Quotient:
     """The groups of a partition, each named by one of its nodes, with a topological order that merges maintain.
 
     The neighbour lists become stale when groups merge; entries are resolved by `find` (inlined in the
-    hot loops). `order.rank` is the rank of each group; a path from a to b stays within their ranks.
-    """
+    hot loops). `order.rank` is the rank of each group; a path from a to b stays within their ranks."""
 
     __slots__ = ("_backward", "_forward", "_member", "_stamp", "order", "pred", "rep", "succ")
 
@@ -60,8 +59,7 @@ class Quotient:
         """Contracts these groups (distinct names) into one, unless a path leaves them and returns.
 
         Returns None if successful, else the outside groups of such a path. The search runs from both ends in
-        lockstep, so it costs the smaller of the two sides, within the ranks between lowest and highest member.
-        """
+        lockstep, so it costs the smaller of the two sides, within the ranks between lowest and highest member."""
         low, high = self._ends(members)
         found = self._first_turn(low, high) if len(members) == 2 else None
         path, settled, forward = found or self._search(members, low, high)
@@ -134,12 +132,7 @@ class Quotient:
         return _chain(met, parents) + _chain(met, children)[1:], [], True
 
     def _sweep(
-        self,
-        queue: list[int],
-        edges: list[list[int]],
-        mark: list[int],
-        other: list[int],
-        came_from: dict[int, int],
+        self, queue: list[int], edges: list[list[int]], mark: list[int], other: list[int], came_from: dict[int, int],
         ranks: tuple[int, int],
     ) -> Iterator[int]:
         """One end of the search, breadth first: yields MEMBER after each CHUNK of edges, and, when a path
@@ -226,8 +219,7 @@ class OrderList:
 
     An item inserted between two neighbours takes the middle rank. If no number is left,
     the ranks of a neighbourhood are spread evenly (Bender et al., "Two simplified algorithms for maintaining
-    order in a list"): O(log n) amortised per insertion. Ranks of unlinked items are meaningless.
-    """
+    order in a list"): O(log n) amortised per insertion. Ranks of unlinked items are meaningless."""
 
     __slots__ = ("end", "following", "preceding", "rank")
 

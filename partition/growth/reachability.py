@@ -17,8 +17,7 @@ class Beyond:
     Exact, and queried while sources are added. Groups beyond the sources are marked from the sources on, lazily and
     in rank order; marks are kept until `clear`. A query is answered, in this order: by the mark; by rank,
     if everything up to the group is marked; by the static forest (which can only confirm); else by a search from
-    the group against the direction, in lockstep with the marking, so that it costs the cheaper of the two.
-    """
+    the group against the direction, in lockstep with the marking, so that it costs the cheaper of the two."""
 
     __slots__ = (
         "_against", "_along", "_at", "_epoch", "_heap", "_intervals", "_lowest", "_marked", "_met", "_no",

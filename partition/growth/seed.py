@@ -40,8 +40,7 @@ def seed(
     group, computed with the groups chosen before contracted.
 
     No node is added over the edges in `control`; they count for cycles.
-    Cubic and worse, on bit sets: for study, and for checking the other growths.
-    """
+    Cubic and worse, on bit sets: for study, and for checking the other growths."""
     chosen = _literal(preds, color, accept, fixed, observer or SeedObserver(), control)
     done = [sorted(group) for group in fixed]
     groups: Groups = []
@@ -56,12 +55,7 @@ def seed(
 
 
 def _literal(
-    preds: Preds,
-    color: Color,
-    accept: Accept | None,
-    fixed: Sequence[Sequence[int]],
-    observer: SeedObserver,
-    control: Edges,
+    preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[Sequence[int]], observer: SeedObserver, control: Edges,
 ) -> Groups:
     """The groups according to the document's text, in the order in which they are chosen."""
     grower = _Grower(preds, color, accept, fixed, observer, control)
@@ -112,8 +106,7 @@ class _Grower:
         """Grows depth first from the root: a node's consumers before its producers, each in edge order.
 
         A neighbour that cannot be added (other device, taken, over a refused edge) is rejected when it is met. After
-        each step: as long as a rejected node is on a path between members, the last one added is rejected too.
-        """
+        each step: as long as a rejected node is on a path between members, the last one added is rejected too."""
         members: list[int] = []
         inside = rejected = 0
         reach = [(0, 0)]  # (all ancestors, all descendants) of the first 0, 1, 2 ... members

@@ -58,8 +58,7 @@ def walk(
     `usable[v]` is true if v may be offered at all. Nothing is offered over the edges in `control`; they count for cycles.
     Once there were more than `patience` calls per edge, later growths
     take the topologically first waiting node next, and do not expand those that a refused consumer reaches.
-    Near-linear if edges are local. A callback's exception passes through; a bad `filter` raises FilterError.
-    """
+    Near-linear if edges are local. A callback's exception passes through; a bad `filter` raises FilterError."""
     walker = _WalkRun(preds, usable, fixed, patience, observer, control)
     for seed in range(len(preds)):
         if walker.may_start(seed):
@@ -183,19 +182,12 @@ class _WalkRun:
                     closed.add(self._quotient.find(new), new)
 
     def _offer(
-        self,
-        cur: int,
-        neighbours: list[int],
-        ask: Callable[[int, int], bool],
-        same: Beyond,
-        other: Beyond,
-        direction: str,
+        self, cur: int, neighbours: list[int], ask: Callable[[int, int], bool], same: Beyond, other: Beyond, direction: str,
         members: list[int],
     ) -> bool:
         """Offers the neighbours of `cur` on one side. `same` holds the closed nodes on that side.
 
-        -> True if a node joined that had been closed as a consumer before.
-        """
+        -> True if a node joined that had been closed as a consumer before."""
         inside, mark, usable, taken, lost = self._inside, self._mark, self._usable, self._taken, self._lost
         seed, observer = members[0], self._observer
         late = False
@@ -245,8 +237,7 @@ class _WalkRun:
 
     def _reentered(self, members: list[int], seed: int) -> set[int]:
         """The members that a set which closes a cycle has to lose: those that a path from it through the outside
-        re-enters; if that is only the seed, those where such paths start.
-        """
+        re-enters; if that is only the seed, those where such paths start."""
         lost = self._crossed(members, self._outs, self._ins, self._down) - {seed}
         return lost or self._crossed(members, self._ins, self._outs, self._up) - {seed}
 

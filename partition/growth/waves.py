@@ -29,8 +29,7 @@ def waves(
     nodes it found the optimum on each with up to two devices; with three and four on all but 5 of 1,221 (those were
     four independent chains); with five and six on 353 of 400. It was two groups above on 2 graphs, never more,
     and 1.7 % in total on the worst family. `largest` never had fewer groups on 7,000 random graphs without refused
-    edges (it may hold such edges inside, `waves` may not), which is observed, not proved.
-    """
+    edges (it may hold such edges inside, `waves` may not), which is observed, not proved."""
     if fixed:
         return renumbered(waves, preds, color, accept, fixed)
     devices = list(dict.fromkeys(c for c in color if c is not None))

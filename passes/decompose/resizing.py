@@ -69,8 +69,7 @@ def has_constant_sizes(node: Node) -> bool:
 
 def mixtures(node: Node, graph: Graph, image: tuple[int, ...], result: tuple[int, ...]) -> list[tuple[Array, Array]] | None:
     """For height and width of a resized image [N, C, H, W], the positions [results, 2] and shares [results, 2]; None for a resize
-    that mixes more positions, shrinks the image, crops it, or changes other dimensions.
-    """
+    that mixes more positions, shrinks the image, crops it, or changes other dimensions."""
     attributes = node.attrs
     if attributes.get("axes") is not None or attributes.get("antialias", 0) or attributes.get("mode", "nearest") == "cubic":
         return None
@@ -94,8 +93,7 @@ def mixtures(node: Node, graph: Graph, image: tuple[int, ...], result: tuple[int
 
 def matrix(node: Node, opsets: Mapping[str, int], axis: int) -> Array | None:
     """The matrix [results, positions read] of one dimension; None if it depends on other dimensions or on values that are not
-    constant.
-    """
+    constant."""
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     stretched = node.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"

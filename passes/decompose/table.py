@@ -31,7 +31,7 @@ class Row:
     """False for nodes of the op that this row never decomposes."""
 
 
-_ROWS = (
+ROWS = (
     Row("Concat", moves.concat),
     Row("Conv", products.patches, since=10, applies=products.is_of_patches),
     Row("ConvInteger", products.integer_product),
@@ -57,7 +57,7 @@ _ROWS = (
     *(Row(op, reductions.unreduced) for op in reductions.UNREDUCED),
 )
 
-_BY_OP = {row.op: row for row in _ROWS}
+_BY_OP = {row.op: row for row in ROWS}
 
 
 def has_decomposition(node: Node) -> bool:

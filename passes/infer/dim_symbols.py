@@ -21,8 +21,7 @@ _GENERATED = re.compile(r"unk__\d+")
 def merged(a: Type | None, b: Type | None) -> Type | None:
     """Two types of a value merged.
 
-    A static size takes precedence over a symbol, and the first type's symbol over the second's; a contradiction is an error.
-    """
+    A static size takes precedence over a symbol, and the first type's symbol over the second's; a contradiction is an error."""
     if a is None or b is None or a == b:
         return a if b is None else b
     if isinstance(a, (TensorType, SparseTensorType)) and type(a) is type(b):

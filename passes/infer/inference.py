@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.graph.errors import PartitaError, TypeMismatch
+from partita.graph.errors import DeclaredMismatch, PartitaError, TypeMismatch
 from partita.graph.graph import Graph
 from partita.graph.microsoft import NoBody, body_of, is_known, result_types
 from partita.graph.nested import graphs_in
@@ -21,11 +21,14 @@ from partita.passes.infer import sequences  # noqa: F401  it registers rules
 from partita.passes.infer.control_flow import RULES as WITH_BODIES
 from partita.passes.infer.control_flow import captured
 from partita.passes.infer.dim_symbols import merged, symbols_in
-from partita.passes.infer.element_types import KINDS, Kind, allowed, by_schema
-from partita.passes.infer.inference_errors import DECLARED, REMEDY, DeclaredMismatch
 from partita.passes.infer.reading import FAILURES, Context, Reading, rule_of
+from partita.passes.infer.result_types import KINDS, Kind, allowed, by_schema
 from partita.passes.infer.rules import IndexOutside, Unknown
 from partita.passes.infer.values import VALUES, Elements
+
+REMEDY = "Correct the declared types or the given shapes, or pass strict=False to leave unknown what does not follow"
+
+DECLARED = "Correct the declared type, or remove it. InferShape with strict=False replaces it by the inferred one"
 
 SHOWN = 1024
 """Maximum bytes of a constant that a call's body is read with."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from partita.graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type
-from partita.passes.infer.element_types import Kind, kinds, named
+from partita.passes.infer.result_types import Kind, kinds, named
 from partita.passes.infer.rules import axis_of
 
 if TYPE_CHECKING:

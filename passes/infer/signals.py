@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.graph.symbols import AnySize, Sizes
-from partita.passes.infer.element_types import trained_slots
+from partita.passes.infer.result_types import trained_slots
 from partita.passes.infer.rules import Unknown, alike, axis_of, counted, inside, rule, single
 
 if TYPE_CHECKING:

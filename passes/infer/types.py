@@ -30,8 +30,7 @@ def infer(
     error that names the node; without `strict` the types that cannot be inferred remain unknown. With `check_declared` (by
     default as `strict`) it is an error if a declared type differs from the inferred one; otherwise the inferred
     one replaces it. With `check_fits` (by default as `check_declared`) it is an error even without `strict` if
-    sizes of an op's inputs contradict each other. Linear.
-    """
+    sizes of an op's inputs contradict each other. Linear."""
     for inner in graphs_in(g):
         for node in inner.nodes:
             require_sound(node)

@@ -26,8 +26,9 @@ from partita.graph.interpret import evaluate_node
 from partita.graph.ops.custom import register_op, unregister_op
 from partita.graph.ops.schemas import AttrSpec
 from partita.graph.readers import zoo
-from partita.graph.readers.mxnet.params import DTYPES, V1, V2, V3, read_params
+from partita.graph.readers.mxnet.params import V1, V2, V3, read_params
 from partita.graph.readers.onnx import large
+from partita.graph.types import BY_MXNET_NUMBER
 from partita.passes import convert_opset
 from partita.passes.decompose import decomposed, einsum
 from partita.passes.version_converter import Refused
@@ -54,7 +55,7 @@ def shown(array: Any) -> str:
 def array_bytes(rng: random.Random, odd: float) -> bytes:
     """One array as MXNet writes it, sometimes in a way that is refused."""
     magic = rng.choice((V1, V2, V2, V3, 1, 2))
-    flag = rng.choice([*DTYPES]) if rng.random() > odd else rng.choice((99, -1, 13))
+    flag = rng.choice(sorted(BY_MXNET_NUMBER)) if rng.random() > odd else rng.choice((99, -1, 13))
     dims = [rng.choice((1, 2, 3)) for _ in range(rng.choice((1, 2)))] if magic > 32 else [2] * magic
     if rng.random() < odd:
         dims = rng.choice(([], [0, 2], [-1, 2], [2**40, 2**30], [1] * 33))
@@ -68,7 +69,7 @@ def array_bytes(rng: random.Random, odd: float) -> bytes:
     data += struct.pack(f"<{len(dims)}{'q' if modern else 'I'}", *[dim if modern else abs(dim) % 2**32 for dim in dims])
     data += struct.pack("<iii", 1, 0, flag)
     width = {"float64": 8, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "uint8": 1, "int8": 1,
-             "bool": 1}.get(DTYPES.get(flag, ""), 4)
+             "bool": 1}.get(BY_MXNET_NUMBER.get(flag, ""), 4)
     count = int(np.prod([max(dim, 0) for dim in dims], dtype=object)) if all(dim < 9 for dim in dims) else 1
     return data + bytes(i % 3 for i in range(count * width))
 

@@ -15,7 +15,7 @@ from partita.graph.flops import count_flops
 from partita.graph.microsoft import table
 from partita.graph.ops import is_random
 from partita.graph.ops.schemas import custom_op
-from partita.graph.ops.traits import _ROWS, TRAITS, _table, ops, traits
+from partita.graph.ops.traits import ROWS, TRAITS, _table, ops, traits
 from partita.graph.readers.onnx import older_ops
 
 
@@ -25,11 +25,11 @@ def schemas(name: str) -> list[onnx.defs.OpSchema]:
 
 def op_names() -> set[str]:
     """The ops of ONNX, those that older versions of it had, and those of onnxruntime."""
-    return {schema.name for schema in onnx.defs.get_all_schemas_with_history()} | older_ops._LAST.keys() | table._MEANINGS.keys()
+    return {schema.name for schema in onnx.defs.get_all_schemas_with_history()} | older_ops._LAST.keys() | table.MEANINGS.keys()
 
 
 def test_each_op_has_one_row_of_known_traits() -> None:
-    names = [line.split()[0] for line in _ROWS.strip().splitlines()]
+    names = [line.split()[0] for line in ROWS.strip().splitlines()]
     assert names == sorted(set(names))
     for name, has in _table().items():
         assert has and has <= TRAITS.keys(), name

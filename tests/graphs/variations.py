@@ -9,7 +9,7 @@ from typing import Any
 from partita.graph import Graph
 from partita.graph.errors import PartitaError
 from partita.graph.microsoft import body_of, is_known
-from partita.graph.microsoft.table import _MEANINGS
+from partita.graph.microsoft.table import MEANINGS
 from partita.graph.node import Node
 from partita.graph.readers.mxnet.ops.table import converter_of
 from partita.graph.types import TensorType
@@ -101,7 +101,7 @@ def nodes(subject: str) -> Iterator[tuple[str, Graph | PartitaError]]:
     node = next(node for node in case.graph.nodes if is_known(node))
     types = [None if entry is None else entry.type for entry in node.inputs]
     values = [None if entry is None else entry.node.value for entry in node.inputs]
-    for name in sorted(_MEANINGS[str(node.op)].attributes):
+    for name in sorted(MEANINGS[str(node.op)].attributes):
         for value in others(name, node.attrs.get(name), MICROSOFT):
             attrs = {key: each for key, each in {**node.attrs, name: value}.items() if each is not None}
             yield f"{name}={value}", _body(node.evolve(attrs=attrs), types, values)

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 import partita as pt
-from partita.graph.microsoft.table import _MEANINGS
+from partita.graph.microsoft.table import MEANINGS
 from tests.microsoft.nodes import ALL, GROUPED, MASKED, RANDOM, SHARED, Case
 
 Array = np.ndarray[Any, Any]
@@ -86,7 +86,7 @@ def test_types_are_inferred(case: Case):
 def test_every_op_is_tried():
     rounding = {"QuantizeLinear", "DequantizeLinear"}
     here = {"DynamicQuantizeLSTM", "QLinearReduceMean", "TransposeMatMul", "GatherBlockQuantized"} | rounding
-    assert {case.op for case in ALL} | here == set(_MEANINGS)
+    assert {case.op for case in ALL} | here == set(MEANINGS)
 
 
 def test_a_mean_of_integers_which_onnxruntime_does_not_run():

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partita.graph.microsoft.table import _MEANINGS
+from partita.graph.microsoft.table import MEANINGS
 from partita.graph.readers.mxnet.ops.table import _table
 
 KEPT = Path(__file__).with_name("kept_rows.txt")
@@ -19,7 +19,7 @@ def lines() -> list[str]:
         f" -> {' '.join(row.onnx)}"
         for op, row in sorted(_table.items())
     ]
-    own = (f"com.microsoft.{op}: {row.since}, {' '.join(sorted(row.attributes))}" for op, row in sorted(_MEANINGS.items()))
+    own = (f"com.microsoft.{op}: {row.since}, {' '.join(sorted(row.attributes))}" for op, row in sorted(MEANINGS.items()))
     return [*listed, *own]
 
 

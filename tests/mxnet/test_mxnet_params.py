@@ -11,11 +11,11 @@ import pytest
 
 from partita.graph import ReadError
 from partita.graph.readers.mxnet import read_params
-from partita.graph.readers.mxnet.params import DTYPES, V1, V2, V3
-from partita.graph.types import numpy_dtype
+from partita.graph.readers.mxnet.params import V1, V2, V3
+from partita.graph.types import BY_MXNET_NUMBER, numpy_dtype
 from tests.mxnet.data import FOLDER
 
-FLAGS = {name: number for number, name in DTYPES.items()}
+FLAGS = {name: number for number, name in BY_MXNET_NUMBER.items()}
 
 
 def array_bytes(array, form=V2, storage=0):
@@ -52,7 +52,7 @@ def test_every_form(form):
     np.testing.assert_array_equal(result["m"], M)
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values())
+@pytest.mark.parametrize("dtype", BY_MXNET_NUMBER.values())
 def test_every_dtype(dtype):
     array = np.array([0, 1, 3]).astype(numpy_dtype(dtype))
     (result,) = read_params(file_bytes({"w": array})).values()

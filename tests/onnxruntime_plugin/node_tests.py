@@ -18,9 +18,9 @@ import onnxruntime.capi.onnxruntime_pybind11_state as state
 from onnx.backend.base import Backend, BackendRep
 
 import partita as pt
-from partita.graph.protos import DTYPE_NUMBERS, dtype_of
-from partita.graph.readers.onnx.tensors import BITS, byte_size, unpacked
-from partita.graph.types import dtype_name, numpy_dtype
+from partita.graph.protos import dtype_of
+from partita.graph.readers.onnx.tensors import byte_size, unpacked
+from partita.graph.types import ELEMENT_TYPES, PACKED, dtype_name, numpy_dtype
 from partita.graph.writers.onnx.tensors import packed
 
 NEWEST_IR = 13
@@ -54,7 +54,7 @@ def ort_value(array: np.ndarray) -> onnxruntime.OrtValue:
     if array.dtype.isbuiltin == 1:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
     dtype = dtype_name(array.dtype)
-    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(array.shape, DTYPE_NUMBERS[dtype])
+    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(array.shape, ELEMENT_TYPES[dtype].number)
     data = np.ascontiguousarray(packed(array, dtype))
     ctypes.memmove(value.data_ptr(), data.ctypes.data, data.nbytes)
     return value
@@ -66,7 +66,7 @@ def array_of(value: onnxruntime.OrtValue) -> np.ndarray:
     count = int(np.prod(shape))
     data = np.empty(byte_size(dtype, count), np.uint8)
     ctypes.memmove(data.ctypes.data, value.data_ptr() if data.size else 0, data.nbytes)
-    flat = unpacked(data, BITS[dtype], count) if dtype in BITS else data
+    flat = unpacked(data, PACKED[dtype], count) if dtype in PACKED else data
     return flat.view(numpy_dtype(dtype)).reshape(shape)
 
 

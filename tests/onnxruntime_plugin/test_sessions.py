@@ -118,13 +118,12 @@ TYPES = [
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_element_types(dtype: str) -> None:
-    from partita.graph.protos import DTYPE_NUMBERS
-    from partita.graph.types import numpy_dtype
+    from partita.graph.types import ELEMENT_TYPES, numpy_dtype
 
     x = np.array([[0, 1, 1], [1, 0, 1]]).astype(numpy_dtype(dtype))
     nodes = [helper.make_node("Transpose", ["x"], ["t"]), helper.make_node("Transpose", ["c"], ["y"]),
              helper.make_node("Identity", ["t"], ["z"])]
-    content = model(nodes, {"x": [2, 3]}, ["y", "z"], {"c": x}, dtype=DTYPE_NUMBERS[dtype])
+    content = model(nodes, {"x": [2, 3]}, ["y", "z"], {"c": x}, dtype=ELEMENT_TYPES[dtype].number)
     with provider() as name:
         running = session(content, name)
         assert len(assigned(running, name)) >= 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from partita.partition import (
     register_property,
     unregister_property,
 )
+from partita.partition.property import HOOKS
 from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE, chain, from_edges
 
@@ -39,6 +42,11 @@ def takes() -> ContainOpSelector:
 
 def made_with(subject: SubgraphProperty | list[SubgraphProperty], g: Graph | None = None, **options: Any) -> Graph:
     return apply_pass(g or two_runs(), "PartitionGraph", subgraph_property=subject, **options)
+
+
+def test_the_page_lists_the_hooks_in_the_order_in_which_they_run() -> None:
+    page = Path(__file__, "../../../docs/selectors.md").resolve().read_text("utf-8")
+    assert re.findall(r"^\| `(\w+_\w+)\([\w, ]*\)` \|", page, re.MULTILINE) == [*HOOKS]
 
 
 def test_hooks_run_in_this_order() -> None:

@@ -77,7 +77,7 @@ def test_selectors_see_types_and_the_graph_stays_as_it_was() -> None:
 def test_the_inference_runs_once_for_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     g, runs = chain("Exp", "Relu"), []
     infer_once = infer.infer
-    monkeypatch.setattr("partita.passes.infer_type.infer", lambda *args, **given: runs.append(1) or infer_once(*args, **given))
+    monkeypatch.setattr("partita.passes.infer_types.infer", lambda *args, **given: runs.append(1) or infer_once(*args, **given))
     for _ in range(2):
         apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing([])))
         plan(g, subgraph_property=Property(lambda: Seeing([])))
@@ -100,7 +100,7 @@ def test_it_can_be_switched_off() -> None:
 
 
 def test_where_nobody_can_look_nothing_is_inferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("partita.passes.infer_type.infer", lambda *args, **options: pytest.fail("types were inferred"))
+    monkeypatch.setattr("partita.passes.infer_types.infer", lambda *args, **options: pytest.fail("types were inferred"))
     g = chain("Exp", "Relu")
     for subject in (
         PatternProperty(ContainOpSelector({"Exp"}), "some"),

@@ -13,7 +13,7 @@ from partita.graph.body_builder import BodyBuilder, NoBody
 from partita.graph.types import Array, dtype_name
 from partita.passes.decompose import decomposed, dynamic_sizes, has_decomposition
 from partita.passes.decompose.moves import cast_like
-from partita.passes.decompose.table import _ROWS
+from partita.passes.decompose.table import ROWS
 from tests.close import assert_close
 
 DRAW = np.random.default_rng(3)
@@ -181,8 +181,8 @@ def test_a_body_for_dynamic_sizes(
 
 
 def test_each_row_is_tried() -> None:
-    assert {row.op for row in _ROWS} <= {op for op, *_ in CASES}
-    for row in _ROWS:
+    assert {row.op for row in ROWS} <= {op for op, *_ in CASES}
+    for row in ROWS:
         assert row.since <= min(opset for op, opset, *_ in CASES if op == row.op)
 
 

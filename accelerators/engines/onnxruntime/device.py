@@ -229,8 +229,7 @@ class OnnxRuntimeAccelerator(Accelerator):
     def _device_ids(self) -> list[str]:
         """The numbers of the devices, up to the maximum of any provider that onnxruntime was built with.
 
-        The processor is one device, and each GPU is one.
-        """
+        The processor is one device, and each GPU is one."""
         return [str(number) for number in range(max(self._counted(of_plugins=False).values(), default=1))]
 
     def _counted(self, *, of_plugins: bool) -> Counter[str]:
@@ -240,8 +239,7 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def check_device_id(self, device_id: str) -> None:
         """Skips the check if onnxruntime does not list the devices of a provider, which then checks the number itself, in a
-        session.
-        """
+        session."""
         untold = set(self._engine.get_available_providers()) - {*self._counted(of_plugins=True), CPU, "AzureExecutionProvider"}
         if not (untold and device_id.isdigit()):
             super().check_device_id(device_id)
@@ -357,8 +355,7 @@ class OnnxRuntimeAccelerator(Accelerator):
     def _share_threads(self, threads: int) -> bool:
         """Switches to one thread pool for all sessions.
 
-        The pool belongs to the whole process: afterwards no session may have its own.
-        """
+        The pool belongs to the whole process: afterwards no session may have its own."""
         if not OnnxRuntimeAccelerator._shared:
             try:
                 self._engine.set_global_thread_pool_sizes(threads, 1)

@@ -21,9 +21,6 @@ RECORDED = "session.record_ep_graph_assignment_info"
 PREFIX = "onnxruntime-ep-"
 """The names of the packages that bring a provider begin so, by convention."""
 
-HARDWARE = ("CPU", "GPU", "NPU")
-"""The kinds of hardware by which EP_DEVICE selects one of a provider's devices."""
-
 _guard = Guard()
 _failures: dict[str, str] = {}
 """The reason why a provider that was configured in this process cannot be used, by its name."""

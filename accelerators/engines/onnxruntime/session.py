@@ -23,9 +23,8 @@ from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
-from partita.graph.protos import DTYPE_NUMBERS
-from partita.graph.readers.onnx.tensors import BITS, byte_size, unpacked
-from partita.graph.types import TensorType, Type, dtype_name, numpy_dtype
+from partita.graph.readers.onnx.tensors import byte_size, unpacked
+from partita.graph.types import ELEMENT_TYPES, PACKED, TensorType, Type, dtype_name, numpy_dtype
 from partita.graph.writers.onnx.tensors import packed
 
 Session = Any
@@ -261,13 +260,13 @@ def _to_engine(value: np.ndarray[Any, Any]) -> Any:
     if not _is_narrow(value.dtype):
         return OrtValue.ortvalue_from_numpy(_contiguous(value))
     name = dtype_name(value.dtype)
-    if name in BITS:
-        ort_value = OrtValue.ortvalue_from_shape_and_type(list(value.shape), DTYPE_NUMBERS[name])
+    if name in PACKED:
+        ort_value = OrtValue.ortvalue_from_shape_and_type(list(value.shape), ELEMENT_TYPES[name].number)
         data = packed(value, name)
         ctypes.memmove(ort_value.data_ptr(), data.ctypes.data, data.nbytes)
         return ort_value
     held = _contiguous(value).view(np.uint16 if value.dtype.itemsize == 2 else np.uint8)
-    return OrtValue.ortvalue_from_numpy_with_onnx_type(held, DTYPE_NUMBERS[name])
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(held, ELEMENT_TYPES[name].number)
 
 
 def _contiguous(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -282,6 +281,6 @@ def _from_engine(value: Any, value_type: Any) -> Any:
     size = int(np.prod(shape))
     data = np.empty(byte_size(value_type.dtype, size), np.uint8)
     ctypes.memmove(data.ctypes.data, value.data_ptr(), data.nbytes)
-    if value_type.dtype in BITS:
-        return unpacked(data, BITS[value_type.dtype], size).view(numpy_dtype(value_type.dtype)).reshape(shape)
+    if value_type.dtype in PACKED:
+        return unpacked(data, PACKED[value_type.dtype], size).view(numpy_dtype(value_type.dtype)).reshape(shape)
     return data.view(numpy_dtype(value_type.dtype)).reshape(shape)

@@ -36,8 +36,7 @@ from partita.passes.infer import with_missing_types
 NEWEST = {"": 21, "ai.onnx.ml": 3}
 """The opset that the engine's ONNX reader implements.
 
-It accepts newer opsets and reads their ops as the older ones.
-"""
+It accepts newer opsets and reads their ops as the older ones."""
 
 FILES_FROM = 1 << 26
 """Size in bytes from which the engine maps the weights from a file: passed in memory, they exist three times."""
@@ -53,8 +52,7 @@ the rounding, since nobody requested it."""
 class OpenVinoAccelerator(Accelerator):
     """Runs the ops that openvino converts and has a kernel for.
 
-    DEVICE_ID chooses its device: CPU, GPU, NPU, GPU.1, …
-    """
+    DEVICE_ID chooses its device: CPU, GPU, NPU, GPU.1, …"""
 
     name = "openvino"
     reads_views = True
@@ -210,8 +208,7 @@ class OpenVinoAccelerator(Accelerator):
     def check_device_id(self, device_id: str) -> None:
         """Checks the id. The first of several devices may be named by its kind alone, and a single one also with its number:
 
-        GPU is GPU.0.
-        """
+        GPU is GPU.0."""
         if self._own_name(device_id) not in self._core.available_devices:
             super().check_device_id(device_id)
 
@@ -275,8 +272,7 @@ _guard = Guard()
 def _import_openvino() -> Any:
     """The package openvino.
 
-    Its import would report itself over the network; with the telemetry package hidden it uses its own stub.
-    """
+    Its import would report itself over the network; with the telemetry package hidden it uses its own stub."""
     with _guard.lock:
         if "openvino" in sys.modules:
             return sys.modules["openvino"]
@@ -298,8 +294,7 @@ def _load_core(engine: Any) -> Any:
     """A Core with its plugins loaded, by a thread that ends after that.
 
     The CPU plugin gives the thread that loads it a signal stack, and unmaps that when the last user of the
-    plugin releases it (in openvino 2026): on a thread that lives on, the next signal would run on memory of others.
-    """
+    plugin releases it (in openvino 2026): on a thread that lives on, the next signal would run on memory of others."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_load, engine).result()
 

@@ -4,8 +4,7 @@ inputs are consistent.
 For an invalid index openvino returns zeros, or reads and writes out of bounds; it clips a length that is too
 long. Indices and lengths that are computed within a subgraph cannot be checked here: openvino does not get the ops
 that read them, except Gather, for which it returns zeros. Of a size, an axis or an index that exceeds 32 bits it keeps
-the lower 32.
-"""
+the lower 32."""
 
 from __future__ import annotations
 

@@ -21,8 +21,7 @@ def owners_of_layers(compiled: Any, model: EngineModel, graph: Graph) -> Owners:
     """The node of each layer of the compiled model.
 
     The engine reports the original layers of each layer. A layer that the engine adds (a change of layout, a part of an op)
-    gets the node of a layer that reads it, or else of a layer that it reads. Linear.
-    """
+    gets the node of a layer that reads it, or else of a layer that it reads. Linear."""
     owners: dict[str, Node] = {f"x{number}": node for number, node in enumerate(graph.inputs)}
     layers = compiled.get_runtime_model().get_ordered_ops()
     for layer in reversed(layers):
@@ -78,8 +77,7 @@ def _microseconds(info: Any) -> Microseconds:
 def rows_of(infos: Sequence[Any], times: Times, owners: Owners, model: EngineModel) -> Sequence[ProfileRow]:
     """A row for each layer, then one for each node that no layer belongs to.
 
-    Layers that the engine added and did not run are left out.
-    """
+    Layers that the engine added and did not run are left out."""
     rows, seen = [], set()
     for info in infos:
         node = owners.get(info.node_name) or model.node_of(info.node_name)

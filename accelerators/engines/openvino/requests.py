@@ -104,8 +104,7 @@ class CompiledRequests(CompiledSubgraph):
 class _Request:
     """One infer request.
 
-    Setting a tensor costs more than running a small model, so a tensor that is set already is not set again.
-    """
+    Setting a tensor costs more than running a small model, so a tensor that is set already is not set again."""
 
     def __init__(self, engine: Any, compiled: Any, inputs: Sequence[int], shapes: Sequence[tuple[Any, Any] | None]) -> None:
         self.request = compiled.create_infer_request()
@@ -171,8 +170,7 @@ def _numbers(ports: Sequence[Any], count: int) -> list[int]:
     """The number of the body's input for each of the engine's inputs.
 
     The engine drops unused inputs, and an input that is also an output loses its name. Nameless inputs are the remaining ones
-    in order, if there are as many.
-    """
+    in order, if there are as many."""
     numbers = [_number(port) for port in ports]
     rest = [number for number in range(count) if number not in numbers]
     if numbers.count(None) not in (0, len(rest)):

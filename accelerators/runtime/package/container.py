@@ -28,8 +28,7 @@ MANIFEST = "manifest.json"
 _SEAL = re.compile(rb"partita-package-(\d{4}) manifest=(\d{16})\+(\d{16}) hmac=([0-9a-f]{64}|-{64}) sha256=([0-9a-f]{64})")
 _SIGNED = 64 + len(" sha256=") + 64
 """The number of bytes at the end that the signature does not cover: the signature itself, and the digest that covers
-it.
-"""
+it."""
 
 _LENGTH = len("partita-package-0001 manifest=") + 16 + 1 + 16 + len(" hmac=") + _SIGNED
 
@@ -158,8 +157,7 @@ def _opened(path: str, key: bytes | None) -> tuple[memoryview, re.Match[bytes]]:
     """The mapped file and its seal, after checking the seal.
 
     It is checked through a small buffer, so that unused parts are not kept in memory. A signed file
-    that others may write to is checked as a copy: they could alter it afterwards.
-    """
+    that others may write to is checked as a copy: they could alter it afterwards."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size

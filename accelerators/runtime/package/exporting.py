@@ -34,8 +34,7 @@ def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: 
 
     Each subgraph is written in its device's own form and, unless `bodies` is false, as ONNX too, so that it can be
     compiled again if that form does not fit. The ONNX body is always written if it is the device's own form or
-    if sizes are dynamic; kernels for any size are written too. With a `key` the file is signed (HMAC-SHA256).
-    """
+    if sizes are dynamic; kernels for any size are written too. With a `key` the file is signed (HMAC-SHA256)."""
     key = checked_key(key, "export")
     with writing(path) as package:
         with package.member(WEIGHTS) as member:

@@ -22,6 +22,7 @@ from partita.graph.errors import WriteError, check_path, did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.graph import Graph
 from partita.graph.node import NodeEntry
+from partita.graph.pictures.tables import Column, Tabular, terminal_table
 from partita.graph.summary import size_text
 from partita.graph.types import Type
 from partita.graph.writers import save
@@ -97,7 +98,7 @@ class Stage:
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
-class Stages(Sequence[Stage]):
+class Stages(Tabular, Sequence[Stage]):
     """The chain of a model. Each stage reads inputs of the model and outputs of earlier stages."""
 
     name: str
@@ -158,20 +159,7 @@ class Stages(Sequence[Stage]):
 
     def to_table(self) -> Table:
         """The stages as a rich table for a terminal."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table("stage", "device", "ops", "µs", "reads", "makes", title=Text(str(self).partition("\n")[0]))
-        for column in table.columns[2:4]:
-            column.justify = "right"
-        for stage in self:
-            time = "" if stage.predicted_us is None else f"{stage.predicted_us:,.1f}"
-            borders = [Text(", ".join(map(str, side))) for side in (stage.inputs, stage.outputs)]
-            table.add_row(Text(stage.name), Text(stage.device), str(stage.ops), time, *borders)
-        return table
-
-    def __rich__(self) -> Table:
-        return self.to_table()
+        return terminal_table(COLUMNS, self, str(self).partition("\n")[0])
 
     def __str__(self) -> str:
         head = f"{self.name}: {counted(len(self), 'stage')}, times {self.times}"
@@ -179,6 +167,21 @@ class Stages(Sequence[Stage]):
 
     def __repr__(self) -> str:
         return f"<Stages of {self.name!r}: {', '.join(stage.device for stage in self)}>"
+
+
+def _listed(borders: Sequence[Border]) -> str:
+    return ", ".join(map(str, borders))
+
+
+COLUMNS: tuple[Column[Stage], ...] = (
+    Column("stage", lambda stage: stage.name),
+    Column("device", lambda stage: stage.device),
+    Column("ops", lambda stage: stage.ops, right=True),
+    Column("µs", lambda stage: "" if stage.predicted_us is None else f"{stage.predicted_us:,.1f}", right=True),
+    Column("reads", lambda stage: _listed(stage.inputs)),
+    Column("makes", lambda stage: _listed(stage.outputs)),
+)
+"""The columns of a stage's row."""
 
 
 def _as_data(borders: Sequence[Border]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
-from partita.graph.types import TensorType, dtype_name
+from partita.graph.types import ELEMENT_TYPES, HALVES, TensorType, dtype_name
 
 KEPT = 16
 """Largest number of elements of a constant that may stay inside, where the compiler sees its values."""
@@ -78,7 +78,7 @@ def make_body(graph: Graph) -> Body:
 def _narrow(graph: Graph) -> list[str]:
     """Short names of the 16-bit float types among the results, so that profiles show which kernels store them."""
     dtypes = {getattr(entry.type, "dtype", "") for entry in graph.outputs}
-    return [short for dtype, short in (("bfloat16", "bf16"), ("float16", "f16")) if dtype in dtypes]
+    return [ELEMENT_TYPES[dtype].short for dtype in sorted(HALVES & dtypes)]
 
 
 def _read_inside(graph: Graph) -> set[Node]:

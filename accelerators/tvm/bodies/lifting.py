@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.body import Body, element_of, make_body
-from partita.accelerators.tvm.bodies.element_types import as_stored
+from partita.accelerators.tvm.bodies.stored_types import as_stored
 from partita.graph.build import variable
 from partita.graph.graph import Graph
 from partita.graph.mapped_arrays import has_own_memory

@@ -46,8 +46,7 @@ class Built:
     def library(self) -> Any:
         """Runtime module with the kernels.
 
-        If the kernels are an object file, the module is made only now, because it takes far more memory.
-        """
+        If the kernels are an object file, the module is made only now, because it takes far more memory."""
         with self._guard.lock:
             if self._library is None:
                 self._library = _in_memory(self.lowered.kernels(), self.machine.target)
@@ -76,8 +75,7 @@ def object_files(bodies: Collection[Built]) -> list[bytes]:
     """Object files that hold the kernels of the bodies, each kernel once.
 
     A file may hold a kernel that is also in another file (two compilations ran at once) or that was tuned since. The bodies
-    needed from such a file are generated again, each alone.
-    """
+    needed from such a file are generated again, each alone."""
     wanted = {symbol: built for built in bodies for symbol in built.lowered.symbols.values()}
     files, names = list[bytes](), set[str]()
     for built in {id(built.code): built for built in bodies if built.code}.values():

@@ -33,8 +33,7 @@ ALIGNMENT = 4
 def generate(kernels: Mapping[str, Any], target: Any) -> Any:
     """Runtime module of these kernels under their names.
 
-    For a processor, LLVM compiles it to machine code on first use. For a GPU it is source code.
-    """
+    For a processor, LLVM compiles it to machine code on first use. For a GPU it is source code."""
     named = {name: kernel.with_attr("global_symbol", name) for name, kernel in kernels.items()}
     with refused("code generation"):
         module = tvm().IRModule(named)
@@ -120,8 +119,7 @@ def object_code(module: Any) -> bytes:
 def written(module: Any, folder: Path) -> bytes:
     """Bytes of the object file that TVM writes for a module.
 
-    The file is in memory if the system allows it, because LLVM ends the process when the disk is full.
-    """
+    The file is in memory if the system allows it, because LLVM ends the process when the disk is full."""
     path = folder / "object.o"
     if not hasattr(os, "memfd_create"):
         module.write_to_file(str(path))
@@ -162,8 +160,7 @@ def _unchecked(statement: Any) -> Any:
 
 Change = Callable[[Any], Any]
 """Returns the replacement of a statement, whose inner statements are not visited; None keeps the statement and rewrites its inner
-statements.
-"""
+statements."""
 
 
 def rewritten(statement: Any, change: Change) -> Any:

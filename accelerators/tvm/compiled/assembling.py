@@ -15,8 +15,8 @@ from partita.accelerators.errors import NotSupported
 from partita.accelerators.process.cores import usable_cores
 from partita.accelerators.process.exit_barrier import Pool
 from partita.accelerators.tvm.bodies.body import Body, element_of
-from partita.accelerators.tvm.bodies.element_types import as_stored
 from partita.accelerators.tvm.bodies.lifting import Lifted
+from partita.accelerators.tvm.bodies.stored_types import as_stored
 from partita.accelerators.tvm.code.building import Built, compile_kernels, object_files
 from partita.accelerators.tvm.code.codegen import object_code
 from partita.accelerators.tvm.code.linking import link, load
@@ -286,8 +286,7 @@ def pack_weights(weights: Mapping[Node, list[Array]], bodies: Mapping[Node, tupl
     array share it.
 
     Packed weights are written directly to their final memory, and each original array is then freed unless it is used elsewhere:
-    only a few weights ever exist twice.
-    """
+    only a few weights ever exist twice."""
     wanted: dict[Any, list[tuple[list[Array], int]]] = {}
     for node, (body, built) in bodies.items():
         for i, read in enumerate(body.graph.inputs[body.values :]):

@@ -226,8 +226,7 @@ class CompiledTvm(CompiledSubgraph):
         """The kernels in the order in which they run, for inspection.
 
         If the subgraph was not compiled in this process, only its machine code and a description of each launch are here. The
-        subgraph is compiled once more when a kernel's code is first requested, which is an error if its body was left out.
-        """
+        subgraph is compiled once more when a kernel's code is first requested, which is an error if its body was left out."""
         machine = self.runs_on.machine
         return [
             Kernel(

@@ -122,10 +122,7 @@ class Entry:
 
 
 def _entry(
-    draft: Callable[[Body, Machine], Draft | None],
-    ops: str = "",
-    domain: str = "",
-    machines: Machines = "cpu",
+    draft: Callable[[Body, Machine], Draft | None], ops: str = "", domain: str = "", machines: Machines = "cpu",
     is_alone: bool = False,
 ) -> Entry:
     named = frozenset(f"{domain}.{op}" if domain else op for op in ops.split())

@@ -177,7 +177,7 @@ class _Blocking:
             return None
         if node.op in ELEMENTWISE:
             return self._elementwise(node, shape)
-        visit = _OPS.get(str(node.op))
+        visit = RULES.get(str(node.op))
         return None if visit is None else visit(self, node, shape)
 
     def _convolution(self, node: Node, shape: tuple[int, ...]) -> Node | None:
@@ -358,7 +358,7 @@ class _Blocking:
         return lambda: self.forms.need_blocked(entry, node).entry
 
 
-_OPS: dict[str, Callable[[_Blocking, Node, tuple[int, ...]], Node | None]] = {
+RULES: dict[str, Callable[[_Blocking, Node, tuple[int, ...]], Node | None]] = {
     "Conv": _Blocking._convolution,
     "MaxPool": _Blocking._pool,
     "AveragePool": _Blocking._pool,

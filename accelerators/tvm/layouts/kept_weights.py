@@ -13,8 +13,8 @@ from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT, ROWS
 from partita.accelerators.tvm.bodies.quantized import is_weight
 from partita.accelerators.tvm.kernels.contraction.packing import Packing
 from partita.accelerators.tvm.kernels.shared.element_access import REALS, any_shape, real_shape
-from partita.accelerators.tvm.layouts.quantized_notes import FOUND
-from partita.accelerators.tvm.layouts.scales import LEAST
+from partita.accelerators.tvm.layouts.quantized.notes import FOUND
+from partita.accelerators.tvm.layouts.quantized.scales import LEAST
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.build import constant
 from partita.graph.gc_pause import collector_paused
@@ -22,12 +22,12 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
-from partita.graph.types import Array
+from partita.graph.types import ELEMENT_TYPES, Array
 from partita.passes.constants import Namer
 from partita.passes.registry import REQUESTS, register_pass
 
-BITS = {"int8": 8, "uint8": 8, "int4": 4, "uint4": 4}
-"""Bits of the element types of weights that stay packed."""
+PACKED_TYPES = frozenset(("int8", "uint8", "int4", "uint4"))
+"""Element types of weights that stay packed."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -67,7 +67,7 @@ class _WeightPacker:
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         """Replaces a product or a Gather of a weight by an op on the packed weight; keeps any other op."""
-        change = _CHANGES.get(str(node.op)) if not node.domain else None
+        change = RULES.get(str(node.op)) if not node.domain else None
         if change is None or not change(self, node, rewriter):
             rewriter.keep(node)
 
@@ -143,7 +143,7 @@ class _WeightPacker:
         return tuple(entries), {**packing.attributes, "block": stored.block}
 
 
-_CHANGES = {**dict.fromkeys(ops("matmul"), _WeightPacker._product), "Gather": _WeightPacker._rows}
+RULES = {**dict.fromkeys(ops("matmul"), _WeightPacker._product), "Gather": _WeightPacker._rows}
 
 
 def stored_matrix(node: Node, turned: bool) -> StoredMatrix | None:
@@ -151,14 +151,14 @@ def stored_matrix(node: Node, turned: bool) -> StoredMatrix | None:
 
     None unless its scales are per tensor, per column, or per column and block of the depth."""
     array, scale, point = (None if entry is None else entry.node.value for entry in (*node.inputs, None)[:3])
-    if array is None or scale is None or array.ndim != 2 or not array.size or array.dtype.name not in BITS:
+    if array is None or scale is None or array.ndim != 2 or not array.size or array.dtype.name not in PACKED_TYPES:
         return None
     if scale.dtype.name not in REALS or (point is not None and point.shape != scale.shape):
         return None
     sizes = np.abs(scale.astype(np.float32))
     if not ((sizes >= LEAST) & (sizes <= 1 / LEAST)).all():
         return None
-    bits = BITS[array.dtype.name]
+    bits = ELEMENT_TYPES[array.dtype.name].bits
     numbers = array.astype(np.int8) if bits == 4 else array
     depth, columns = numbers.shape[::-1] if turned else numbers.shape
     axis, block = int(node.attrs.get("axis", 1)) % 2, int(node.attrs.get("block_size", 0))

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN, origin_metadata, origins_of
-from partita.accelerators.tvm.bodies.element_types import LATER, WIDE, as_stored
+from partita.accelerators.tvm.bodies.stored_types import LATER, WIDE, as_stored
 from partita.accelerators.tvm.kernels.shared.element_access import HALVES, float32_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.machine.instructions import Used
@@ -25,7 +25,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
-from partita.graph.types import Array, TensorType, numpy_dtype
+from partita.graph.types import ELEMENT_TYPES, Array, TensorType, numpy_dtype
 from partita.passes.constants import Namer
 from partita.passes.registry import LAYOUT_NOTES, REQUESTS, register_pass
 
@@ -263,12 +263,11 @@ class _Narrowing:
 
     def _cast(self, value: NodeEntry, dtype: str, origin: Node) -> NodeEntry:
         name = self.namer(f"{value.name}_{dtype}")
-        to = {"float32": 1, "float16": 10, "bfloat16": 16}[dtype]
         types = (_retyped(value.type, dtype),)
         metadata = origin_metadata(origin)
         if dtype == "float16":
             value = self._within(value, name, origin)
-        node = Node(name, "Cast", (value,), frozen_attrs({"to": to}), (name,), types, metadata=metadata)
+        node = Node(name, "Cast", (value,), frozen_attrs({"to": ELEMENT_TYPES[dtype].number}), (name,), types, metadata=metadata)
         return self.rewriter.keep(node)[0]
 
     def _within(self, value: NodeEntry, name: str, origin: Node) -> NodeEntry:

@@ -16,6 +16,7 @@ import numpy as np
 
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.shared.element_access import FLOATS
 from partita.accelerators.tvm.machine.library import compiling, part, structural_map, tvm
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import Failure, quiet, refused
@@ -208,8 +209,6 @@ def _sizes(call: Any) -> list[int] | None:
         return None
     return [int(size) for size in sizes]
 
-
-FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
 
 ACROSS_THREADS = frozenset(("dlight.GEMV", "dlight.Reduction", "dlight.GeneralReduction"))
 """Schedules that reduce across a GPU's threads. Their kernels keep TVM's maxima, because its code generation looks for them: NaN

@@ -119,8 +119,6 @@ class WarpProduct:
     """Depth of one instruction."""
     sums: str = "float32"
     """Element type of the sums."""
-    since: int = 80
-    """The first NVIDIA architecture that has it."""
 
 
 WARP_PRODUCTS = (
@@ -134,8 +132,8 @@ WARP_PRODUCTS = (
 )
 """The instructions of tensor cores. They round float32 to TF32."""
 
-FIRST_TENSOR_CORES = min(row.since for row in WARP_PRODUCTS)
-"""The first NVIDIA architecture with any of them."""
+FIRST_TENSOR_CORES = 80
+"""The first NVIDIA architecture with them."""
 
 
 def best_instructions(features: Collection[str]) -> tuple[Used, ...]:

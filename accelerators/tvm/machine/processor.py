@@ -19,7 +19,7 @@ from partita.accelerators.tvm.machine.library import function, tvm
 
 _LINUX = Path("/proc/cpuinfo")
 
-_NAMES = {
+LLVM_NAMES = {
     "pni": "sse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "bmi1": "bmi", "abm": "lzcnt", "pclmulqdq": "pclmul",
     "sha_ni": "sha", "avx_vnni": "avxvnni", "avx_ifma": "avxifma", "amx_tile": "amx-tile", "amx_int8": "amx-int8",
     "amx_bf16": "amx-bf16", "avx512_bf16": "avx512bf16", "avx512_bitalg": "avx512bitalg", "avx512_fp16": "avx512fp16",
@@ -44,7 +44,7 @@ UNSTATED = frozenset(
 
 _RISCV = frozenset("m a f d c zba zbb zbs zfhmin v zvfh zvl128b zvl256b".split())
 
-KNOWN_FEATURES = _SAME.union(_NAMES.values(), UNSTATED, UNUSED, _RISCV)
+KNOWN_FEATURES = _SAME.union(LLVM_NAMES.values(), UNSTATED, UNUSED, _RISCV)
 """All extensions that are considered, by LLVM's names."""
 
 
@@ -186,7 +186,7 @@ def host_features() -> frozenset[str]:
     except OSError:
         return _from_llvm()
     words = next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
-    return frozenset(_NAMES.get(word, word) for word in words if word in _NAMES or word in _SAME)
+    return frozenset(LLVM_NAMES.get(word, word) for word in words if word in LLVM_NAMES or word in _SAME)
 
 
 def _from_llvm() -> frozenset[str]:

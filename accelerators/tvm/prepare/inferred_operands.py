@@ -67,7 +67,7 @@ def _implied(node: Node) -> tuple[int, list[int]] | None:
     """The index of the input whose value follows from the sizes, and the value."""
     if node.domain:
         return None
-    slot, say = (1, _axes) if str(node.op).startswith("Reduce") else _SAID.get(str(node.op), (0, None))
+    slot, say = (1, _axes) if str(node.op).startswith("Reduce") else INFERRED.get(str(node.op), (0, None))
     if say is None:
         return None
     read = node.inputs[slot] if len(node.inputs) > slot else None
@@ -154,7 +154,7 @@ def _without(sizes: Shape, axes: Axes, kept: bool = False) -> Shape:
 MOST_AXES = 8
 """Largest rank for which axes are inferred."""
 
-_SAID: Mapping[str, tuple[int, Say]] = {
+INFERRED: Mapping[str, tuple[int, Say]] = {
     "Reshape": (1, _target),
     "Expand": (1, _widened),
     "Tile": (1, _repeats),
@@ -173,7 +173,7 @@ Wrong = Callable[[Node, NodeEntry, Sequence[int]], Node]
 def said_otherwise(node: Node, value: NodeEntry, implied: Sequence[int]) -> Node:
     """An op whose result has a true element if the value contradicts the sizes of the node's results."""
     name = str(node.op)
-    rule = _axes_otherwise if name.startswith("Reduce") else _RULES.get(name, _is_other)
+    rule = _axes_otherwise if name.startswith("Reduce") else OTHERWISE.get(name, _is_other)
     return rule(node, value, implied)
 
 
@@ -236,7 +236,7 @@ def _sizes_of(entry: NodeEntry | None) -> tuple[int, ...]:
     return tuple(int(size or 0) for size in kind.shape)
 
 
-_RULES: Mapping[str, Wrong] = {
+OTHERWISE: Mapping[str, Wrong] = {
     "Reshape": _shape_otherwise, "Expand": _width_otherwise, "Squeeze": _axes_otherwise, "Unsqueeze": _axes_otherwise,
 }
 """The checks of ops whose value can be written in more than one way."""

@@ -1,6 +1,5 @@
 """Prepares a subgraph before it is checked for support or compiled: shapes are inferred, constants and norms folded, and
-unsupported ops decomposed.
-"""
+unsupported ops decomposed."""
 
 from __future__ import annotations
 

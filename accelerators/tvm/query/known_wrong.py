@@ -1,7 +1,6 @@
 """Nodes that TVM compiles without an error but computes wrongly, with the reasons; they are refused.
 
-They were found with ONNX's own node tests; `tests/accelerators/tvm/node_cases.py` finds new ones.
-"""
+They were found with ONNX's own node tests; `tests/accelerators/tvm/node_cases.py` finds new ones."""
 
 from __future__ import annotations
 

@@ -20,13 +20,13 @@ from partita.accelerators.tvm.bodies.quantized import is_weight
 from partita.accelerators.tvm.bodies.recurrent import is_recurrent, why_not_ours
 from partita.accelerators.tvm.code.building import build
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel
-from partita.accelerators.tvm.kernels.language import TooMuchCode
+from partita.accelerators.tvm.kernels.language import ELEMENTS, TooMuchCode
 from partita.accelerators.tvm.kernels.shared.element_access import REALS
 from partita.accelerators.tvm.kernels.shared.elementwise import LATEST, formula, formula_of_types
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.kernels.window.pool import has_constant_blocks
 from partita.accelerators.tvm.layouts.blocking import has_blocked_kernel
-from partita.accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
+from partita.accelerators.tvm.layouts.quantized.conv_integer import REFUSAL, whole_convolution_of
 from partita.accelerators.tvm.lower.dynamic_sizes import wrong_size
 from partita.accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
 from partita.accelerators.tvm.machine.library import part
@@ -47,11 +47,6 @@ from partita.passes.decompose.einsum import groups_of, order_of
 from partita.passes.decompose.halves import is_widened
 from partita.passes.decompose.products import is_far, is_of_patches, is_pair_of_unknown_points
 from partita.passes.infer.shape_operands import INDEXED, deciding, is_settled_by
-
-DTYPES = frozenset(
-    "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
-)
-"""Element types that kernels take."""
 
 SHOWN = 64
 """Maximum number of elements of constants whose values are part of a trial's key, because they may matter."""
@@ -74,8 +69,7 @@ _guard = Guard()
 def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
     """True, or the reason why not.
 
-    An op that needs a trial is tried once for its attributes, element types and ranks.
-    """
+    An op that needs a trial is tried once for its attributes, element types and ranks."""
     structure = _structure(node, graph, machine)
     known = _answers.get(structure) if structure is not None else None
     if known is None:
@@ -98,8 +92,7 @@ def takes(graph: Graph, machine: Machine) -> Callable[[Node], bool]:
 
 def _structure(node: Node, graph: Graph, machine: Machine) -> Hashable | None:
     """Key of all that the answer depends on except names; None if it is not cheap to compute, or if a reason would contain a
-    name.
-    """
+    name."""
     if node.domain or node.bodies:
         return None
     outputs = tuple([value_type if name else None for value_type, name in zip(node.output_types, node.output_names, strict=True)])
@@ -119,7 +112,7 @@ def _structure(node: Node, graph: Graph, machine: Machine) -> Hashable | None:
 
 @lru_cache(1024)
 def _is_plain(value_type: TensorType) -> bool:
-    return value_type.is_static and value_type.dtype in DTYPES
+    return value_type.is_static and value_type.dtype in ELEMENTS
 
 
 def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
@@ -183,7 +176,7 @@ def _refusal(node: Node, graph: Graph) -> str | None:
             return f"the type of {entry.name!r} is unknown{unsaid}"
         if not isinstance(value_type, TensorType):
             return f"{entry.name!r} is {value_type}: kernels take tensors only"
-        if value_type.dtype not in DTYPES:
+        if value_type.dtype not in ELEMENTS:
             return f"{entry.name!r} has element type {value_type.dtype}, which TVM's kernels do not take"
     reason = _takes_no_truth(node, graph) or outside(node) or _beyond_numbers(node)
     if reason is not None or not _static(node):
@@ -355,8 +348,7 @@ def _takes_truth(op: str, version: int) -> tuple[bool, ...]:
 def is_settled(node: Node, graph: Graph) -> bool:
     """True if all outputs of the node are known once the sizes of the graph's inputs are.
 
-    Then no kernel is made for the node.
-    """
+    Then no kernel is made for the node."""
     return bool(node.output_names) and node[0] in _settled(graph)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from partita.accelerators.arrays.on_device import DeviceArray, read_by
 from partita.accelerators.errors import RunError
 from partita.accelerators.tvm.run.cuda_driver import CudaDriver, CudaError, DevicePieces, Shown, call, driver_of
-from partita.graph.types import Array, numpy_dtype
+from partita.graph.types import ELEMENT_TYPES, Array, numpy_dtype
 
 CUDA = 2
 """DLPack's device type of NVIDIA GPUs."""
@@ -20,9 +20,12 @@ CUDA = 2
 BFLOAT = (4, 16)
 """DLPack's code and bits of bfloat16, which numpy itself lacks."""
 
-_CODES = {(0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (1, 16): "uint16",
-          (1, 32): "uint32", (1, 64): "uint64", (2, 16): "float16", (2, 32): "float32", (2, 64): "float64", BFLOAT: "bfloat16",
-          (6, 8): "bool"}
+_KINDS = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+"""DLPack's codes of numpy's own element types, by kind."""
+
+_PLAIN = [row for row in ELEMENT_TYPES.values() if row.kind in _KINDS and not row.is_extension]
+
+_CODES = {BFLOAT: "bfloat16", **{(_KINDS[row.kind], row.bits): row.name for row in _PLAIN}}
 """Element types by DLPack's code and number of bits."""
 
 _NAME = b"dltensor"

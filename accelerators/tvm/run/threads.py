@@ -24,8 +24,7 @@ class Turns:
     """Assigns cores to runs: as many concurrent runs as there are cores for, first come, first served.
 
     The cores of a thread are recorded under its id. So an interrupt between two lines of `run_on` loses nothing, and a thread
-    that takes cores while it has some, because it runs a model within a run, does not wait for itself.
-    """
+    that takes cores while it has some, because it runs a model within a run, does not wait for itself."""
 
     def __init__(self, cores: int) -> None:
         self.cores = cores

@@ -96,8 +96,7 @@ class _Rule:
     def _no_strip(self, loop: Any) -> bool:
         """True if no strip of even one vector divides the loop.
 
-        In that case LLVM makes better code of the whole loop.
-        """
+        In that case LLVM makes better code of the whole loop."""
         extent = self._extent(loop)
         return extent > self.machine.lanes > _strip(extent, self.machine.lanes)
 

@@ -33,7 +33,7 @@ def hold_needs(reading: Reading, node: Node) -> None:
     if node.op in JOINING and not node.domain:
         for size in reading.sizes(node.inputs[0]):
             reading.assume(size - 1)  # For no elements kernels compute other results than ONNX.
-    need = _NEEDS.get(str(node.op)) if not node.domain else None
+    need = NEEDS.get(str(node.op)) if not node.domain else None
     if need is not None:
         need(reading, node)
 
@@ -141,7 +141,7 @@ def _recurrent(reading: Reading, node: Node) -> None:
         raise CompileError(f"{node.op} has kernels for any size of float32 by constant weights")
 
 
-_NEEDS: Mapping[str, Callable[[Reading, Node], None]] = {
+NEEDS: Mapping[str, Callable[[Reading, Node], None]] = {
     **dict.fromkeys(ops("norm"), _single),
     **dict.fromkeys(ops("pool"), _pool),
     **dict.fromkeys(ops("recurrent"), _recurrent),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from partita.graph.errors import ReadError
-from partita.graph.readers.mxnet.params import DTYPES
+from partita.graph.types import BY_MXNET_NUMBER
 
 __all__ = ["Attributes"]
 
@@ -113,7 +113,7 @@ class Attributes:
     def dtype(self, name: str, default: str | None = None) -> str:
         """An element type, by name or by MXNet's number."""
         text = self.string(name, default)
-        known = {str(number): dtype for number, dtype in DTYPES.items()}
+        known = {str(number): dtype for number, dtype in BY_MXNET_NUMBER.items()}
         value = known.get(text, text)
         return value if value in known.values() else self.fail(name, "an element type")
 

@@ -81,8 +81,7 @@ def _check_names(symbol: Symbol, arrays: Arrays, shapes: Shapes, where: str) -> 
 def _variables(symbol: Symbol, arrays: Arrays, shapes: Shapes) -> dict[int, Node]:
     """The variables and constants, by node number.
 
-    Variables of one name share one array, because MXNet binds arrays by name.
-    """
+    Variables of one name share one array, because MXNet binds arrays by name."""
     variables = {}
     for i, name in variable_names(symbol).items():
         node = symbol.nodes[i]
@@ -96,8 +95,7 @@ def _variables(symbol: Symbol, arrays: Arrays, shapes: Shapes) -> dict[int, Node
 def _given_shape(node: SymbolNode, name: str, arrays: Arrays, shapes: Shapes) -> tuple[Dim, ...] | None:
     """The variable's shape, declared by the array, the caller (by our `name` or the file's) or the file.
 
-    These must not contradict each other.
-    """
+    These must not contradict each other."""
     declared = tuple(d if d > 0 else None for d in node.hidden.integers("shape")) or None
     wanted = shapes.get(name, shapes.get(node.name))
     given = declared if wanted is None else TensorType("float32", wanted).shape

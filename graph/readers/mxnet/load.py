@@ -35,8 +35,7 @@ def load_mxnet(
     one name, the first keeps it, the others get a number appended and keep the file's name in their metadata, under
     "mxnet.name". Variables of one name stay separate, and share one array if the parameters have one of that name.
 
-        g = load_mxnet("resnet-symbol.json", params="resnet-0000.params", shapes={"data": (1, 3, 224, 224)})
-    """
+        g = load_mxnet("resnet-symbol.json", params="resnet-0000.params", shapes={"data": (1, 3, 224, 224)})"""
     content, where, name = _content(source)
     arrays = {} if params is None else read_params(params)
     return to_graph(parse_symbol(content, where), arrays, shapes or {}, name)

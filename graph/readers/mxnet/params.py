@@ -1,7 +1,6 @@
 """MXNet's parameter files: a list of named arrays in MXNet's own binary form, or a NumPy .npz archive.
 
-A declared size is checked against the bytes that are there before anything is allocated.
-"""
+A declared size is checked against the bytes that are there before anything is allocated."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ import numpy as np
 
 from partita.graph.errors import PartitaError, ReadError
 from partita.graph.readers.arrays import ZIP, read_npz
-from partita.graph.types import Array, dtype_name, numpy_dtype
+from partita.graph.types import BY_MXNET_NUMBER, Array, dtype_name, numpy_dtype
 
-__all__ = ["DTYPES", "read_params"]
+__all__ = ["read_params"]
 
 LIST_MAGIC = 0x112
 """The first eight bytes of a parameter file."""
@@ -28,23 +27,6 @@ V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 
 MAX_RANK = 32
 """Maximum plausible rank: MXNet's own ops support far less."""
-
-DTYPES = {
-    0: "float32",
-    1: "float64",
-    2: "float16",
-    3: "uint8",
-    4: "int32",
-    5: "int8",
-    6: "int64",
-    7: "bool",
-    8: "int16",
-    9: "uint16",
-    10: "uint32",
-    11: "uint64",
-    12: "bfloat16",
-}
-"""MXNet's numbers for element types."""
 
 STORAGE = {-1: "undefined", 1: "row_sparse", 2: "csr"}
 """MXNet's numbers of storage types other than dense."""
@@ -147,8 +129,7 @@ class _Reader:
     def count(self, what: str) -> int:
         """The number of items that follow.
 
-        Each takes at least eight bytes, so a count that is too large is detected at once.
-        """
+        Each takes at least eight bytes, so a count that is too large is detected at once."""
         count = self.number("<Q")
         if count > (len(self.data) - self.at) // 8 + 1:
             self.fail(f"the file declares {count} {what}, more than its size can hold", "The file is damaged")
@@ -176,11 +157,11 @@ class _Reader:
             self.fail(f"{what} has no shape: it was saved before it was initialized", "Initialize the parameters first")
         self.take(8, what)  # the context: the kind and the number of the device it was on
         flag = self.number("<i")
-        if flag not in DTYPES:
+        if flag not in BY_MXNET_NUMBER:
             self.fail(f"{what} has the unknown element type {flag}", "The file is damaged")
-        dtype = numpy_dtype(DTYPES[flag])
+        dtype = numpy_dtype(BY_MXNET_NUMBER[flag])
         data = self.take(math.prod(dims) * dtype.itemsize, what)
-        if DTYPES[flag] == "bool":  # any byte but 0 is true
+        if BY_MXNET_NUMBER[flag] == "bool":  # any byte but 0 is true
             return np.frombuffer(data, np.uint8).reshape(dims) != 0
         # A copy: the bytes may be unaligned, and the file may change.
         return np.frombuffer(data, dtype).reshape(dims).copy()

@@ -82,8 +82,7 @@ class Function:
 
     def _record(self, proto: Any, own: Mapping[str, str], where: str) -> CallRecord:
         """The record that our writer left for the call; for a function of another writer, one that follows from the function
-        alone.
-        """
+        alone."""
         function = self.proto
         if roundtrip.CALL not in own:
             names = [*proto.output] + [""] * (len(function.output) - len(proto.output))

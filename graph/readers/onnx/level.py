@@ -73,8 +73,7 @@ class Level:
     ) -> Node:
         """Adds a constant.
 
-        `own` is its value's name if that differs from the one in the file; `title` is the node's name.
-        """
+        `own` is its value's name if that differs from the one in the file; `title` is the node's name."""
         own = name if own is None else own
         self.renamed |= own != name
         types = (TensorType(dtype_name(array.dtype), array.shape),)

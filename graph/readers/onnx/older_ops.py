@@ -10,9 +10,8 @@ import numpy as np
 
 from partita.graph.errors import ReadError
 from partita.graph.graph import NEWEST_VERSION
-from partita.graph.protos import DTYPE_NUMBERS
 from partita.graph.readers.onnx.attributes import plain_attributes
-from partita.graph.types import TensorType
+from partita.graph.types import ELEMENT_TYPES, TensorType
 
 if TYPE_CHECKING:
     from partita.graph.readers.onnx.level import Level
@@ -149,7 +148,7 @@ class _Expansion:
         size = self._part(self._op("Shape", self._x), axis)
         zero, bounds = self._constant(np.zeros(1, np.int64)), []
         for slot in (1, 2):
-            bound = self._op("Cast", self._part(self._proto.input[slot], i), to=DTYPE_NUMBERS["int64"])
+            bound = self._op("Cast", self._part(self._proto.input[slot], i), to=ELEMENT_TYPES["int64"].number)
             bound = self._op("Where", self._op("Less", bound, zero), self._op("Add", bound, size), bound)
             bound = self._op("Where", self._op("Less", bound, zero), zero, bound)
             bounds.append(self._op("Where", self._op("Less", size, bound), size, bound))
@@ -206,7 +205,7 @@ class _Expansion:
     def _cast(self, x: str, dtype: str) -> str:
         from onnx.onnx_ml_pb2 import TensorProto
 
-        number = DTYPE_NUMBERS[dtype]
+        number = ELEMENT_TYPES[dtype].number
         return self._op("Cast", x, to=number if self._version >= 6 else TensorProto.DataType.Name(number))
 
     @property

@@ -14,10 +14,7 @@ from partita.graph.errors import ReadError
 from partita.graph.protos import dtype_of
 from partita.graph.readers.onnx.source import utf8
 from partita.graph.sparse import SparseTensor
-from partita.graph.types import Array, numpy_dtype
-
-BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
-"""Bits of the element types narrower than a byte."""
+from partita.graph.types import PACKED, Array, numpy_dtype
 
 DENSE_LIMIT = 64 << 20
 """Maximum bytes of a sparse tensor that is made dense."""
@@ -86,8 +83,8 @@ def checked_size(shape: tuple[int, ...], where: str) -> int:
 
 def byte_size(dtype: str, size: int) -> int:
     """Bytes of `size` elements in a file."""
-    if dtype in BITS:
-        return (size * BITS[dtype] + 7) // 8
+    if dtype in PACKED:
+        return (size * PACKED[dtype] + 7) // 8
     return size * numpy_dtype(dtype).itemsize
 
 
@@ -97,8 +94,8 @@ def _mismatch(dtype: str, shape: tuple[int, ...], wanted: int, held: str, where:
 
 def _from_bytes(data: Array, dtype: str, shape: tuple[int, ...], size: int) -> Array:
     """A view of these bytes, whose number must be exact, as an array; a copy if they need conversion."""
-    if dtype in BITS:
-        return unpacked(data, BITS[dtype], size).view(numpy_dtype(dtype)).reshape(shape)
+    if dtype in PACKED:
+        return unpacked(data, PACKED[dtype], size).view(numpy_dtype(dtype)).reshape(shape)
     if dtype == "bool" and size and data.max() > 1:
         return (data != 0).reshape(shape)
     return data.view(numpy_dtype(dtype)).reshape(shape)
@@ -121,7 +118,7 @@ def _from_field(proto: Any, dtype: str, shape: tuple[int, ...], size: int, where
     field = _field(dtype)
     data = getattr(proto, field)
     pairs = 2 if dtype.startswith("complex") else 1
-    packed = dtype in BITS and BITS[dtype] != 6
+    packed = dtype in PACKED and PACKED[dtype] != 6
     held = byte_size(dtype, size) if packed else size * pairs
     if len(data) != held:
         raise ReadError(
@@ -139,7 +136,7 @@ def _from_field(proto: Any, dtype: str, shape: tuple[int, ...], size: int, where
     target = numpy_dtype(dtype)
     if target.kind in "iu":
         return numbers.astype(target).reshape(shape)
-    if dtype in BITS:
+    if dtype in PACKED:
         numbers &= 0x3F
     return numbers.astype(np.uint16 if target.itemsize == 2 else np.uint8).view(target).reshape(shape)
 

@@ -16,7 +16,7 @@ from partita.graph.text.arrays import array_type, element_count, from_base64, fr
 from partita.graph.text.digests import arrays_in, digest, remembered
 from partita.graph.text.literals import MAX_NESTING
 from partita.graph.text.words import unquoted, unquoted_bytes
-from partita.graph.types import DTYPE_NAMES, Array, Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from partita.graph.types import ELEMENT_TYPES, Array, Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 Constants = Mapping[str, Array]
 
@@ -111,8 +111,8 @@ class StatementReader:
         start, word = lexer.start, lexer.advance()
         if word in ("sequence", "optional", "sparse", "map") and lexer.take("("):
             return self.nested(lambda: self.compound(word, start))
-        if word not in DTYPE_NAMES:
-            lexer.fail(f"{word!r} is not a dtype", start=start, remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}")
+        if word not in ELEMENT_TYPES:
+            lexer.fail(f"{word!r} is not a dtype", start=start, remedy=f"Use one of {', '.join(sorted(ELEMENT_TYPES))}")
         shape = self.listed(self.dim, "]") if lexer.take("[") else None
         return self.checked(TensorType, word, shape, start=start)
 
@@ -124,7 +124,7 @@ class StatementReader:
         element = self.type()
         self.lexer.need(")")
         if word == "map":
-            if key not in DTYPE_NAMES:
+            if key not in ELEMENT_TYPES:
                 self.lexer.fail(f"{key!r} is not a dtype", start=start)
             return MapType(key, element)
         if word == "sparse":

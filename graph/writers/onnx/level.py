@@ -112,8 +112,7 @@ class LevelWriter:
 
     def order(self) -> list[int] | None:
         """The positions of inputs and initializers among the nodes; None if they come first, which readers
-        assume.
-        """
+        assume."""
         first = (*self.graph.inputs, *self.listed)
         if first == self.graph.nodes[: len(first)]:
             return None

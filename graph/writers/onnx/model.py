@@ -11,8 +11,8 @@ from partita.graph.nested import graphs_in
 from partita.graph.node import Node
 from partita.graph.ops.onnx_crashes import is_fragile, unsound
 from partita.graph.ops.schemas import ONNX_DOMAINS
-from partita.graph.protos import FIRST_IR, first_ir, roundtrip, write_type
-from partita.graph.types import Type, dtype_name
+from partita.graph.protos import first_ir, roundtrip, write_type
+from partita.graph.types import ELEMENT_TYPES, Type, dtype_name
 from partita.graph.writers.onnx.functions import Functions
 from partita.graph.writers.onnx.level import LevelWriter
 from partita.graph.writers.onnx.tensors import ExternalFile
@@ -90,7 +90,7 @@ class ModelWriter:
 
     def need_dtype(self, dtype: Any) -> None:
         """Raises the IR version as required by this element type."""
-        self.need(FIRST_IR.get(dtype_name(dtype), OLDEST_IR))
+        self.need(ELEMENT_TYPES[dtype_name(dtype)].first_ir)
 
     def note(self, proto: Any, key: str, value: str) -> None:
         """Adds metadata to a node, tensor or value."""
@@ -150,8 +150,7 @@ def complete_outputs(graph: Graph, model: Any) -> None:
     """Infers missing types of outputs by ONNX.
 
     A type that ONNX cannot infer (of an engine's own op, or of one that crashes ONNX) remains open. The reader ignores
-    inferred types, so that the graph is read back as it was.
-    """
+    inferred types, so that the graph is read back as it was."""
     missing = [item for item in model.graph.output if not item.HasField("type")]
     if not missing or any(_would_crash(node) for inner in graphs_in(graph) for node in inner.nodes):
         return

@@ -6,11 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from partita.graph.protos import DTYPE_NUMBERS
-from partita.graph.types import Array, dtype_name
-
-BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
-"""Bits of the element types that are packed in a file."""
+from partita.graph.types import ELEMENT_TYPES, PACKED, Array, dtype_name
 
 EXTERNAL_FROM = 1024
 """Arrays of fewer bytes are always stored in the model itself."""
@@ -29,7 +25,7 @@ class ExternalFile(Protocol):
 def write_tensor(proto: Any, array: Array, name: str = "", aside: ExternalFile | None = None) -> None:
     """Fills a TensorProto; with `aside` a large array goes there."""
     dtype = dtype_name(array.dtype)
-    proto.data_type = DTYPE_NUMBERS[dtype]
+    proto.data_type = ELEMENT_TYPES[dtype].number
     proto.dims.extend(array.shape)
     if name:
         proto.name = name
@@ -43,9 +39,9 @@ def write_tensor(proto: Any, array: Array, name: str = "", aside: ExternalFile |
 
 def packed(array: Array, dtype: str) -> Array:
     """The array as stored in a file: elements narrower than a byte are packed, the first in the lowest bits."""
-    if dtype not in BITS:
+    if dtype not in PACKED:
         return array
-    bits = BITS[dtype]
+    bits = PACKED[dtype]
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     stream = np.unpackbits(flat[:, None], axis=1, count=bits, bitorder="little")
     return np.packbits(stream.reshape(-1), bitorder="little")

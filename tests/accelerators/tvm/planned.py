@@ -20,7 +20,7 @@ import partita as pt
 from partita.accelerators import accelerator
 from partita.accelerators.interface.cached_attention import cached_attention
 from partita.accelerators.tvm.bodies.body import Body, element_of, make_body
-from partita.accelerators.tvm.bodies.element_types import as_stored
+from partita.accelerators.tvm.bodies.stored_types import as_stored
 from partita.accelerators.tvm.device import TvmAccelerator
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, GradualPack
 from partita.accelerators.tvm.lower.lowering import lower, own_draft

@@ -14,7 +14,7 @@ import pytest
 
 import partita as pt
 from benchmarks import memory
-from partita.accelerators.tvm.bodies.element_types import LATER, as_stored
+from partita.accelerators.tvm.bodies.stored_types import LATER, as_stored
 from partita.accelerators.tvm.code.building import Workers
 from partita.accelerators.tvm.compiled import assembling
 from partita.accelerators.tvm.layouts import narrowing

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.layouts.scales import whole_sums
+from partita.accelerators.tvm.layouts.quantized.scales import whole_sums
 from partita.accelerators.tvm.sizes.sizing import sized
 from tests.accelerators.tvm.any_size import numbers
 from tests.accelerators.tvm.test_quantized_any_size import check_alike, convolutions, quantized, weight

@@ -10,7 +10,8 @@ import pytest
 import partita as pt
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, WEIGHT
 from partita.accelerators.tvm.layouts.blocking import find_shuffles
-from partita.accelerators.tvm.layouts.scales import (
+from partita.accelerators.tvm.layouts.quantized.conv_integer import whole_convolution_of
+from partita.accelerators.tvm.layouts.quantized.scales import (
     DEEPEST,
     LEAST,
     Scaling,
@@ -21,7 +22,6 @@ from partita.accelerators.tvm.layouts.scales import (
     whole_weight,
 )
 from partita.accelerators.tvm.layouts.transposing import find_phases
-from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution_of
 from partita.accelerators.tvm.sizes.gathered import goes_forward
 from partita.graph.types import Array, numpy_dtype
 

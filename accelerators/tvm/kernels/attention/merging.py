@@ -11,7 +11,7 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.body import element_of
-from partita.accelerators.tvm.bodies.element_types import as_stored
+from partita.accelerators.tvm.bodies.stored_types import as_stored
 from partita.accelerators.tvm.kernels.attention.pattern import Attention, AttentionProperty
 from partita.accelerators.tvm.kernels.contraction.operands import Readers, readers_of
 from partita.accelerators.tvm.kernels.shared.element_access import real_shape

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
-from partita.accelerators.tvm.bodies.element_types import as_stored
+from partita.accelerators.tvm.bodies.stored_types import as_stored
 from partita.accelerators.tvm.kernels.contraction.gpu_tiles import WIDTH, GpuTile, TensorTile, pitch, round_to_tf32
 from partita.accelerators.tvm.kernels.contraction.heads import Head, View
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of

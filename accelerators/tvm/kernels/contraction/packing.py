@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.arrays.sharing import new_weight
-from partita.accelerators.tvm.bodies.element_types import as_stored
+from partita.accelerators.tvm.bodies.stored_types import as_stored
 from partita.accelerators.tvm.kernels.contraction.instruction_meanings import lookup_for
 from partita.accelerators.tvm.kernels.language import (
     Buffer,

@@ -121,15 +121,15 @@ class _BlockedSelector(_EpilogueSelector):
 BlockedProperty = partial(EpilogueProperty, "conv", _BlockedSelector)
 """An op on blocked values with its epilogue."""
 
-_ACTIVATIONS = "Relu|Clip|LeakyRelu|Sigmoid|Tanh|HardSigmoid|HardSwish|Elu|Selu|Softplus|Gelu|Mish|Swish|PRelu"
+ACTIVATIONS = "Relu|Clip|LeakyRelu|Sigmoid|Tanh|HardSigmoid|HardSwish|Elu|Selu|Softplus|Gelu|Mish|Swish|PRelu"
 """The activations that may end the kernel of a convolution of plain values."""
 
-ConvolutionProperty = partial(PatternProperty, Pattern("Conv|ConvTranspose", "Add|Sum?", _ACTIVATIONS + "?"), "conv")
+ConvolutionProperty = partial(PatternProperty, Pattern("Conv|ConvTranspose", "Add|Sum?", ACTIVATIONS + "?"), "conv")
 """A convolution of plain values with its element-wise epilogue."""
 
 _NORM = scales_channels, shifts_channels, is_cut_off
 
-NormedProperty = partial(PatternProperty, Pattern(*_NORM, reads_single_pixels, "Add|Sum?", _ACTIVATIONS + "?"), "conv")
+NormedProperty = partial(PatternProperty, Pattern(*_NORM, reads_single_pixels, "Add|Sum?", ACTIVATIONS + "?"), "conv")
 """A 1 x 1 convolution with the normalization and the activation before it, and its epilogue, for a GPU kernel."""
 
 

@@ -46,8 +46,7 @@ class Kernel:
     """One function over buffers. Blocks are `with` statements:
 
     with kernel.loop(8, "i") as i:
-        y[i] = x[i] * 2.0
-    """
+        y[i] = x[i] * 2.0"""
 
     def __init__(self, name: str) -> None:
         self.name = name

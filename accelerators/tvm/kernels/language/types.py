@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal
+from typing import Literal, cast
 
 import attrs
 
 from partita.accelerators.errors import CompileError
+from partita.graph.types import ELEMENT_TYPES
 
 Kind = Literal["float", "int", "uint", "bool", "index"]
 
@@ -59,19 +60,24 @@ def _interned(element: Element, lanes: int) -> Type:
     return Type(element, lanes)
 
 
-float64 = Element("float64", "f64", "float", 64)
-float32 = Element("float32", "f32", "float", 32)
-float16 = Element("float16", "f16", "float", 16, float32)
-bfloat16 = Element("bfloat16", "bf16", "float", 16, float32)
-int64 = Element("int64", "i64", "int", 64)
-int32 = Element("int32", "i32", "int", 32)
-int16 = Element("int16", "i16", "int", 16)
-int8 = Element("int8", "i8", "int", 8)
-uint64 = Element("uint64", "u64", "uint", 64)
-uint32 = Element("uint32", "u32", "uint", 32)
-uint16 = Element("uint16", "u16", "uint", 16)
-uint8 = Element("uint8", "u8", "uint", 8)
-boolean = Element("bool", "bool", "bool", 8)
+def _element(name: str, wide: Element | None = None) -> Element:
+    row = ELEMENT_TYPES[name]
+    return Element(name, row.short, cast(Kind, row.kind), row.bits, wide)
+
+
+float64 = _element("float64")
+float32 = _element("float32")
+float16 = _element("float16", float32)
+bfloat16 = _element("bfloat16", float32)
+int64 = _element("int64")
+int32 = _element("int32")
+int16 = _element("int16")
+int8 = _element("int8")
+uint64 = _element("uint64")
+uint32 = _element("uint32")
+uint16 = _element("uint16")
+uint8 = _element("uint8")
+boolean = _element("bool")
 index = Element("int32", "index", "index", 32)
 """The type of positions and counts. It never overflows, so that TVM may reason about it as about integers of any size; elements
 of a tensor have the other types."""
@@ -82,7 +88,7 @@ ELEMENTS = {
         float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, boolean,
     )
 }
-"""The element types of tensors, by their names in graphs."""
+"""The element types that kernels compute with: the rows of `ELEMENT_TYPES` with a short name."""
 
 
 def element_named(dtype: str) -> Element:

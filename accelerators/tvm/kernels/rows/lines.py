@@ -28,6 +28,7 @@ from partita.accelerators.tvm.kernels.language import (
     int64,
     select,
 )
+from partita.accelerators.tvm.kernels.shared.element_access import NUMBERS
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft, Problem
 from partita.accelerators.tvm.kernels.shared.loops import counted, is_shared_out, pieces
 from partita.accelerators.tvm.machine.machine import Machine
@@ -36,8 +37,6 @@ from partita.graph.node import Node
 
 STRIPS = 4
 """Vectors of best elements, or of sums, that are kept at a time."""
-
-SOUGHT = frozenset("bfloat16 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 
 
 def position_of_extreme(body: Body, machine: Machine) -> Draft | None:
@@ -87,7 +86,7 @@ def extreme_sought(body: Body) -> Search | None:
     if len(read) != 1:
         return None
     shape, dtype = shape_of(read[0][0]), element_of(read[0][0])
-    if not shape or 0 in shape or dtype not in SOUGHT:
+    if not shape or 0 in shape or dtype not in NUMBERS:
         return None
     axis = int(node.attrs.get("axis", 0)) % len(shape)
     sizes = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
@@ -100,7 +99,7 @@ def largest_sought(body: Body) -> Search | None:
     """The search of a Hardmax along the last dimension, or along all from one on; None for any other body."""
     node, version = body.ops[0], body.graph.opset
     shape, dtype = shape_of(node[0]), element_of(node[0])
-    if not shape or 0 in shape or dtype not in SOUGHT:
+    if not shape or 0 in shape or dtype not in NUMBERS:
         return None
     axis = int(node.attrs.get("axis", -1 if version >= 13 else 1)) % len(shape)
     if version >= 13 and axis != len(shape) - 1:

@@ -93,7 +93,7 @@ def _scalar(entry: NodeEntry | None) -> float | None:
 
 QUANTIZED_FORMULAS: Mapping[str, Any] = {"QuantizeLinear": quantized, "DequantizeLinear": dequantized, "Shift": shifted}
 """The formulas of the ops in our domain of quantized values: rounded to nearest even as in ONNX, then saturated. Scales and zero
-points are operands that are broadcast: `layouts/quantizing.py` gives them such shapes."""
+points are operands that are broadcast: `layouts/quantized/ops.py` gives them such shapes."""
 
 Numbers = Sequence[Any]
 """An op's inputs at one position: values, and None for inputs that are left out."""

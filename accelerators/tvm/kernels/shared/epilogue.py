@@ -163,11 +163,7 @@ def make_channel_epilogue(body: Body, root: Node, start: Formula, beside: Mappin
 
 
 def _grouped(
-    body: Body,
-    root: Node,
-    start: Formula,
-    formulas: Mapping[Node, Formula | None],
-    groups: Sequence[tuple[int, int]],
+    body: Body, root: Node, start: Formula, formulas: Mapping[Node, Formula | None], groups: Sequence[tuple[int, int]],
     beside: Mapping[int, Shape],
 ) -> Epilogue | None:
     """The epilogue of these formulas, with the dimensions of each group merged in the results and in all that is read."""

@@ -14,7 +14,7 @@ from partita.accelerators.tvm.bodies.body import Body, make_body
 from partita.accelerators.tvm.kernels.catalogue import draft_kernel, fuse_kernels
 from partita.accelerators.tvm.kernels.shared.kernel_io import Draft
 from partita.accelerators.tvm.layouts.kept_weights import pack_weights
-from partita.accelerators.tvm.layouts.quantizing import quantize
+from partita.accelerators.tvm.layouts.quantized.quantize import quantize
 from partita.accelerators.tvm.layouts.recurrent_projections import project_inputs
 from partita.accelerators.tvm.machine.instructions import Used
 from partita.accelerators.tvm.machine.machine import Machine, gpu_machine

@@ -15,8 +15,8 @@ from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from partita.accelerators.tvm.kernels.contraction.packing import Packing
 from partita.accelerators.tvm.kernels.contraction.quantized.cut import ByteShape, make_cut
 from partita.accelerators.tvm.layouts.kept_weights import stored_matrix
-from partita.accelerators.tvm.layouts.quantizing import quantize
-from partita.accelerators.tvm.layouts.scales import Scaling, sums_of
+from partita.accelerators.tvm.layouts.quantized.quantize import quantize
+from partita.accelerators.tvm.layouts.quantized.scales import Scaling, sums_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
 from partita.graph.mapped_arrays import LARGE, has_own_memory

@@ -11,7 +11,7 @@ from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.code.building import build
 from partita.accelerators.tvm.kernels.catalogue import fuse_kernels
 from partita.accelerators.tvm.kernels.contraction.amx import unit_for_bytes
-from partita.accelerators.tvm.layouts.quantizing import quantize
+from partita.accelerators.tvm.layouts.quantized.quantize import quantize
 from partita.accelerators.tvm.machine import processor
 from partita.accelerators.tvm.machine.instructions import BY_NAME, Used, best_instructions
 from partita.accelerators.tvm.machine.machine import Machine

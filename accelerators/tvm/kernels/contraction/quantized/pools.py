@@ -93,11 +93,7 @@ def mean(body: Body, machine: Machine) -> Draft | None:
 
 
 def _sum_of(
-    kernel: Kernel,
-    pool: _BytePool,
-    image: Buffer,
-    spans: list[tuple[Value, Value]],
-    chunk: tuple[Value, Operand, int],
+    kernel: Kernel, pool: _BytePool, image: Buffer, spans: list[tuple[Value, Value]], chunk: tuple[Value, Operand, int],
     scale: Array | None,
 ) -> Registers:
     """The sums of neighbouring channels in a window: of the integers as stored, or, given a scale, of the floats that they
@@ -115,12 +111,7 @@ def _sum_of(
 
 
 def _write_mean(
-    kernel: Kernel,
-    pool: _BytePool,
-    total: Registers,
-    spans: list[tuple[Value, Value]],
-    lanes: int,
-    writer: Writer,
+    kernel: Kernel, pool: _BytePool, total: Registers, spans: list[tuple[Value, Value]], lanes: int, writer: Writer,
     at: tuple[Value, Operand],
 ) -> None:
     """Writes the sums, minus the zero points for sums of integers, divided by the number of elements."""

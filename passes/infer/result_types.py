@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from partita.graph.errors import TypeMismatch
 from partita.graph.node import Node
-from partita.graph.ops.schemas import element_type, spec_of
-from partita.graph.protos import DTYPE_NAMES as NAMES
-from partita.graph.types import DTYPE_NAMES, MapType, SequenceType, TensorType, Type
+from partita.graph.ops.schemas import spec_of
+from partita.graph.types import BY_NUMBER, BY_ONNX_NAME, ELEMENT_TYPES, MapType, SequenceType, TensorType, Type
 
 if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
@@ -64,7 +63,7 @@ def _letters(op: str, domain: str, version: int) -> list[tuple[str | None, list[
             for slot, given in enumerate(() if spec is None else spec.inputs)
             if given.symbol == param.symbol and (given.homogeneous or given.option != "variadic")
         ]
-        found.append((only if only in DTYPE_NAMES else None, slots))
+        found.append((only if only in ELEMENT_TYPES else None, slots))
     return found
 
 
@@ -83,8 +82,8 @@ def named(c: Context, name: str, default: str | None) -> str | None:
     """The element type in an attribute: ONNX's number of it, or its name."""
     value = c.attribute(name)
     if isinstance(value, str):
-        return element_type(value.lower())
-    return default if value is None else NAMES.get(value, default)
+        return BY_ONNX_NAME.get(value.lower(), value.lower())
+    return default if value is None else BY_NUMBER.get(value, default)
 
 
 def _as_named(c: Context, name: str, default: str | int | None = None) -> Sequence[Kind]:
@@ -117,7 +116,7 @@ def _attended(c: Context) -> Sequence[Kind]:
 @kinds("QuantizeLinear")
 def _quantized(c: Context) -> Sequence[Kind]:
     stated = c.attribute("output_dtype") or 0
-    return [NAMES.get(stated) or (c.dtype(2) if c.has(2) else "uint8")]
+    return [BY_NUMBER.get(stated) or (c.dtype(2) if c.has(2) else "uint8")]
 
 
 @kinds("DequantizeLinear")
@@ -126,7 +125,7 @@ def _dequantized(c: Context) -> Sequence[Kind]:
     if stored is not None and zeros is not None and stored != zeros:
         cause = f"its integers are {stored} and its zero points {zeros}"
         raise TypeMismatch(cause, where=c.where, remedy="Give zero points of the integers' type")
-    return [NAMES.get(c.attribute("output_dtype") or 0) or ("float32" if c.version < 19 else c.dtype(1))]
+    return [BY_NUMBER.get(c.attribute("output_dtype") or 0) or ("float32" if c.version < 19 else c.dtype(1))]
 
 
 KINDS.update(

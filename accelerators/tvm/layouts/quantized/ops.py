@@ -23,9 +23,17 @@ from partita.accelerators.tvm.kernels.shared.window import (
     make_window,
     window_attributes,
 )
-from partita.accelerators.tvm.layouts.quantized_products import repeated
-from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk
-from partita.accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, Scaling, is_lossless, scaling_of, sums_of, weight_of
+from partita.accelerators.tvm.layouts.quantized.products import repeated
+from partita.accelerators.tvm.layouts.quantized.scales import (
+    BYTE,
+    LARGEST_SUM,
+    Scaling,
+    is_lossless,
+    scaling_of,
+    sums_of,
+    weight_of,
+)
+from partita.accelerators.tvm.layouts.quantized.walk import QuantizingWalk
 from partita.accelerators.tvm.layouts.transposing import Phases
 from partita.accelerators.tvm.sizes.extent import Extent, is_less
 from partita.graph.node import Node, NodeEntry, frozen_attrs
@@ -36,26 +44,26 @@ from partita.passes.fold_batch_norm import is_inference, scale_and_shift
 
 def move(walk: QuantizingWalk, node: Node) -> bool | None:
     """An op whose results consist of elements of its first input."""
-    source = node.inputs[0]
-    if source is None or not walk.is_read_as_integers(node):
-        return None
-    for entry in node.reads:
-        walk.sides.need_plain(entry)
-    integers = walk.plain_integers(source)
+    integers = _moved_integers(walk, node)
     if integers is None:
         return None
     keep_moved(walk, node, (integers[0], *_others(walk, node)), integers[1])
     return True
 
 
-def pad(walk: QuantizingWalk, node: Node) -> bool | None:
-    """Pad: its padding value is quantized too, if an integer represents it exactly."""
+def _moved_integers(walk: QuantizingWalk, node: Node) -> tuple[NodeEntry, Scaling] | None:
+    """The plain integers that an op moves, if a reader of its results can read integers."""
     source = node.inputs[0]
     if source is None or not walk.is_read_as_integers(node):
         return None
     for entry in node.reads:
         walk.sides.need_plain(entry)
-    integers = walk.plain_integers(source)
+    return walk.plain_integers(source)
+
+
+def pad(walk: QuantizingWalk, node: Node) -> bool | None:
+    """Pad: its padding value is quantized too, if an integer represents it exactly."""
+    integers = _moved_integers(walk, node)
     around = None if integers is None else _around(node, integers[1])
     if integers is None or around is None or len(node.inputs) < 2:
         return None
@@ -247,7 +255,7 @@ def transposed(walk: QuantizingWalk, node: Node) -> bool | None:
     window, new = phases.window(alike), walk.sides.new_constant
     more = {**geometry, "plain": 0, "outs": outs, "batch": shape[0], "zero": scaling.unsigned_point}
     inputs = (read, new(packed[order], f"{node.name}_weight"), new(beginning[order], f"{node.name}_beginning"),
-              new(factor.reshape(-1)[order] if factor.size > 1 else factor.reshape(()), f"{node.name}_scale"))
+              walk.factor(factor.reshape(-1)[order] if factor.size > 1 else factor, f"{node.name}_scale"))
     is_alone = geometry["group"] == geometry["channels"] == outs
     size, op = (shape[0], *window.out, outs), "Depthwise" if is_alone else "Product"
     number = walk.helper(node, op, inputs, size, {**window_attributes(window), **more}, "float32", DOMAIN)
@@ -357,15 +365,9 @@ def rounding(walk: QuantizingWalk, node: Node) -> bool | None:
     tail = 0 if is_beside or scaling.axis is None else len(shape) - 1 - scaling.axis
     scale = np.float32(1.0) if node in walk.divided else scaling.scale
     operands = [walk.operand(node, np.asarray(array), tail) for array in (scale, scaling.point)]
-    own = _own(walk, node, (read, *operands), is_beside)
-    walk.sides.scalings[own] = scaling
+    own = node.evolve(domain=DOMAIN, inputs=(read, *operands), attrs=frozen_attrs({}))
+    walk.sides.scalings[walk.sides.keep(node, own, is_beside)] = scaling
     return True
-
-
-def _own(walk: QuantizingWalk, node: Node, inputs: tuple[NodeEntry, ...], is_beside: bool) -> Node:
-    """Keeps the op in our domain."""
-    quantized = node.evolve(domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({}))
-    return walk.sides.keep(node, quantized, is_beside)
 
 
 def elementwise(walk: QuantizingWalk, node: Node) -> bool | None:

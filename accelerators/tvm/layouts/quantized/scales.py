@@ -19,6 +19,9 @@ from partita.graph.types import Array, numpy_dtype
 LEAST = 2.0**-100
 """The smallest scale by which values are multiplied and divided without loss; the largest is its inverse."""
 
+BYTE_TYPES = ("uint8", "int8")
+"""The element types of values whose products are computed in integers."""
+
 HALF_BYTES = frozenset(("int4", "uint4"))
 """The element types of weights that are multiplied as bytes."""
 

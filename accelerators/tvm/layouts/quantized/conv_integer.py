@@ -13,9 +13,9 @@ import numpy as np
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, around_zero
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from partita.accelerators.tvm.layouts.quantized_products import SIGN, WORD, is_signed, whole_point
-from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk
-from partita.accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM
+from partita.accelerators.tvm.layouts.quantized.products import SIGN, WORD, is_signed, whole_point
+from partita.accelerators.tvm.layouts.quantized.scales import BYTE, LARGEST_SUM
+from partita.accelerators.tvm.layouts.quantized.walk import QuantizingWalk
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.types import Array
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.elementwise import ELEMENTWISE
-from partita.accelerators.tvm.layouts.quantized_notes import FOUND
-from partita.accelerators.tvm.layouts.quantized_ops import (
+from partita.accelerators.tvm.layouts.quantized.conv_integer import whole_convolution
+from partita.accelerators.tvm.layouts.quantized.notes import FOUND
+from partita.accelerators.tvm.layouts.quantized.ops import (
     elementwise,
     join_channels,
     largest,
@@ -26,10 +27,9 @@ from partita.accelerators.tvm.layouts.quantized_ops import (
     rounding,
     transposed,
 )
-from partita.accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
-from partita.accelerators.tvm.layouts.quantized_walk import MOVES, QuantizingWalk, Rule
-from partita.accelerators.tvm.layouts.scales import scaling_of
-from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution
+from partita.accelerators.tvm.layouts.quantized.products import convolution, matrices, whole_product
+from partita.accelerators.tvm.layouts.quantized.scales import scaling_of
+from partita.accelerators.tvm.layouts.quantized.walk import MOVES, QuantizingWalk, Rule
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.gc_pause import collector_paused
 from partita.graph.graph import Graph

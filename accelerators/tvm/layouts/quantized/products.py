@@ -11,8 +11,8 @@ import numpy as np
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, PAIR, is_weight
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
 from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes, window_of
-from partita.accelerators.tvm.layouts.quantized_walk import QuantizingWalk, divide
-from partita.accelerators.tvm.layouts.scales import (
+from partita.accelerators.tvm.layouts.quantized.scales import (
+    BYTE_TYPES,
     DEEPEST,
     Scaling,
     distances_of,
@@ -22,20 +22,13 @@ from partita.accelerators.tvm.layouts.scales import (
     weight_of,
     whole_weight,
 )
+from partita.accelerators.tvm.layouts.quantized.walk import QuantizingWalk, divide
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry, frozen_attrs
-from partita.graph.types import Array, TensorType
+from partita.graph.types import ELEMENT_TYPES, Array, TensorType
 
 PIXEL = Window((1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (0, 0))
 """A window of one pixel."""
-
-FLOAT32 = 1
-"""ONNX's number for the element type."""
-
-INT32 = 6
-"""ONNX's number for the element type."""
-
-BYTE_TYPES = ("uint8", "int8")
 
 SIGN = 128
 """Difference between an int8 and the same value as an unsigned byte."""
@@ -128,25 +121,18 @@ def whole_product(walk: QuantizingWalk, node: Node) -> bool | None:
 def whole_point(walk: QuantizingWalk, node: Node, point: NodeEntry) -> NodeEntry:
     """The zero point as an int32 scalar."""
     walk.sides.need_plain(point)
-    number = walk.helper(node, "Cast", (walk.rewriter.value(point),), any_shape(point) or (), {"to": INT32})
-    return walk.helper(node, "Reshape", (number, *walk.sizes(node, ())), (), {}) if any_shape(point) else number
+    to, shape = ELEMENT_TYPES["int32"].number, any_shape(point) or ()
+    number = walk.helper(node, "Cast", (walk.rewriter.value(point),), shape, {"to": to})
+    return walk.helper(node, "Reshape", (number, *walk.sizes(node, ())), (), {}) if shape else number
 
 
 def _product(
-    walk: QuantizingWalk,
-    node: Node,
-    scaling: Scaling,
-    read: NodeEntry,
-    weight: Array,
-    scales: Array,
-    geometry: dict[str, Any],
-    is_beside: bool,
-    op: str = "Product",
+    walk: QuantizingWalk, node: Node, scaling: Scaling, read: NodeEntry, weight: Array, scales: Array, geometry: dict[str, Any],
+    is_beside: bool, op: str = "Product",
 ) -> bool | None:
     """The product of the integers; its bias is added in int32 if it is stored so, else in float32.
 
-    None if a sum might overflow int32, or the product of the two scales float32.
-    """
+    None if a sum might overflow int32, or the product of the two scales float32."""
     name, point = node.name, scaling.unsigned_point
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     sums = sums_of(scaling, weight, scales, bias)
@@ -156,8 +142,7 @@ def _product(
     if added is None:
         factor = divide(walk, node, factor)
     new = walk.sides.new_constant
-    inputs = (read, new(weight, f"{name}_weight"), new(beginning, f"{name}_beginning"),
-              new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{name}_scale"))
+    inputs = (read, new(weight, f"{name}_weight"), new(beginning, f"{name}_beginning"), walk.factor(factor, f"{name}_scale"))
     quantized = node.evolve(op=op, domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({**geometry, "zero": point}))
     if window_of(quantized).is_inside:  # No padding is read, and layers that differ in their zero point alone share a kernel.
         quantized = quantized.evolve(attrs=frozen_attrs({**geometry, "zero": 0}))
@@ -204,10 +189,10 @@ def far_convolution(walk: QuantizingWalk, node: Node, window: Window, source: No
 
     sums, seen = product(signed, beginning), product(ones, np.zeros(len(ones), np.int32))
     whole = computed("Add", sums, computed("Mul", seen, new(apart, f"{node.name}_apart")))
-    numbers = computed("Cast", whole, dtype="float32", to=FLOAT32)
+    numbers = computed("Cast", whole, dtype="float32", to=ELEMENT_TYPES["float32"].number)
     if added is None:
         factor = divide(walk, node, factor)
-    scale = new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{node.name}_scale")
+    scale = walk.factor(factor, f"{node.name}_scale")
     if added is not None:
         walk.sides.need_plain(added)
         numbers = computed("Mul", numbers, scale, dtype="float32")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from partita.accelerators.tvm.bodies.element_types import WIDE
 from partita.accelerators.tvm.bodies.packed import DOMAIN as PACKED
 from partita.accelerators.tvm.bodies.quantized import is_weight
+from partita.accelerators.tvm.bodies.stored_types import WIDE
 from partita.accelerators.tvm.layouts.narrowing import listed
 from partita.accelerators.tvm.machine.instructions import Used
 from partita.graph.formatting import counted

@@ -17,7 +17,7 @@ from partita.accelerators.tvm.bodies.blocked import origin_metadata
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.contraction.operands import only_reader, readers_of
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape
-from partita.accelerators.tvm.layouts.scales import Scaling, is_lossless, scaling_of
+from partita.accelerators.tvm.layouts.quantized.scales import BYTE_TYPES, Scaling, is_lossless, scaling_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.build import constant
@@ -118,13 +118,21 @@ class Sides:
         name, (before,) = self.name(name), [any_shape(entry) or ()]
         value_type = TensorType(entry.type.dtype, shape)  # type: ignore[union-attr]
         moving = [d for d in perm if before[d] != 1]
-        metadata = origin_metadata(origin)
         if moving == sorted(moving):
-            inputs = (entry, *self.sizes(shape, f"{name}_shape"))
-            node = Node(name, "Reshape", inputs, output_names=(name,), output_types=(value_type,), metadata=metadata)
-        else:
-            node = Node(name, "Transpose", (entry,), frozen_attrs({"perm": perm}), (name,), (value_type,), metadata=metadata)
-        return self.rewriter.keep(node)
+            return self._new(name, "Reshape", (entry, *self.sizes(shape, f"{name}_shape")), value_type, origin, {})
+        return self._new(name, "Transpose", (entry,), value_type, origin, {"perm": perm})
+
+    def _new(
+        self, name: str, op: str, inputs: tuple[NodeEntry, ...], kind: TensorType, origin: Node, attributes: dict[str, Any],
+        domain: str = "",
+    ) -> Node:
+        """Keeps a new node on behalf of `origin` under a name that is free."""
+        given, metadata = frozen_attrs(attributes), origin_metadata(origin)
+        return self.rewriter.keep(Node(name, op, inputs, given, (name,), (kind,), domain=domain, metadata=metadata))
+
+    def new_of_ours(self, op: str, inputs: tuple[NodeEntry, ...], kind: TensorType, origin: Node, name: str) -> NodeEntry:
+        """The value of a new op of our domain on behalf of `origin`."""
+        return self._new(self.name(name), op, inputs, kind, origin, {}, DOMAIN)[0]
 
     def unsigned(self, entry: NodeEntry, is_beside: bool) -> NodeEntry:
         """The bytes as uint8: 128 is added to int8."""
@@ -134,12 +142,8 @@ class Sides:
         if kind.dtype == "uint8":
             return read
         if read not in self._unsigned:
-            name = self.name(f"{entry.name}_unsigned")
-            metadata = origin_metadata(entry.node)
-            value_type = TensorType("uint8", kind.shape)
-            types = (value_type,)
-            node = Node(name, "Shift", (read,), output_names=(name,), output_types=types, domain=DOMAIN, metadata=metadata)
-            self._unsigned[read] = self.rewriter.keep(node)[0]
+            as_uint8 = TensorType("uint8", kind.shape)
+            self._unsigned[read] = self.new_of_ours("Shift", (read,), as_uint8, entry.node, f"{entry.name}_unsigned")
         return self._unsigned[read]
 
     def low(self, entry: NodeEntry, name: str) -> NodeEntry:
@@ -245,13 +249,8 @@ class QuantizingWalk:
 
     def quantize(self, node: Node, read: NodeEntry, scaling: Scaling, name: str) -> NodeEntry:
         """The value quantized with one scale, by a new node on behalf of `node`."""
-        metadata = origin_metadata(node)
-        value_type = TensorType(scaling.point.dtype.name, any_shape(read))
-        name = self.sides.name(name)
-        inputs = (read, *self.operands(node, scaling))
-        types = (value_type,)
-        new = Node(name, "QuantizeLinear", inputs, output_names=(name,), output_types=types, domain=DOMAIN, metadata=metadata)
-        return self.rewriter.keep(new)[0]
+        kind, inputs = TensorType(scaling.point.dtype.name, any_shape(read)), (read, *self.operands(node, scaling))
+        return self.sides.new_of_ours("QuantizeLinear", inputs, kind, node, name)
 
     def operands(self, node: Node, scaling: Scaling) -> list[NodeEntry]:
         """The constants that hold a single scale and its zero point."""
@@ -261,15 +260,13 @@ class QuantizingWalk:
         """The second input of a Reshape to these sizes on behalf of the node; empty if the sizes are dynamic."""
         return self.sides.sizes(sizes, f"{node.name}_shape")
 
+    def factor(self, array: Array, name: str) -> NodeEntry:
+        """The constant factor of a product: a scalar, or one number for each channel."""
+        return self.sides.new_constant(array.reshape(-1) if array.size > 1 else array.reshape(()), name)
+
     def helper(
-        self,
-        node: Node,
-        op: str,
-        inputs: tuple[NodeEntry, ...],
-        shape: tuple[int, ...],
-        attributes: dict[str, Any],
-        dtype: str = "int32",
-        domain: str = "",
+        self, node: Node, op: str, inputs: tuple[NodeEntry, ...], shape: tuple[int, ...], attributes: dict[str, Any],
+        dtype: str = "int32", domain: str = "",
     ) -> NodeEntry:
         """The value of a new node that computes a part of the given node."""
         helper = node.evolve(op=op, inputs=inputs, attrs=frozen_attrs(attributes), domain=domain)
@@ -287,7 +284,7 @@ class QuantizingWalk:
             return self._moved_bytes(entry)
         source = entry.node.inputs[0]
         assert source is not None
-        is_byte = isinstance(source.type, TensorType) and source.type.dtype in ("uint8", "int8")
+        is_byte = isinstance(source.type, TensorType) and source.type.dtype in BYTE_TYPES
         return (source, scaling) if is_byte and source.node.value is None else None
 
     def _moved_bytes(self, entry: NodeEntry) -> tuple[NodeEntry, Scaling] | None:

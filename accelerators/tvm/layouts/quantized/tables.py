@@ -10,8 +10,8 @@ import numpy as np
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.shared.element_access import any_shape, float32_shape
 from partita.accelerators.tvm.kernels.shared.elementwise import ELEMENTWISE
-from partita.accelerators.tvm.layouts.quantized_notes import FOUND
-from partita.accelerators.tvm.layouts.scales import scaling_of
+from partita.accelerators.tvm.layouts.quantized.notes import FOUND
+from partita.accelerators.tvm.layouts.quantized.scales import BYTE_TYPES, scaling_of
 from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.interpret import evaluate_node
@@ -21,8 +21,6 @@ from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType
 from partita.passes.constants import Namer
 from partita.passes.registry import REQUESTS, register_pass
-
-BYTES = ("uint8", "int8")
 
 
 @register_pass("TabulateBytes", keeps=(FOUND, *REQUESTS), family="tvm")
@@ -93,7 +91,7 @@ class _Tables:
         """The bytes of which the op's value is an element-wise function."""
         scaling, first = scaling_of(node), node.inputs[0] if node.inputs else None
         if node.op in ops("quantizing"):
-            if first is None or scaling is None or not scaling.is_plain or scaling.point.dtype.name not in BYTES:
+            if first is None or scaling is None or not scaling.is_plain or scaling.point.dtype.name not in BYTE_TYPES:
                 return None
             if node.op == "QuantizeLinear":
                 return self.sources.get(first)

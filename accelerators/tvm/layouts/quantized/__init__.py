@@ -1,0 +1,1 @@
+"""Quantized models: products in integers. `quantize` holds the table of rules."""
