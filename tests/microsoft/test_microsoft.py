@@ -13,6 +13,7 @@ import pytest
 
 import partita as pt
 from partita.graph.microsoft.table import _MEANINGS
+from partita.graph.types import numpy_dtype
 from tests.microsoft.nodes import ALL, GROUPED, MASKED, RANDOM, SHARED, Case
 
 Array = np.ndarray[Any, Any]
@@ -215,11 +216,21 @@ def test_16_bit_activations_as_the_quantizer_writes_them_below_opset_21():
         _agree(list(pt.compile(pt.load(back.model()), device)(back.feeds)), _theirs(back.model(), back.feeds))
 
 
-def test_rows_of_a_table_in_blocks():
-    table = (RANDOM.integers(0, 256, (20, 32)).astype(np.uint8),)
-    rows, scales = RANDOM.integers(0, 20, (2, 3)), (RANDOM.uniform(0.01, 0.02, (20, 2)).astype(np.float32),)
-    sizes = {"block_size": 32, "gather_axis": 0, "quantize_axis": 1, "bits": 4}
-    case = Case("GatherBlockQuantized", [table, rows, scales], sizes, opset=21)
+@pytest.mark.parametrize("with_points", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "bits", "axis"), [("uint8", 4, 1), ("uint8", 8, 1), ("uint8", 4, -1), ("uint4", 4, 1), ("int4", 4, 1), ("int4", 4, 0)]
+)
+def test_rows_of_a_table_in_blocks(kind: str, bits: int, axis: int, with_points: bool):
+    """Three blocks a row, so that the last byte of packed points holds one."""
+    packed = bits == 4 and kind == "uint8"
+    shape, blocks = ((20, 96), (20, 3)) if axis else ((96, 20), (3, 20))
+    low, high = (-8, 8) if kind == "int4" else (0, 16 if kind == "uint4" else 256)
+    table = RANDOM.integers(low, high, (20, 48) if packed else shape).astype(numpy_dtype(kind))
+    points = RANDOM.integers(low, high, (20, 2) if packed else blocks).astype(numpy_dtype(kind))
+    rows, scales = RANDOM.integers(0, 20, (2, 3)), RANDOM.uniform(0.01, 0.02, blocks).astype(np.float32)
+    sizes = {"block_size": 32, "gather_axis": 0, "quantize_axis": axis, "bits": bits}
+    inputs = [(table,), rows, (scales,), *[(points,)] * with_points]
+    case = Case("GatherBlockQuantized", inputs, sizes, opset=21)
     for device in ("reference", "cpu"):
         _agree(list(pt.compile(pt.load(case.model()), device)(case.feeds)), _theirs(case.model(), case.feeds))
 
