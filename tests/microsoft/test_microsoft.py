@@ -218,7 +218,8 @@ def test_16_bit_activations_as_the_quantizer_writes_them_below_opset_21():
 
 @pytest.mark.parametrize("with_points", [False, True])
 @pytest.mark.parametrize(
-    ("kind", "bits", "axis"), [("uint8", 4, 1), ("uint8", 8, 1), ("uint8", 4, -1), ("uint4", 4, 1), ("int4", 4, 1), ("int4", 4, 0)]
+    ("kind", "bits", "axis"),
+    [("uint8", 4, 1), ("uint8", 8, 1), ("uint8", 4, -1), ("uint4", 4, 1), ("int4", 4, 1), ("int4", 4, 0)],
 )
 def test_rows_of_a_table_in_blocks(kind: str, bits: int, axis: int, with_points: bool):
     """Three blocks a row, so that the last byte of packed points holds one."""
