@@ -37,6 +37,24 @@ def test_a_form_keeps_the_sizes_of_its_inputs_polynomials() -> None:
     assert not form.meanings and [r.relation for r in form.requirements] == ["broadcasts to"]
 
 
+def test_a_form_assumes_no_sizes_equal_that_no_symbol_makes_so() -> None:
+    x, row = variable("x", "float32", ("N", 4)), variable("row", "float32", ("M", 4))
+    graph = Graph([op("Add", x, row)], [x, row])
+    form = Reading(graph, [(2 * N, 4), (3 * M, 4)], one_form=True)
+    assert not form.meanings and [r.relation for r in form.requirements] == ["broadcasts to"]
+
+
+def test_elements_read_before_a_size_is_solved_are_given_by_its_solution() -> None:
+    x, row = variable("x", "float32", ("N", 4)), variable("row", "float32", ("M", 4))
+    before = [op("Shape", one) for one in (x, row)]
+    after = [op("Shape", one) for one in (x, row)]
+    total = op("Add", x, row, name="total")
+    graph = Graph([*before, total, *after], [x, row])
+    general, form = (Reading(graph, [(N, 4), (M, 4)], one_form=one_form) for one_form in (False, True))
+    assert [list(general.elements(one[0])) for one in (*before, *after)] == [[N, 4], [M, 4]] * 2
+    assert [list(form.elements(one[0])) for one in (*before, *after)] == [[M, 4]] * 4
+
+
 def test_a_reshape_of_a_form_keeps_sizes_where_no_division_tells_them() -> None:
     x, mask = variable("x", "float32", ("N", "T", 8)), variable("mask", "float32", ("M", "T"))
     wanted = op("Concat", op("Shape", mask, end=1), _integers(-1, 2, 4), axis=0)
