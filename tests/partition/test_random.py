@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,3 +165,26 @@ def test_the_same_on_every_run(growth: str) -> None:
         g = from_edges(names, {name: "AB"[i % 7 == 6] for i, name in enumerate(names)})
         texts.add(plan(g, growth=growth).to_json())
     assert len(texts) == 1
+
+
+@EXAMPLES
+@given(g=graphs(devices=["A", "A", "A", "B"]), growth=st.sampled_from(["walk", "largest", "seed", "waves"]))
+def test_the_path_of_a_cycle_is_a_shortest_one(g: Graph, growth: str) -> None:
+    report = apply_pass(g, "PartitionGraph", growth=growth).attrs["partition_report"]
+    home = {name: group.name for group in report.groups for name in group.nodes}
+    contracted: nx.DiGraph[str] = nx.DiGraph()
+    for node in g.nodes:
+        for source in [*(entry.node for entry in node.reads), *node.after]:
+            ends = home.get(source.name, source.name), home.get(node.name, node.name)
+            if source.is_op and ends[0] != ends[1]:
+                contracted.add_edge(*ends)
+    for border in report.borders:
+        path = report.cycle_path(border)
+        assert path is None or border.rule == "cycle"
+        start, goal = home.get(border.producer, border.producer), home.get(border.consumer, border.consumer)
+        if border.rule != "cycle":
+            continue
+        around = nx.restricted_view(contracted, [], [(start, goal)])
+        if nx.has_path(around, start, goal):
+            assert path is not None and nx.is_path(around, list(path)) and (path[0], path[-1]) == (start, goal)
+            assert len(path) == len(nx.shortest_path(around, start, goal))
