@@ -210,3 +210,17 @@ def test_an_attribute_that_the_op_lacks(op: str, name: str, remedy: str) -> None
     graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], **{name: 1})], "g", [x], [y])
     with pytest.raises(ReadError, match=rf"has no attribute '{name}'\n  {remedy}"):
         load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+
+@pytest.mark.parametrize("op", [
+    "Elu <alpha: float = 0.5> (x)",
+    "Flatten <axis: int = 0> (x)",
+    "Transpose <perm: ints = [0]> (x)",
+    'DepthToSpace <blocksize: int = 1, mode: string = "CRD"> (x)',
+    "ai.onnx.ml.Scaler <offset: floats = [1.0]> (x)",
+    'ai.onnx.ml.LabelEncoder <keys_strings: strings = ["a"], values_int64s: ints = [1]> (x)',
+])
+def test_nodes_with_equal_attributes_share_them(op):
+    head = '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>\n'
+    y, z = load(model(f"net (float[1] x) => (y, z) {{ y = {op} z = {op} }}", head)).nodes[-2:]
+    assert y.attrs and y.attrs is z.attrs
