@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.measuring.bench_report import Row, report
+from partita.compare import Difference
+from partita.measuring.bench_report import BenchReport, Row, report
 from partita.measuring.rounds import Contender, Effort, measure, named
 from tests.accelerators.hetero.small_devices import device
 from tests.cli.conftest import small_graph
@@ -29,6 +30,26 @@ def test_a_report_of_two_devices() -> None:
     assert result.to_dict()["contenders"][1]["outputs"][0]["ok"] is True
     assert "reference" in str(result) and "99 %" in str(result)
     assert repr(result).startswith("<BenchReport of 'small': reference ")
+
+
+def test_the_printed_table() -> None:
+    """Names at the left, numbers at the right, and nothing where a function has no subgraphs and is ready at once."""
+    rows = (
+        Row("cpu", 1, 2.25, 1.5, 2.0, 3.25, 1.0, 7, 1234.56, 1.0, 0.0, ()),
+        Row("mine", None, None, 0.75, 1.0, 1.125, 0.5, 14, 2469.12, 0.5, 0.125, (Difference("y", 0.004, (1,), False),)),
+    )
+    title, _, head, _, *lines, _, caption = str(BenchReport("net", 4, 1, rows, {})).splitlines()
+    assert (title.strip(), caption.strip()) == ("net: one call of 4 items", "throughput in items per second, 1 call at once")
+    assert [cell.strip() for cell in head.strip("┃").split("┃")] == [
+        "devices", "subgraphs", "median", "90 %", "99 %", "fastest",
+        "runs", "throughput", "times the first", "difference", "ready in",
+    ]
+    assert lines == [
+        "│ cpu     │         1 │ 1.500 ms │ 2.000 ms │ 3.250 ms │ 1.000 ms │    7 │"
+        "    1,234.6 │      1.00 ±0.00 │      0e+00 │    2.2 s │",
+        "│ mine    │           │ 0.750 ms │ 1.000 ms │ 1.125 ms │ 0.500 ms │   14 │"
+        "    2,469.1 │      0.50 ±0.12 │      4e-03 │          │",
+    ]
 
 
 def test_rivals_have_the_names_of_their_devices_or_functions() -> None:
