@@ -167,6 +167,16 @@ def test_what_is_not_known_of_an_op_is_said_when_compiling(
         pt.compile(pt.load(other.model()), "reference")
 
 
+@pytest.mark.parametrize(("batch", "heads"), [(1, 1), (1, 4), (2, 1), (2, 4)])
+def test_a_bias_of_grouped_heads_is_shared_or_their_own(batch: int, heads: int):
+    given = [RANDOM.standard_normal((2, 1, width)).astype(np.float32) for width in (64, 32, 32)]
+    caches = [RANDOM.standard_normal((2, 2, 6, 16)).astype(np.float32) for _ in range(2)]
+    ends, bias = np.array([6, 6], np.int32), RANDOM.standard_normal((batch, heads, 1, 7)).astype(np.float32)
+    inputs = [*given, *caches, ends, np.array(7, np.int32), None, None, None, bias]
+    case = Case("GroupQueryAttention", inputs, {"num_heads": 4, "kv_num_heads": 2}, 3)
+    _agree(list(pt.compile(pt.load(case.model()), "reference")(case.feeds)), _theirs(case.model(), case.feeds))
+
+
 @pytest.mark.parametrize("device", ["reference", "cpu"])
 def test_grouped_heads_of_halves(device: str):
     """Within what halves round, as after a product and a Softmax."""
