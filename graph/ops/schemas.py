@@ -259,16 +259,10 @@ def _attribute(attribute: Any) -> AttrSpec:
 
 
 _ELEMENTS = {
-    "float": "float32",
-    "double": "float64",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float8e8m0": "float8_e8m0fnu",
-    "float4e2m1": "float4_e2m1fn",
-    "float6e2m3": "float6_e2m3fn",
-    "float6e3m2": "float6_e3m2fn",
+    "float": "float32", "double": "float64", "float4e2m1": "float4_e2m1fn",
+    "float6e2m3": "float6_e2m3fn", "float6e3m2": "float6_e3m2fn",
+    "float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz", "float8e8m0": "float8_e8m0fnu",
 }
 """ONNX's names of element types that differ from numpy's."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import threading
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.cli import bench
 from partita.compare import Difference
 from partita.measuring.bench_report import BenchReport, Row, report
 from partita.measuring.rounds import Contender, Effort, measure, named
@@ -192,3 +194,21 @@ def test_the_batch_is_the_first_size_of_the_first_array() -> None:
     assert pt.bench(graph, "reference", inputs=inputs, iterations=1, warmup=0).batch == 3
     alone = pt.Graph([pt.op("Neg", pt.variable("s", "float32", ()), name="y")])
     assert pt.bench(alone, "reference", iterations=1, warmup=0).batch == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "others"),
+    [
+        ("", {}, {}),
+        ("--threads 3", {"NUM_THREADS": 3}, {"NUM_THREADS": 3}),
+        ("--precision f16", {"PRECISION": "f16"}, {"PRECISION": "f16"}),
+        ("--threads 3 --precision f16", {"NUM_THREADS": 3, "PRECISION": "f16"}, {"NUM_THREADS": 3, "PRECISION": "f16"}),
+        ("--config CACHE_DIR=kept --threads 1", {"CACHE_DIR": "kept", "NUM_THREADS": 1}, {"NUM_THREADS": 1}),
+    ],
+)
+def test_settings_of_contenders(options: str, own: dict[str, Any], others: dict[str, Any]) -> None:
+    parser = argparse.ArgumentParser()
+    bench.configure(parser)
+    arguments = parser.parse_args(["small.onnx", "--devices", "cpu", *options.split()])
+    assert bench._config("cpu", arguments) == ({"cpu": own} if own else {})
+    assert bench._config("cpu", arguments, own=False) == ({"cpu": others} if others else {})
