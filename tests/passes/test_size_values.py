@@ -9,7 +9,7 @@ import partita as pt
 from partita.graph.interpret import interpret
 from partita.graph.types import dtype_name
 from partita.passes.infer.contract import Contract
-from partita.passes.infer.shape_operands import SHAPED_BY, deciding
+from partita.passes.infer.shape_operands import SHAPED_BY, deciding, deciding_inputs
 from partita.passes.infer.values import VALUES
 from tests.numerics.case import Case
 from tests.numerics.kept_variations import CASES as VARIED
@@ -260,3 +260,19 @@ def test_inputs_that_decide_sizes_are_those_without_which_they_are_unknown() -> 
     kernels_need = {"CumSum", "Trilu", "MaxUnpool"}
     expected = {op: set(slots) for op, slots in SHAPED_BY.items() if op not in kernels_need}
     assert {op: slots for op, slots in seen.items() if not op.startswith("Reduce")} == expected
+
+
+def test_inputs_whose_values_decide_sizes_somewhere_in_a_body() -> None:
+    """By any number of ops; a value of which only the shape is read does not."""
+    x, sizes, times, pads, like = (pt.variable(name, "int64", (2,)) for name in ("x", "sizes", "times", "pads", "like"))
+    one = pt.constant(np.array([1]), "one")
+    nodes = [
+        pt.op("Reshape", x, pt.op("Abs", pt.op("Add", sizes, one))),
+        pt.op("Tile", x, pt.op("Slice", times, *(pt.constant(np.array([i]), f"c{i}") for i in (0, 1)))),
+        pt.op("Expand", x, pt.op("Shape", pt.op("Neg", like))),
+        pt.op("Reshape", x, pt.op("Concat", pt.op("Size", like, name="count"), one, axis=0)),
+        pt.op("Pad", x, pt.op("Cast", pads, to="int64")),
+    ]
+    assert [one.name for one in deciding_inputs(pt.Graph(nodes, [x, sizes, times, pads, like]))] == ["sizes", "times", "pads"]
+    for node, expected in zip(nodes, [["sizes"], ["times"], [], [], ["pads"]], strict=True):
+        assert [one.name for one in deciding_inputs(pt.Graph([node], [x, sizes, times, pads, like]))] == expected
