@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -167,24 +168,30 @@ def test_the_same_on_every_run(growth: str) -> None:
     assert len(texts) == 1
 
 
-@EXAMPLES
-@given(g=graphs(devices=["A", "A", "A", "B"]), growth=st.sampled_from(["walk", "largest", "seed", "waves"]))
-def test_the_path_of_a_cycle_is_a_shortest_one(g: Graph, growth: str) -> None:
-    report = apply_pass(g, "PartitionGraph", growth=growth).attrs["partition_report"]
+@pytest.mark.parametrize("seed", range(200, 300))
+def test_the_path_of_a_cycle_is_a_shortest_one(seed: int) -> None:
+    """In the graph with every subgraph contracted, if there is one; else a path of ops and subgraphs at least."""
+    rng = random.Random(seed)
+    edges = {str(i): [str(j) for j in rng.sample(range(i), min(i, rng.randint(1, 2)))] for i in range(rng.randint(4, 12))}
+    devices = {name: rng.choice(["A", "A", "B", None]) for name in edges}
+    g = from_edges(edges, {} if seed % 2 == 0 else devices)
+    options = {"subgraph_property": Property(lambda: Vetoing(seed))} if seed % 2 == 0 else {}
+    report = apply_pass(g, "PartitionGraph", growth="walk", **options).attrs["partition_report"]
     home = {name: group.name for group in report.groups for name in group.nodes}
+    ops = {group.name: group.nodes for group in report.groups} | {name: (name,) for name in edges}
     contracted: nx.DiGraph[str] = nx.DiGraph()
-    for node in g.nodes:
-        for source in [*(entry.node for entry in node.reads), *node.after]:
-            ends = home.get(source.name, source.name), home.get(node.name, node.name)
-            if source.is_op and ends[0] != ends[1]:
-                contracted.add_edge(*ends)
+    for name, sources in edges.items():
+        ends = [(home.get(source, source), home.get(name, name)) for source in sources]
+        contracted.add_edges_from((one, other) for one, other in ends if one != other)
     for border in report.borders:
         path = report.cycle_path(border)
-        assert path is None or border.rule == "cycle"
-        start, goal = home.get(border.producer, border.producer), home.get(border.consumer, border.consumer)
         if border.rule != "cycle":
+            assert path is None
             continue
+        start, goal = home.get(border.producer, border.producer), home.get(border.consumer, border.consumer)
         around = nx.restricted_view(contracted, [], [(start, goal)])
         if nx.has_path(around, start, goal):
             assert path is not None and nx.is_path(around, list(path)) and (path[0], path[-1]) == (start, goal)
             assert len(path) == len(nx.shortest_path(around, start, goal))
+        for one, other in itertools.pairwise(path or ()):
+            assert any(source in edges[name] for source in ops[one] for name in ops[other])
