@@ -71,8 +71,8 @@ ELEMENT_TYPES = {
         ElementType("float8_e8m0fnu", 24, "float", 8, onnx="float8e8m0", first_ir=12, is_extension=True),
         ElementType("uint2", 25, "uint", 2, first_ir=13, is_extension=True),
         ElementType("int2", 26, "int", 2, first_ir=13, is_extension=True),
-        ElementType("float6_e2m3fn", 27, "float", 6, first_ir=14, is_extension=True),
-        ElementType("float6_e3m2fn", 28, "float", 6, first_ir=14, is_extension=True),
+        ElementType("float6_e2m3fn", 27, "float", 6, onnx="float6e2m3", first_ir=14, is_extension=True),
+        ElementType("float6_e3m2fn", 28, "float", 6, onnx="float6e3m2", first_ir=14, is_extension=True),
     )
 }
 """The element types that a tensor may have, by name."""

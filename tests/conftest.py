@@ -36,7 +36,7 @@ def act_as(host: str) -> None:
         machine.host_machine = wraps(native.__wrapped__)(lambda threads: attrs.evolve(native(threads), fuses=True, **own))
         return
     described = Path(tempfile.mkdtemp(prefix="partita-host-")) / "cpuinfo"
-    linux = {ours: theirs for theirs, ours in processor._NAMES.items()}
+    linux = {ours: theirs for theirs, ours in processor.LLVM_NAMES.items()}
     described.write_text(f"flags : {' '.join(linux.get(name, name) for name in one.features)}\n")
     processor._LINUX = described
     machine.host_cpu = lambda: host

@@ -106,7 +106,7 @@ def with_rows_cleared_last(body: Graph, attention: Node) -> Graph:
         if clearing is None or readers[clearing[0]] != 1:
             rewriter.keep(node)
             return
-        condition, zero, weights = (None if entry is None else rewriter.value(entry) for entry in clearing.inputs)
+        condition, zero, weights = rewriter.rebuilt(clearing).inputs
         name, inputs = f"{node.name}_of_all_rows", (weights, rewriter.rebuilt(node).inputs[1])
         product = node.evolve(name=name, output_names=(name,), inputs=inputs)
         cleared = clearing.evolve(name=node.name, output_names=node.output_names, inputs=(condition, zero, product[0]))

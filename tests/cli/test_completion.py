@@ -43,6 +43,20 @@ def test_every_verb_is_completed(partita: Command, shell: str) -> None:
     assert [verb for verb in VERBS if verb not in done.out] == []
 
 
+def test_tcsh_completes_files_folders_and_words(partita: Command) -> None:
+    """It has no list of words beside files, and takes files."""
+    pytest.importorskip("shtab")
+    done = partita("--completion tcsh")
+    rules = dict(line.strip("' \\").rsplit("/", 2)[:2] for line in done.out.splitlines() if line.startswith("        '"))
+    expected = {
+        "n/inspect": "f:*", "n/diff": "f", "c/--params=": "f", "n/--params": "f", "c/--folder=": "d",
+        "c/--objective=": "(latency throughput)", "n/cache": "(ls explain clear path)",
+    }
+    assert {place: rules.get(place) for place in expected} == expected
+    assert rules["n/--devices"].startswith("(cpu ") and rules["n/--devices"].endswith(" HETERO:cpu,reference)")
+    assert not rules["n/--device"].endswith("HETERO:cpu,reference)")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_the_script_has_no_errors(partita: Command, shell: str) -> None:
     pytest.importorskip("shtab")

@@ -216,6 +216,19 @@ def test_explain_what_is_not_there(partita: Command, model: str, name: str, mess
     assert message in done.err
 
 
+def test_explain_an_op_of_which_there_are_many(partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for count, more in ((6, "."), (7, ", ...")):
+        node: pt.Node = pt.variable("x", "float32", (2,))
+        for i in range(count):
+            node = pt.op("Sin", node, name=f"s{i}")
+        pt.save(pt.Graph([node], name="sines"), "sines.onnx")
+        done = partita("explain sines.onnx Sin")
+        assert done.status == 1 and done.err.splitlines()[-2:] == [
+            "error: graph 'sines': there is no node 'Sin'", f"  The nodes with that op are s0, s1, s2, s3, s4, s5{more}"
+        ]
+
+
 def test_cache(partita: Command, model: str) -> None:
     pt.compile(pt.load(model), "cpu", {"CACHE_DIR": "kept"})
     result = partita("cache ls --folder kept --json").json["entries"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import threading
 import time
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.measuring.bench_report import Row, report
+from partita.cli import bench
+from partita.compare import Difference
+from partita.measuring.bench_report import BenchReport, Row, report
 from partita.measuring.rounds import Contender, Effort, measure, named
 from tests.accelerators.hetero.small_devices import device
 from tests.cli.conftest import small_graph
@@ -29,6 +32,26 @@ def test_a_report_of_two_devices() -> None:
     assert result.to_dict()["contenders"][1]["outputs"][0]["ok"] is True
     assert "reference" in str(result) and "99 %" in str(result)
     assert repr(result).startswith("<BenchReport of 'small': reference ")
+
+
+def test_the_printed_table() -> None:
+    """Names at the left, numbers at the right, and nothing where a function has no subgraphs and is ready at once."""
+    rows = (
+        Row("cpu", 1, 2.25, 1.5, 2.0, 3.25, 1.0, 7, 1234.56, 1.0, 0.0, ()),
+        Row("mine", None, None, 0.75, 1.0, 1.125, 0.5, 14, 2469.12, 0.5, 0.125, (Difference("y", 0.004, (1,), False),)),
+    )
+    title, _, head, _, *lines, _, caption = str(BenchReport("net", 4, 1, rows, {})).splitlines()
+    assert (title.strip(), caption.strip()) == ("net: one call of 4 items", "throughput in items per second, 1 call at once")
+    assert [cell.strip() for cell in head.strip("┃").split("┃")] == [
+        "devices", "subgraphs", "median", "90 %", "99 %", "fastest",
+        "runs", "throughput", "times the first", "difference", "ready in",
+    ]
+    assert lines == [
+        "│ cpu     │         1 │ 1.500 ms │ 2.000 ms │ 3.250 ms │ 1.000 ms │    7 │"
+        "    1,234.6 │      1.00 ±0.00 │      0e+00 │    2.2 s │",
+        "│ mine    │           │ 0.750 ms │ 1.000 ms │ 1.125 ms │ 0.500 ms │   14 │"
+        "    2,469.1 │      0.50 ±0.12 │      4e-03 │          │",
+    ]
 
 
 def test_rivals_have_the_names_of_their_devices_or_functions() -> None:
@@ -171,3 +194,21 @@ def test_the_batch_is_the_first_size_of_the_first_array() -> None:
     assert pt.bench(graph, "reference", inputs=inputs, iterations=1, warmup=0).batch == 3
     alone = pt.Graph([pt.op("Neg", pt.variable("s", "float32", ()), name="y")])
     assert pt.bench(alone, "reference", iterations=1, warmup=0).batch == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "others"),
+    [
+        ("", {}, {}),
+        ("--threads 3", {"NUM_THREADS": 3}, {"NUM_THREADS": 3}),
+        ("--precision f16", {"PRECISION": "f16"}, {"PRECISION": "f16"}),
+        ("--threads 3 --precision f16", {"NUM_THREADS": 3, "PRECISION": "f16"}, {"NUM_THREADS": 3, "PRECISION": "f16"}),
+        ("--config CACHE_DIR=kept --threads 1", {"CACHE_DIR": "kept", "NUM_THREADS": 1}, {"NUM_THREADS": 1}),
+    ],
+)
+def test_settings_of_contenders(options: str, own: dict[str, Any], others: dict[str, Any]) -> None:
+    parser = argparse.ArgumentParser()
+    bench.configure(parser)
+    arguments = parser.parse_args(["small.onnx", "--devices", "cpu", *options.split()])
+    assert bench._config("cpu", arguments) == ({"cpu": own} if own else {})
+    assert bench._config("cpu", arguments, own=False) == ({"cpu": others} if others else {})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import onnx.defs
+import onnx.helper
 import pytest
 
 import partita as pt
@@ -14,7 +16,7 @@ from partita.graph import register_op, unregister_op
 from partita.graph.flops import count_flops
 from partita.graph.microsoft import table
 from partita.graph.ops import is_random
-from partita.graph.ops.schemas import custom_op
+from partita.graph.ops.schemas import custom_op, spec_of
 from partita.graph.ops.traits import ROWS, TRAITS, _table, ops, traits
 from partita.graph.readers.onnx import older_ops
 
@@ -46,6 +48,20 @@ def test_a_unary_op_keeps_the_shape_of_its_operand(name: str) -> None:
 def test_the_reductions_are_those_of_onnx() -> None:
     named = {schema.name for schema in onnx.defs.get_all_schemas() if schema.name.startswith("Reduce") and not schema.domain}
     assert ops("reduction") == named
+
+
+def test_schemas_name_types_as_numpy_and_this_project_do() -> None:
+    numbers = {name.lower(): number for name, number in onnx.TensorProto.DataType.items() if number}
+    names = {name: "string" if name == "string" else onnx.helper.tensor_dtype_to_np_dtype(n).name for name, n in numbers.items()}
+    seen = set()
+    for schema in onnx.defs.get_all_schemas_with_history():
+        spec = spec_of(schema.name, schema.domain, schema.since_version)
+        assert spec is not None
+        for theirs, ours in zip([*schema.inputs, *schema.outputs], [*spec.inputs, *spec.outputs], strict=True):
+            spelled = {re.sub(r"tensor\((\w+)\)", lambda m: names[m[1]], text) for text in theirs.types}
+            assert ours.types == {text.replace("seq(", "sequence(").replace(",", ", ") for text in spelled}, schema.name
+            seen |= ours.types
+    assert {"float6_e2m3fn", "optional(sequence(bool))", "map(string, int64)", "sequence(map(int64, float32))"} <= seen
 
 
 def test_traits_are_asked_for_by_name() -> None:

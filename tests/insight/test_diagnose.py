@@ -157,6 +157,24 @@ def test_two_runs_that_differ() -> None:
     assert diagnosis.fault.message == "two runs on the same inputs differ"
 
 
+def test_each_part_runs_as_often_as_is_asked_for() -> None:
+    calls: list[int] = []
+
+    def drifting(node: pt.Node, inputs: Any) -> Any:
+        calls.append(0)
+        return [np.tanh(inputs[0]) + np.float32(1e-6 * len(calls))]
+
+    graph = pt.Graph([pt.op("Tanh", pt.variable("x", "float32", (4,)), name="t")])
+    counts = []
+    with device_of(drifting, "Tanh") as device:
+        for runs in (1, 2, 3):
+            calls.clear()
+            diagnosis = pt.diagnose(graph, device, runs=runs)
+            assert (diagnosis.fault is None) == (runs == 1)
+            counts.append(len(calls))
+    assert counts == [2, 3, 4]
+
+
 def test_what_raises_and_what_returns_other_sizes() -> None:
     def failing(node: pt.Node, inputs: Any) -> Any:
         raise RuntimeError("the register file is on fire")

@@ -270,6 +270,16 @@ def test_inputs_that_are_read_slowly_do_not_wait_for_others(monkeypatch: pytest.
     assert taken == [] and isinstance(error, StopIteration)
 
 
+def test_as_many_inputs_are_read_ahead_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partita.mapping.bursts.READING", 60.0)
+    numbers = iter([{"x": x} for x in inputs(6)])
+    counts = []
+    for most in (1, 3, 4, 4):
+        taken, error = read_ahead(numbers, most)
+        counts.append((len(taken), type(error)))
+    assert counts == [(1, type(None)), (3, type(None)), (2, StopIteration), (0, StopIteration)]
+
+
 @pytest.mark.parametrize("executor", ["processes", "serial"])
 def test_a_wrong_input_is_an_error_after_the_results_before_it(executor: str) -> None:
     items = [*inputs(3), np.ones((2, 4), np.float32), *inputs(3)]

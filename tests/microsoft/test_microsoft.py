@@ -13,6 +13,7 @@ import pytest
 
 import partita as pt
 from partita.graph.microsoft.table import MEANINGS
+from partita.graph.types import numpy_dtype
 from tests.microsoft.nodes import ALL, GROUPED, MASKED, RANDOM, SHARED, Case
 
 Array = np.ndarray[Any, Any]
@@ -166,6 +167,16 @@ def test_what_is_not_known_of_an_op_is_said_when_compiling(
         pt.compile(pt.load(other.model()), "reference")
 
 
+@pytest.mark.parametrize(("batch", "heads"), [(1, 1), (1, 4), (2, 1), (2, 4)])
+def test_a_bias_of_grouped_heads_is_shared_or_their_own(batch: int, heads: int):
+    given = [RANDOM.standard_normal((2, 1, width)).astype(np.float32) for width in (64, 32, 32)]
+    caches = [RANDOM.standard_normal((2, 2, 6, 16)).astype(np.float32) for _ in range(2)]
+    ends, bias = np.array([6, 6], np.int32), RANDOM.standard_normal((batch, heads, 1, 7)).astype(np.float32)
+    inputs = [*given, *caches, ends, np.array(7, np.int32), None, None, None, bias]
+    case = Case("GroupQueryAttention", inputs, {"num_heads": 4, "kv_num_heads": 2}, 3)
+    _agree(list(pt.compile(pt.load(case.model()), "reference")(case.feeds)), _theirs(case.model(), case.feeds))
+
+
 @pytest.mark.parametrize("device", ["reference", "cpu"])
 def test_grouped_heads_of_halves(device: str):
     """Within what halves round, as after a product and a Softmax."""
@@ -215,11 +226,22 @@ def test_16_bit_activations_as_the_quantizer_writes_them_below_opset_21():
         _agree(list(pt.compile(pt.load(back.model()), device)(back.feeds)), _theirs(back.model(), back.feeds))
 
 
-def test_rows_of_a_table_in_blocks():
-    table = (RANDOM.integers(0, 256, (20, 32)).astype(np.uint8),)
-    rows, scales = RANDOM.integers(0, 20, (2, 3)), (RANDOM.uniform(0.01, 0.02, (20, 2)).astype(np.float32),)
-    sizes = {"block_size": 32, "gather_axis": 0, "quantize_axis": 1, "bits": 4}
-    case = Case("GatherBlockQuantized", [table, rows, scales], sizes, opset=21)
+@pytest.mark.parametrize("with_points", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "bits", "axis"),
+    [("uint8", 4, 1), ("uint8", 8, 1), ("uint8", 4, -1), ("uint4", 4, 1), ("int4", 4, 1), ("int4", 4, 0)],
+)
+def test_rows_of_a_table_in_blocks(kind: str, bits: int, axis: int, with_points: bool):
+    """Three blocks a row, so that the last byte of packed points holds one."""
+    packed = bits == 4 and kind == "uint8"
+    shape, blocks = ((20, 96), (20, 3)) if axis else ((96, 20), (3, 20))
+    low, high = (-8, 8) if kind == "int4" else (0, 16 if kind == "uint4" else 256)
+    table = RANDOM.integers(low, high, (20, 48) if packed else shape).astype(numpy_dtype(kind))
+    points = RANDOM.integers(low, high, (20, 2) if packed else blocks).astype(numpy_dtype(kind))
+    rows, scales = RANDOM.integers(0, 20, (2, 3)), RANDOM.uniform(0.01, 0.02, blocks).astype(np.float32)
+    sizes = {"block_size": 32, "gather_axis": 0, "quantize_axis": axis, "bits": bits}
+    inputs = [(table,), rows, (scales,), *[(points,)] * with_points]
+    case = Case("GatherBlockQuantized", inputs, sizes, opset=21)
     for device in ("reference", "cpu"):
         _agree(list(pt.compile(pt.load(case.model()), device)(case.feeds)), _theirs(case.model(), case.feeds))
 

@@ -275,6 +275,17 @@ def test_a_causal_mask_beside_one_that_is_broadcast(shape: tuple[int, ...], kind
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (4, 1), (1, 6), (4, 6), (2, 1, 1, 1), (2, 1, 4, 1)])
+def test_a_mask_with_one_column_covers_the_past_too(shape: tuple[int, ...]) -> None:
+    random = np.random.default_rng(3)
+    q, k, v = (random.standard_normal((2, 1, 4, 3)).astype(np.float32) for _ in "qkv")
+    past = [random.standard_normal((2, 1, 2, 3)).astype(np.float32) for _ in "kv"]
+    mask = random.random(shape).astype(np.float32)
+    masks = (mask, np.broadcast_to(mask, (*shape[:-2], 4, 6)))
+    results = [evaluate("Attention", [q, k, v, m, *past], {"is_causal": 1}, version=23, n_outputs=1)[0] for m in masks]
+    np.testing.assert_array_equal(*results)
+
+
 def test_attention_of_an_empty_batch() -> None:
     q, k = np.ones((0, 4, 3), np.float32), np.ones((0, 5, 3), np.float32)
     outputs = evaluate("Attention", [q, k, k], {"q_num_heads": 1, "kv_num_heads": 1}, version=23, n_outputs=3)

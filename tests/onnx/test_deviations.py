@@ -275,6 +275,12 @@ def test_a_squeeze_that_is_made_with_empty_axes_is_a_copy_elsewhere(opset: int, 
         ("ImageScaler", {"scale": 2.0, "bias": "x"}, "the attribute 'bias' must be FLOATS, not STRING"),
         ("LayerNormalization", {"axis": "x"}, "the attribute 'axis' must be INT, not STRING"),
         ("LayerNormalization", {"axis": -(2**62)}, "'x' has no axis that could be normalized"),
+        ("LayerNormalization", {"axis": 4}, "'x' has no axis that could be normalized"),
+        ("Crop", {}, "Crop needs the attribute 'border'"),
+        ("Crop", {"border": [1, 2]}, "Crop needs four borders, and a scale of two sizes or none"),
+        ("Crop", {"border": [0, 0, 0, 0], "scale": [2, 2, 2]}, "Crop needs four borders, and a scale of two sizes or none"),
+        ("Crop", {"border": [0, 0, 0, 0], "scale": [2]}, "Crop needs four borders, and a scale of two sizes or none"),
+        ("ImageScaler", {"scale": 2.0}, "ImageScaler needs the attribute 'bias'"),
     ],
 )
 def test_an_attribute_of_an_older_op_is_of_its_kind(op: str, attributes: dict[str, Any], cause: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import numpy as np
 import onnx.checker
@@ -12,6 +13,7 @@ from onnx import TensorProto
 import partita.graph as pt
 from partita.graph.errors import ReadError, WriteError
 from partita.graph.readers import load
+from partita.graph.readers.onnx import load_onnx
 from partita.graph.writers.onnx import save
 from tests.onnx.models import model
 
@@ -69,6 +71,29 @@ def test_bytes_have_no_folder_unless_one_is_given(tmp_path):
     with pytest.raises(ReadError, match=r"(?s)whose folder is unknown.*base_dir="):
         load(data)
     assert load(data, base_dir=tmp_path)["w"].value.tolist() == [0, 0, 0]
+
+
+def test_data_in_memory(tmp_path):
+    files = {"data.bin": b"skip" + np.float32([1, 2, 3]).tobytes() + b"rest"}
+    proto = _write(tmp_path, offset=4, length=12).read_bytes()
+    assert load_onnx(proto, base_dir=files)["w"].value.tolist() == [1, 2, 3]
+    assert load_onnx(_write(tmp_path, offset=8).read_bytes(), base_dir=files)["w"].value[:2].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("place, message", [
+    ({"location": "missing.bin"}, "should end at byte 12 of 'missing.bin', which is missing or shorter"),
+    ({"location": None}, "should end at byte 12 of '', which is missing or shorter"),
+    ({"offset": 1}, "should end at byte 13 of 'data.bin', which is missing or shorter"),
+    ({"offset": -4}, "the offset of external data is '-4'"),
+    ({"offset": "4 "}, "the offset of external data is '4 '"),
+    ({"offset": 10**19}, "the offset of external data is '10000000000000000000'"),
+    ({"offset": 10**18}, "should end at byte 1000000000000000012 of 'data.bin', which is missing or shorter"),
+    ({"length": 8}, "the external data of a tensor has 8 bytes, but the tensor takes 12"),
+])
+def test_memory_that_is_not_there_is_refused(tmp_path, place, message):
+    proto = _write(tmp_path, **place).read_bytes()
+    with pytest.raises(ReadError, match=re.escape(message)):
+        load_onnx(proto, base_dir={"data.bin": bytes(12)})
 
 
 def _graph(value):

@@ -133,14 +133,44 @@ def test_shapes_given_replace_symbols_everywhere():
     assert g.inputs[0][0].type == TensorType("float32", (4, 3)) == g["y"][0].type
 
 
+DECLARED = """net (float["n",3] x, float["n",3] z, seq(float[2]) s) => (float["n",3] y) <float[3] w = {1.0, 2.0, 3.0}>
+    { a = Add(x, w) y = Add(a, z) }"""
+"""Two inputs that share a symbol, a sequence, and a constant."""
+
+
 @pytest.mark.parametrize("shapes, message", [
-    ({"xx": (1,)}, "(?s)no such input.*Did you mean 'x'"),
-    ({"x": (1, 2, 3)}, "3 dimensions"),
-    ({"x": (2, 4)}, "dimension 1 is 3 in the model"),
+    ({"xx": (1,)}, "input 'xx': the model has no such input\n  Did you mean 'x'?"),
+    ({"weights": (1,)}, "input 'weights': the model has no such input\n  It has x, z, s."),
+    ({"w": (3,)}, "input 'w': it is a constant, not an input\n  It has x, z, s."),
+    ({"s": (3,)}, "input 's': a value of type sequence(float32[2]) has no shape to give"),
+    ({"x": (1, 2, 3)},
+     "input 'x': the shape given has 3 dimensions, and the model says float32[n, 3]\n  Give one size for each dimension."),
+    ({"x": (2, 4)}, "input 'x': dimension 1 is 3 in the model and cannot become 4"),
+    ({"x": (2, "m")}, "input 'x': dimension 1 is 3 in the model and cannot become m"),
+    ({"x": (4, 3), "z": (5, 3)}, "input 'z': dimension 0 is 'n' in the model, which is given as 4 and as 5"),
 ])
 def test_shapes_that_do_not_fit_are_refused(shapes, message):
-    with pytest.raises(ReadError, match=message):
-        load(model(LINE), shapes=shapes)
+    proto = model(DECLARED)
+    with pytest.raises(ReadError) as raised:
+        load(proto, shapes=shapes)
+    assert str(raised.value) == f"net, {message}"
+
+
+@pytest.mark.parametrize("shapes, types", [
+    ({"x": (4, 3)}, ["float32[4, 3]"] * 2),
+    ({"x": ("m", 3)}, ["float32[m, 3]", "float32[n, 3]"]),
+    ({"x": (4, 3), "z": (4, 3)}, ["float32[4, 3]"] * 2),
+    ({"z": (None, 3)}, ["float32[n, 3]", "float32[?, 3]"]),
+])
+def test_shapes_given_are_those_of_the_inputs(shapes, types):
+    assert [str(node[0].type) for node in load(model(DECLARED), shapes=shapes).inputs[:2]] == types
+
+
+def test_an_input_without_a_type_takes_the_shape_given():
+    proto = model(LINE)
+    del proto.graph.value_info[:]
+    proto.graph.input[0].ClearField("type")
+    assert load(proto, shapes={"x": (2, 3)}).inputs[0][0].type == TensorType("float32", (2, 3))
 
 
 def _changed(change):
@@ -210,3 +240,17 @@ def test_an_attribute_that_the_op_lacks(op: str, name: str, remedy: str) -> None
     graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], **{name: 1})], "g", [x], [y])
     with pytest.raises(ReadError, match=rf"has no attribute '{name}'\n  {remedy}"):
         load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+
+@pytest.mark.parametrize("op", [
+    "Elu <alpha: float = 0.5> (x)",
+    "Flatten <axis: int = 0> (x)",
+    "Transpose <perm: ints = [0]> (x)",
+    'DepthToSpace <blocksize: int = 1, mode: string = "CRD"> (x)',
+    "ai.onnx.ml.Scaler <offset: floats = [1.0]> (x)",
+    'ai.onnx.ml.LabelEncoder <keys_strings: strings = ["a"], values_int64s: ints = [1]> (x)',
+])
+def test_nodes_with_equal_attributes_share_them(op):
+    head = '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>\n'
+    y, z = load(model(f"net (float[1] x) => (y, z) {{ y = {op} z = {op} }}", head)).nodes[-2:]
+    assert y.attrs and y.attrs is z.attrs

@@ -113,3 +113,21 @@ def test_nodes_come_after_what_they_depend_on(order, message):
     graph = pt.Graph.assembled(tuple(nodes[name] for name in order), [x], [nodes["b"][0]], "g", {"": 21}, ("b",))
     with pytest.raises(GraphError, match=message):
         verify(graph)
+
+
+@pytest.mark.parametrize("by", ["inputs", "captures", "after"])
+def test_a_node_comes_after_those_that_it_reads_captures_or_waits_for(by):
+    x, z = _x(), pt.variable("z", "float32", (3,))
+    a = pt.op("Neg", x, name="a")
+    body = pt.Graph([pt.op("Abs", z, name="z1")], [z], name="body")
+    other = pt.Graph([pt.op("Exp", z, name="z2")], [z], name="other")
+    chosen = pt.op("If", pt.constant(np.array(True), "c"), captures=[a], name="b", then_branch=body, else_branch=other)
+    b = {"inputs": pt.op("Abs", a, name="b"), "captures": chosen, "after": pt.op("Abs", x, name="b").evolve(after=(a,))}[by]
+    constants = [entry.node for entry in b.inputs if entry.node.is_constant]
+    for order, message in (([x, a, b], None), ([x, b, a], "comes before what it depends on"), ([x, b], "is not in the graph")):
+        graph = pt.Graph.assembled((*constants, *order), [x], [b[0]], "g", {"": 21}, ("b",))
+        if message is None:
+            verify(graph)
+            continue
+        with pytest.raises(GraphError, match=f"node 'b'.*{message}.*'a'"):
+            verify(graph)

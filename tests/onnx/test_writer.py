@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import onnx.checker
+import onnx.defs
+import onnx.helper
 import pytest
 
 import partita.graph as pt
@@ -16,7 +18,7 @@ from partita.graph.interpret import interpret
 from partita.graph.protos import first_ir
 from partita.graph.readers import load
 from partita.graph.readers.text import parse
-from partita.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, numpy_dtype
+from partita.graph.types import BY_NUMBER, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, numpy_dtype
 from partita.graph.verify import verify
 from partita.graph.writers.onnx import save, to_model
 from partita.graph.writers.onnx.files import constant_bytes
@@ -52,6 +54,21 @@ def test_constants_with_names_of_their_own_are_ops(name: str) -> None:
     proto = written(pt.Graph([pt.op("Add", x, constant, name="y")], [x]))
     assert [node.op_type for node in proto.graph.node] == (["Add"] if name == "c" else ["Constant", "Add"])
     assert [item.name for item in proto.graph.initializer] == (["c"] if name == "c" else [])
+
+
+def test_element_types_need_the_ir_version_of_the_first_opset_that_has_them() -> None:
+    first: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        for text in [text for row in schema.type_constraints for text in row.allowed_type_strs if not schema.domain]:
+            first[text] = min(first.get(text, schema.since_version), schema.since_version)
+    for name, number in list(onnx.TensorProto.DataType.items())[1:]:
+        opset = onnx.helper.make_opsetid("", first[f"tensor({name.lower()})"])
+        needed = onnx.helper.find_min_ir_version_for([opset]) if opset.version > 13 else 1
+        dtype = BY_NUMBER[number]
+        kinds = [TensorType(dtype, (2,)), SequenceType(TensorType(dtype)), MapType("int64", TensorType(dtype))]
+        assert [first_ir(kind) for kind in kinds] == [needed] * 3, name
+        assert first_ir(OptionalType(TensorType(dtype))) == first_ir(SparseTensorType(dtype, (2,))) == max(8, needed)
+    assert onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", first["optional(tensor(float))"])]) == 8
 
 
 def test_the_ir_version_is_the_lowest_that_fits():

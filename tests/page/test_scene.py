@@ -11,6 +11,7 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import partita as pt
@@ -37,6 +38,33 @@ def tree(scene: Scene) -> list[str]:
 def arrows(scene: Scene) -> list[str]:
     name = [item.name for item in scene.items]
     return [f"{name[scene.values[value].source]} -> {name[reader]}: {scene.values[value].type}" for value, reader in scene.edges]
+
+
+def test_facts_of_values_with_and_without_types() -> None:
+    x, y = pt.variable("x", "float32").evolve(output_types=(None,)), pt.variable("y", "float32", ("N", 2))
+    graph = pt.Graph([pt.op("Add", x, y, name="z"), pt.op("Neg", y, name="n")], [x, y], name="net")
+    numbers = (("ops", "2"), ("subgraphs", "0"), ("borders", "0"), ("parameters", "0"))
+    inputs = (("input", "x"), ("input", "y: float32[N, 2]"))
+    assert collect(graph).facts == (*numbers, *inputs, ("output", "z: float32"), ("output", "n: float32[N, 2]"))
+
+
+def test_bodies_read_what_they_capture() -> None:
+    """A Loop's own inputs, here `i`, `c` and `v`, come before what it captures."""
+    x, w = (pt.variable(name, "float32", (2,)) for name in "xw")
+    i, c, v = pt.variable("i", "int64", ()), pt.variable("c", "bool", ()), pt.variable("v", "float32", (2,))
+    inner = pt.variable("inner", "float32", (2,))
+    body = pt.Graph([pt.op("Identity", c, name="on"), pt.op("Add", v, inner, name="sum")], [i, c, v, inner], name="body")
+    a = pt.op("Neg", x, name="a")
+    loop = pt.op("Loop", pt.constant(np.array(3)), None, w, captures=[a], name="l", body=body, n_outputs=1)
+    scene = collect(pt.apply_pass(pt.Graph([loop], name="net"), "InferShape"))
+    assert tree(scene) == [
+        "input x: input @", "input w: input @", "op a: Neg @", "op l: Loop @", "  body body: 2 ops @",
+        "    input i: input @", "    input c: input @", "    input v: input @", "    op on: Identity @", "    op sum: Add @",
+        "output l: output @",
+    ]
+    assert [arrow.partition(":")[0] for arrow in arrows(scene)] == [
+        "x -> a", "w -> l", "a -> l", "c -> on", "v -> sum", "a -> sum", "l -> l",
+    ]
 
 
 def test_boxes_and_edges_of_a_partitioned_graph() -> None:

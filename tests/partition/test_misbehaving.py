@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from partita.graph import Graph, Node, NodeEntry, PartitaError, call, op, variable
-from partita.partition import ContainOpSelector, SubgraphProperty, SubgraphSelector
+from partita.partition import ContainOpSelector, Pattern, SubgraphProperty, SubgraphSelector
 from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE, chain
 
@@ -291,3 +291,44 @@ def test_a_body_of_the_property_s_own_may_have_any_names() -> None:
     bodies = [node.subgraph for node in result.nodes if node.subgraph is not None]
     names = [[node.name for node in body.nodes if node.is_op] for body in bodies]
     assert names == [["exp1_1", "relu0"], ["exp1_2", "relu0_1"]]
+
+
+def two_by_two() -> Graph:
+    """Two inputs, and two values that leave."""
+    total = op("Add", variable("x", "float32", SHAPE), variable("y", "float32", SHAPE), name="total")
+    return Graph([op("Relu", total, name="r"), op("Neg", total, name="n")], name="g")
+
+
+def other_outputs(self: SubgraphProperty, node: Node, entries: Any) -> Node:
+    connected = node.evolve(inputs=tuple(entries))
+    return connected.evolve(output_names=connected.output_names[:1], output_types=connected.output_types[:1])
+
+
+@pytest.mark.parametrize(
+    ("hook", "answer", "cause"),
+    [
+        ("init_subgraph_inputs", lambda self, variables, entries: [variables[0]] * 2, "it returned one variable for two inputs"),
+        ("connect_subgraph_inputs", other_outputs, "it returned a node with another number of outputs"),
+        ("connect_subgraph_outputs", lambda self, node, outputs: [node[0]] * 2,
+         "it returned the same output of the node for two values of the subgraph"),
+        ("connect_subgraph_outputs", lambda self, node, outputs: [node[0], NodeEntry(node, 2)],
+         "it returned output 2 of a node that has 2"),
+        ("connect_subgraph_outputs", lambda self, node, outputs: [node[0], NodeEntry(node, -1)],
+         "it returned output -1 of a node that has 2"),
+    ],
+)
+def test_values_of_a_subgraph_are_told_apart(hook: str, answer: Callable[..., Any], cause: str) -> None:
+    message = error_of(with_hooks(**{hook: answer}), two_by_two())
+    assert message == f"pass 'PartitionGraph', property 'mine', hook {hook}, node 'total' (Add): {cause}"
+
+
+def test_a_selector_first_and_then_a_pattern() -> None:
+    alone = type("Alone", (SubgraphSelector,), {"select": lambda self, node: node.op == "Relu"})
+    made = iter([alone()])
+    message = error_of(Property(lambda: next(made, None) or Pattern("Relu", "Neg")), chain("Relu", "Exp", "Relu"))
+    assert "hook create_subgraph_selector: it returned a selector first, and then a Pattern" in message
+
+
+def test_the_remedy_of_an_answer_that_is_no_bool() -> None:
+    message = error_of(selector(select=lambda self, node: 1))
+    assert message.endswith("\n  Selectors answer True or False; bool(...) makes one of any value.")

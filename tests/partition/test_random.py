@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
+import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,3 +166,32 @@ def test_the_same_on_every_run(growth: str) -> None:
         g = from_edges(names, {name: "AB"[i % 7 == 6] for i, name in enumerate(names)})
         texts.add(plan(g, growth=growth).to_json())
     assert len(texts) == 1
+
+
+@pytest.mark.parametrize("seed", range(200, 300))
+def test_the_path_of_a_cycle_is_a_shortest_one(seed: int) -> None:
+    """In the graph with every subgraph contracted, if there is one; else a path of ops and subgraphs at least."""
+    rng = random.Random(seed)
+    edges = {str(i): [str(j) for j in rng.sample(range(i), min(i, rng.randint(1, 2)))] for i in range(rng.randint(4, 12))}
+    devices = {name: rng.choice(["A", "A", "B", None]) for name in edges}
+    g = from_edges(edges, {} if seed % 2 == 0 else devices)
+    options = {"subgraph_property": Property(lambda: Vetoing(seed))} if seed % 2 == 0 else {}
+    report = apply_pass(g, "PartitionGraph", growth="walk", **options).attrs["partition_report"]
+    home = {name: group.name for group in report.groups for name in group.nodes}
+    ops = {group.name: group.nodes for group in report.groups} | {name: (name,) for name in edges}
+    contracted: nx.DiGraph[str] = nx.DiGraph()
+    for name, sources in edges.items():
+        ends = [(home.get(source, source), home.get(name, name)) for source in sources]
+        contracted.add_edges_from((one, other) for one, other in ends if one != other)
+    for border in report.borders:
+        path = report.cycle_path(border)
+        if border.rule != "cycle":
+            assert path is None
+            continue
+        start, goal = home.get(border.producer, border.producer), home.get(border.consumer, border.consumer)
+        around = nx.restricted_view(contracted, [], [(start, goal)])
+        if nx.has_path(around, start, goal):
+            assert path is not None and nx.is_path(around, list(path)) and (path[0], path[-1]) == (start, goal)
+            assert len(path) == len(nx.shortest_path(around, start, goal))
+        for one, other in itertools.pairwise(path or ()):
+            assert any(source in edges[name] for source in ops[one] for name in ops[other])

@@ -13,6 +13,7 @@ from partita.graph.body_builder import BodyBuilder, NoBody
 from partita.graph.types import Array, dtype_name
 from partita.passes.decompose import decomposed, dynamic_sizes, has_decomposition
 from partita.passes.decompose.moves import cast_like
+from partita.passes.decompose.onnx_functions import onnx_function, sees_all_keys
 from partita.passes.decompose.table import ROWS
 from tests.close import assert_close
 
@@ -129,6 +130,38 @@ def test_a_body_is_what_its_op_means(op: str, opset: int, values: Sequence[Any],
     body = decomposed(node, graph.opsets)
     assert has_decomposition(node) and body is not None
     agree(graph, body, arrays)
+
+
+HEADS = [normal(1, 2, 3, 4), normal(1, 2, 5, 4), normal(1, 2, 5, 4)]
+PAST = [normal(1, 2, 2, 4), normal(1, 2, 2, 4)]
+HIDING = np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 1]], bool)
+SEEN: list[tuple[Sequence[Any], Mapping[str, Any]]] = [
+    (HEADS, {}),
+    (HEADS, {"is_causal": 1}),
+    (HEADS, {"is_causal": 0, "scale": 0.3, "softcap": 2.0, "softmax_precision": 1}),
+    ([*HEADS, HIDING], {}),
+    ([*HEADS, np.log(HIDING + np.float32(1e-30)) * 1e30], {"scale": 0.3}),
+    ([*HEADS, None, *PAST], {}),
+    ([*HEADS, None, *PAST], {"is_causal": 1}),
+    ([*HEADS, np.concatenate([HIDING[:, :2], HIDING], 1), *PAST], {}),
+    ([*HEADS, None, None, None, np.array([3])], {}),
+    ([one.transpose(0, 2, 1, 3).reshape(1, -1, 8) for one in HEADS], {"q_num_heads": 2, "kv_num_heads": 2}),
+]
+
+
+@pytest.mark.parametrize(("values", "attributes"), SEEN, ids=range(len(SEEN)))
+def test_keys_that_attention_hides(values: Sequence[Any], attributes: dict[str, Any]) -> None:
+    """A hidden key has no weight. Rows that see no key are 0, also where they are cleared after the product."""
+    graph, node, arrays = typed("Attention", 24, values, {"qk_matmul_output_mode": 3, "n_outputs": 4, **attributes})
+    *_, weights = pt.compile(graph, "reference")(*[arrays[int(one.name[1:])] for one in graph.inputs])
+    assert sees_all_keys(node) == (weights > 0).all()
+    graph, node, arrays = typed("Attention", 24, values, attributes)
+    body, read = onnx_function(node, graph.opsets)
+    assert body is not None
+    assert not any(one.op == "MatMul" and one.inputs[0].node.op == "Where" for one in body.nodes)
+    (wanted,) = pt.compile(graph, "reference")(*[arrays[int(one.name[1:])] for one in graph.inputs])
+    (result,) = pt.compile(body, "reference")(*[arrays[int(name[1:])] for name in read])
+    assert_close(result, wanted, atol=1e-5)
 
 
 RESIZED = {"coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.5}

@@ -181,3 +181,13 @@ def test_before_opset_7_a_norm_says_whether_it_infers() -> None:
     for is_test, expected in ((0, False), (1, True)):
         node = norm(image(), 4, opset=6, is_test=is_test)
         assert is_inference(node, Graph([node], opsets={"": 6})) is expected
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_the_new_weights_are_where_the_former_were(with_bias: bool) -> None:
+    kernel, bias = weight("w", 4, 3, 1, 1).evolve(affinity="A"), weight("b", 4).evolve(affinity="B")
+    conv = op("Conv", variable("x", "float32", (1, 3, 5, 5)), kernel, *[bias] * with_bias, name="conv")
+    result = apply_pass(Graph([norm(conv, 4)]), "FoldBatchNorm")
+    folded = result["conv"]
+    assert [entry.node.affinity for entry in folded.inputs[1:]] == ["A", "B" if with_bias else "A"]
+    assert [entry.name for entry in folded.inputs[1:]] == ["bn_weight", "bn_bias"]

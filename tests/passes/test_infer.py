@@ -351,6 +351,27 @@ def test_what_follows_of_nothing_keeps_its_numbers(untold: None) -> None:
     assert str(apply_pass(stated, "InferShape", trust_numbers=False).outputs[0].type) == "float32[3]"
 
 
+def test_a_declared_type_that_is_replaced_is_noted_once() -> None:
+    """In the graph, in a call's body and in that of an If, behind the notes that the graph has."""
+    def wrong(x: Any, name: str) -> Any:
+        return op("Relu", x, name=name).evolve(output_types=(TensorType("float32", (7,)),))
+
+    x, y, z = (variable(name, "float32", (2,)) for name in "xyz")
+    called = call(Graph([op("Neg", wrong(y, "b"), name="n")], [y], name="body"), wrong(x, "a"), name="c")
+    branches = {name: Graph([wrong(z, name)], [z], name=name) for name in ("then_branch", "else_branch")}
+    chosen = op("If", variable("which", "bool", ()), captures=[called], name="i", **branches)
+    g = Graph([chosen], name="net")
+    g = g.evolve(attrs={"notes": ("read with care",)})
+    result = apply_pass(g, "InferShape", check_declared=False)
+    expected = ["read with care", *[
+        f"node {name!r} (Relu): the value {name!r} is declared float32[7]; the inferred float32[2] is used"
+        for name in ("a", "b", "then_branch", "else_branch")
+    ]]
+    assert list(result.attrs["notes"]) == expected
+    assert list(apply_pass(result, "InferShape").attrs["notes"]) == expected
+    assert "notes" not in apply_pass(Graph([op("Relu", x)]), "InferShape").attrs
+
+
 def test_declared_types_go_in_the_bodies_of_calls_too() -> None:
     x = variable("x", "float32", (2,))
     inner = Graph([op("Relu", x, name="r").evolve(output_types=(TensorType("float32", (7,)),))], name="body")

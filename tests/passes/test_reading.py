@@ -13,6 +13,8 @@ from partita.graph.symbols import AnySize, symbol, symbols_of
 from partita.graph.types import TensorType
 from partita.passes.infer.reading import Reading
 
+from .reading import Given, of, read, zeros
+
 N, M, T = (symbol(name, least=1) for name in "NMT")
 
 
@@ -35,6 +37,24 @@ def test_a_form_keeps_the_sizes_of_its_inputs_polynomials() -> None:
     graph = Graph([op("Add", half, row)], [x, row])
     form = Reading(graph, [(N, 4), (M, 4)], one_form=True)
     assert not form.meanings and [r.relation for r in form.requirements] == ["broadcasts to"]
+
+
+def test_a_form_assumes_no_sizes_equal_that_no_symbol_makes_so() -> None:
+    x, row = variable("x", "float32", ("N", 4)), variable("row", "float32", ("M", 4))
+    graph = Graph([op("Add", x, row)], [x, row])
+    form = Reading(graph, [(2 * N, 4), (3 * M, 4)], one_form=True)
+    assert not form.meanings and [r.relation for r in form.requirements] == ["broadcasts to"]
+
+
+def test_elements_read_before_a_size_is_solved_are_given_by_its_solution() -> None:
+    x, row = variable("x", "float32", ("N", 4)), variable("row", "float32", ("M", 4))
+    before = [op("Shape", one) for one in (x, row)]
+    after = [op("Shape", one) for one in (x, row)]
+    total = op("Add", x, row, name="total")
+    graph = Graph([*before, total, *after], [x, row])
+    general, form = (Reading(graph, [(N, 4), (M, 4)], one_form=one_form) for one_form in (False, True))
+    assert [list(general.elements(one[0])) for one in (*before, *after)] == [[N, 4], [M, 4]] * 2
+    assert [list(form.elements(one[0])) for one in (*before, *after)] == [[M, 4]] * 4
 
 
 def test_a_reshape_of_a_form_keeps_sizes_where_no_division_tells_them() -> None:
@@ -80,3 +100,22 @@ def test_the_type_that_a_body_is_made_for_has_the_sizes_that_are_numbers() -> No
     assert reading.type_read(x[0]) == TensorType("float32", (None, 4))
     assert reading.type_read(unknown[0]) == TensorType("float16", None)
     assert reading.type_read(None) is None
+
+
+UNDERIVED = [
+    ("Squeeze", of(("N", 3)), "the dimensions of 1"),
+    ("Slice", of((4,), [0], [3], [0], [0]), "a step of 0"),
+    ("GatherND", of((2, 3), (4, "N")), "the number of dimensions that an index has"),
+    ("ScatterND", of((2, 3), (4, "N"), ("K",)), "the number of dimensions that an index has"),
+    ("Resize", of((1, 2, 4, 4), None, (4,), coordinate_transformation_mode="tf_crop_and_resize"), "the sizes of a region"),
+    ("Resize", of(("N", 2, 4, "W"), None, None, [2, 2, 8, 8], keep_aspect_ratio_policy="not_larger"),
+     "sizes that keep the proportions"),
+    ("MaxUnpool", of((1, 1, 2, 2), zeros(1, 1, 2, 2), [1, 1, 4, 4], kernel_shape=[2, 2]), "a shape that is asked for"),
+    ("DequantizeLinear", of((2, 3), (2, 3)), "scales of several dimensions"),
+]
+
+
+@pytest.mark.parametrize(("op", "given", "reason"), UNDERIVED)
+def test_why_no_rule_gives_the_sizes(op: str, given: Given, reason: str) -> None:
+    reading, node = read(op, given)
+    assert list(reading.stated.values()) == [reason] and reading.sizes(node[0]) is None

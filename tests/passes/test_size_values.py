@@ -7,8 +7,12 @@ import pytest
 
 import partita as pt
 from partita.graph.interpret import interpret
+from partita.graph.types import dtype_name
 from partita.passes.infer.contract import Contract
+from partita.passes.infer.shape_operands import SHAPED_BY, deciding, deciding_inputs
 from partita.passes.infer.values import VALUES
+from tests.numerics.case import Case
+from tests.numerics.kept_variations import CASES as VARIED
 
 from .reading import Cases, elements, of
 
@@ -223,3 +227,52 @@ def test_a_value_rule_that_fails_leaves_the_elements_unknown(monkeypatch: pytest
 
     monkeypatch.setitem(VALUES, "Neg", fails)
     assert elements("Neg", of(SIZES)) == ""
+
+
+BY_DATA = {"NonZero", "Compress", "Unique", "NonMaxSuppression"}
+"""Ops whose results have as many elements as their data have of a kind."""
+
+
+def known_without(case: Case, slot: int | None) -> tuple[bool, bool]:
+    """True if all sizes of the results are static where this input, of a static shape, is the one that is no constant;
+    and True if the input is listed as deciding them."""
+    inputs = [
+        None if x is None else pt.variable(f"x{i}", dtype_name(x.dtype), x.shape) if i == slot else pt.constant(x)
+        for i, x in enumerate(case.inputs)
+    ]
+    version = max(case.since, min(case.until, 21))
+    node = pt.op(case.op, *inputs, n_outputs=case.outputs, opset=version, **case.attrs)
+    graph = pt.apply_pass(pt.Graph([node], opsets={"": version}), "InferShape")
+    static = all(isinstance(entry.type, pt.TensorType) and entry.type.is_static for entry in graph.outputs)
+    return static, slot is not None and node.inputs[slot] in deciding(node)
+
+
+def test_inputs_that_decide_sizes_are_those_without_which_they_are_unknown() -> None:
+    seen: dict[str, set[int]] = {}
+    for case in VARIED.values():
+        if case.until < 9 or not known_without(case, None)[0] or case.op in BY_DATA:
+            continue
+        for slot in [i for i, x in enumerate(case.inputs) if x is not None]:
+            static, listed = known_without(case, slot)
+            assert listed or static, (case.op, slot)
+            if listed and not static:
+                seen.setdefault(case.op, set()).add(slot)
+    kernels_need = {"CumSum", "Trilu", "MaxUnpool"}
+    expected = {op: set(slots) for op, slots in SHAPED_BY.items() if op not in kernels_need}
+    assert {op: slots for op, slots in seen.items() if not op.startswith("Reduce")} == expected
+
+
+def test_inputs_whose_values_decide_sizes_somewhere_in_a_body() -> None:
+    """By any number of ops; a value of which only the shape is read does not."""
+    x, sizes, times, pads, like = (pt.variable(name, "int64", (2,)) for name in ("x", "sizes", "times", "pads", "like"))
+    one = pt.constant(np.array([1]), "one")
+    nodes = [
+        pt.op("Reshape", x, pt.op("Abs", pt.op("Add", sizes, one))),
+        pt.op("Tile", x, pt.op("Slice", times, *(pt.constant(np.array([i]), f"c{i}") for i in (0, 1)))),
+        pt.op("Expand", x, pt.op("Shape", pt.op("Neg", like))),
+        pt.op("Reshape", x, pt.op("Concat", pt.op("Size", like, name="count"), one, axis=0)),
+        pt.op("Pad", x, pt.op("Cast", pads, to="int64")),
+    ]
+    assert [one.name for one in deciding_inputs(pt.Graph(nodes, [x, sizes, times, pads, like]))] == ["sizes", "times", "pads"]
+    for node, expected in zip(nodes, [["sizes"], ["times"], [], [], ["pads"]], strict=True):
+        assert [one.name for one in deciding_inputs(pt.Graph([node], [x, sizes, times, pads, like]))] == expected

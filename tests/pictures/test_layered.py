@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from xml.etree import ElementTree
 
 from partita.graph import Graph, call, op, variable
@@ -47,6 +49,24 @@ def test_an_edge_over_several_layers_passes_beside_the_boxes() -> None:
     for passage, name in zip(passages, ("mid", "low"), strict=True):
         x = float(passage[1:].split()[0])
         assert not result[name][0] <= x <= result[name][2]
+
+
+def test_boxes_are_sorted_so_that_edges_do_not_cross() -> None:
+    """Five chains whose ops are listed in another order in each layer."""
+    lasts = [variable(f"in{i}", "float32", (4,)) for i in range(5)]
+    for layer in range(4):
+        made = {i: op("Relu", lasts[i], name=f"{layer}.{i}") for i in ((2 * i + layer) % 5 for i in range(5))}
+        lasts = [made[i] for i in range(5)]
+    edges = [curve(p) for p in ElementTree.fromstring(layered_svg(Graph(lasts[::-1]))).iter(SVG + "path")]
+    assert len(edges) == 25
+    crossing = [(a, b) for a, b in itertools.combinations(edges, 2) if a[1] == b[1] and (a[0] - b[0]) * (a[2] - b[2]) < 0]
+    assert not crossing
+
+
+def curve(path: ElementTree.Element) -> tuple[float, float, float]:
+    """Where an edge starts, from left and from the top, and where it ends, from left."""
+    numbers = [float(number) for number in re.findall(r"[\d.]+", path.get("d", ""))]
+    return numbers[0], numbers[1], numbers[-2]
 
 
 def test_a_call_lists_what_is_inside_and_has_a_colour() -> None:

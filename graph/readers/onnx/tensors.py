@@ -199,10 +199,13 @@ def map_external(proto: Any, folder: Place, wanted: int, where: str) -> Array:
         raise ReadError(f"external data {entries['location']!r} cannot be mapped: {error}", where=where) from None
 
 
-def _in_memory(given: Mapping[str, Array], location: str, offset: int, end: int, where: str) -> Array:
-    if location not in given or end > given[location].size:
+def _in_memory(given: Mapping[str, Any], location: str, offset: int, end: int, where: str) -> Array:
+    data = given.get(location)
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        data = np.frombuffer(data, np.uint8)
+    if data is None or end > data.size:
         raise ReadError(f"external data should end at byte {end} of {location!r}, which is missing or shorter", where=where)
-    return given[location][offset:end]
+    return data[offset:end]
 
 
 def _inside(location: str, folder: str | None, where: str) -> str:
