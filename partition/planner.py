@@ -14,13 +14,13 @@ from partita.graph.errors import check_count, check_flag
 from partita.graph.formatting import counted
 from partita.graph.names import unique
 from partita.partition.calls import CallMaker, Chosen
-from partita.partition.checker import Preds, check_connected, check_partition
+from partita.partition.checker import check_connected, check_partition
 from partita.partition.choose import check_growth, choose_groups, is_connected
 from partita.partition.errors import PartitionError
 from partita.partition.evidence import Evidence
 from partita.partition.hooks import Hooks, Witness
 from partita.partition.names import names_in
-from partita.partition.op_index import OpIndex, build_op_index
+from partita.partition.op_index import OpIndex, Preds, build_op_index
 from partita.partition.options import PartitionOptions
 from partita.partition.property import SubgraphProperty
 from partita.partition.with_types import Typed
@@ -189,7 +189,7 @@ class Planner:
             nodes = self.index.nodes
             refused = () if evidence.growth == "walk" else evidence.refused  # a walk may reach a refused node by another path
             shared = [(c.alone, c.readers) for c in self.index.read_alone()] if evidence.by_affinity else []
-            check_connected(self.index.value_preds(), [c.members for c in chosen], refused, lambda v: nodes[v].name, shared)
+            check_connected(self.index.value_edges(), [c.members for c in chosen], refused, lambda v: nodes[v].name, shared)
         return order
 
     def _give_back(self, before: int, declined: dict[int, str]) -> None:
@@ -218,4 +218,4 @@ def _components(nodes: list[int], evidence: Evidence, preds: Preds) -> list[list
 def settle(index: OpIndex, groups: Sequence[Chosen]) -> list[int]:
     """Checks all groups at once -> a topological order with each group as one."""
     nodes = index.nodes
-    return check_partition(index.preds, [c.members for c in groups], index.offered, lambda v: nodes[v].name)
+    return check_partition(index.edges, [c.members for c in groups], index.offered, lambda v: nodes[v].name)

@@ -20,6 +20,7 @@ from partita.partition import (
     SubgraphSelector,
     plan,
 )
+from partita.graph.order import EdgeArrays
 from partita.partition.checker import check_connected, check_partition
 from partita.partition.fingerprint import fingerprint
 from partita.passes import apply_pass
@@ -247,18 +248,19 @@ def name(v: int) -> str:
 )
 def test_the_checker_refuses(preds: list[list[int]], groups: list[list[int]], message: str) -> None:
     with pytest.raises(PartitaError, match=message):
-        check_partition(preds, groups, [True] * len(preds), name)
+        check_partition(EdgeArrays.of(preds), groups, [True] * len(preds), name)
 
 
 def test_the_checker_refuses_nodes_that_were_not_offered_and_loose_groups() -> None:
     with pytest.raises(PartitaError, match="node 'n1' may not be in a subgraph"):
-        check_partition([[], [0]], [[0, 1]], [True, False], name)
+        check_partition(EdgeArrays.of([[], [0]]), [[0, 1]], [True, False], name)
     with pytest.raises(PartitaError, match="does not hang together"):
-        check_connected([[], [0], [0, 1]], [[1, 2]], {(1, 2)}, name)
+        check_connected(EdgeArrays.of([[], [0], [0, 1]]), [[1, 2]], {(1, 2)}, name)
 
 
 def test_the_checker_gives_a_topological_order() -> None:
-    assert check_partition([[], [0], [1], [0, 2]], [[1, 2]], [True] * 4, name) == [0, ~0, 3]
+    edges = EdgeArrays.of([[], [0], [1], [0, 2]])
+    assert check_partition(edges, [[1, 2]], [True] * 4, name) == [0, ~0, 3]
 
 
 def test_plans_of_large_groups_are_by_name() -> None:
