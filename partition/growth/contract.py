@@ -12,7 +12,7 @@ import numpy as np
 
 from partita.graph.order import EdgeArrays, Numbers, followed
 from partita.partition.growth.fixed import Groups, by_size, contract_fixed
-from partita.partition.growth.label_contraction import Base, components
+from partita.partition.growth.label_contraction import UNGROUPED, Base, components
 from partita.partition.growth.labels import Color, Preds
 from partita.partition.growth.quotient import Quotient
 
@@ -45,7 +45,8 @@ def contract(base: Base, start: Start, edges: EdgeArrays) -> Numbers:
         owner = np.arange(edges.count)
         quotient = Quotient(base.consumers(edges.count), base.producers(edges.count))
     first = np.argsort(order, kind="stable")
-    contract_all(quotient, base.color, EdgeArrays(edges.count, owner[edges.producers[first]], owner[edges.consumers[first]]).pairs())
+    pairs = EdgeArrays(edges.count, owner[edges.producers[first]], owner[edges.consumers[first]]).pairs()
+    contract_all(quotient, base.device.tolist(), pairs)
     return followed(np.array(quotient.rep, np.int64))[owner]
 
 
@@ -53,7 +54,7 @@ def _topological(base: Base, start: Start, owner: Numbers) -> list[int]:
     """The groups of equal labels in a topological order. Nodes without a device come first among equals of the earliest label,
     last among equals of the latest, because their edges raise neither."""
     names = np.flatnonzero(owner == np.arange(len(owner)))
-    has_device = np.array([base.color[x] is not None for x in names], bool)
+    has_device = base.device[names] != UNGROUPED
     if start is Start.EQUAL_EARLIEST:
         return names[np.lexsort((has_device, base.earliest[names]))].tolist()
     return names[np.lexsort((~has_device, -base.latest[names]))].tolist()
@@ -76,7 +77,7 @@ def _quotient(base: Base, owner: list[int], names: list[int]) -> Quotient:
     return Quotient(succ, pred, names, owner)
 
 
-def contract_all(quotient: Quotient, color: list[int | None], edges: Iterable[tuple[int, int]]) -> None:
+def contract_all(quotient: Quotient, color: Sequence[int | None], edges: Iterable[tuple[int, int]]) -> None:
     """Tries edges until none can be contracted.
 
     A path through another device blocks an edge for good: contraction only makes more paths. An edge that a

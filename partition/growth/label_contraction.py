@@ -10,7 +10,9 @@ import numpy as np
 
 from partita.graph.order import EdgeArrays, Numbers, followed
 from partita.partition.growth.forest import Forest
-from partita.partition.growth.labels import Color
+
+UNGROUPED = -1
+"""In place of a device: a node that is never grouped."""
 
 
 @attrs.define
@@ -21,7 +23,7 @@ class Base:
     """The base group of each node."""
     edges: EdgeArrays
     """The edges between different base groups, by producer, then by consumer."""
-    color: list[int | None]
+    device: Numbers
     earliest: Numbers
     latest: Numbers
     size: Numbers
@@ -30,47 +32,34 @@ class Base:
     """Accepted edges between different base groups, in order, that might still be contracted."""
 
     def __len__(self) -> int:
-        return len(self.color)
+        return len(self.device)
 
     def consumers(self, count: int) -> list[list[int]]:
         """The consumers of each of the first `count` base groups that are among these, ascending."""
         inside = self.edges.where(self.edges.consumers < count)
-        return by_group(inside.producers, inside.consumers, count)
+        return _by_group(inside.producers, inside.consumers, count)
 
     def producers(self, count: int) -> list[list[int]]:
         """The producers of each of the first `count` base groups, ascending."""
         inside = self.edges.where(self.edges.consumers < count)
-        return by_group(*np.divmod(np.sort(inside.consumers * len(self) + inside.producers), max(len(self), 1)), count)
+        return _by_group(*np.divmod(np.sort(inside.consumers * len(self) + inside.producers), max(len(self), 1)), count)
 
 
 def components(edges: EdgeArrays, *labels: Numbers) -> Numbers:
     """Joins nodes that are connected by edges and equal in all labels; -> the first node of each node's component."""
     for label in labels:
         edges = edges.where(label[edges.producers] == label[edges.consumers])
-    roots = edges.roots()
-    between = edges.where(roots[edges.producers] != roots[edges.consumers])
-    first = roots.tolist()
-    for u, v in between.pairs():
-        join(first, u, v)
-    return followed(np.array(first, np.int64))
-
-
-def join(first: list[int], a: int, b: int) -> None:
-    """Union-find in which the smallest number represents the set."""
-    while first[a] != a:
-        first[a] = first[first[a]]
-        a = first[a]
-    while first[b] != b:
-        first[b] = first[first[b]]
-        b = first[b]
-    if a < b:
-        first[b] = a
-    elif b < a:
-        first[a] = b
+    first = np.arange(edges.count)
+    while len(edges):
+        np.minimum.at(first, edges.consumers, edges.producers)
+        first = followed(first)
+        ends = first[edges.producers], first[edges.consumers]
+        edges = EdgeArrays(edges.count, np.minimum(*ends), np.maximum(*ends)).where(ends[0] != ends[1])
+    return first
 
 
 def build(
-    edges: EdgeArrays, color: Color, accepted: EdgeArrays, earliest: Numbers, latest: Numbers, first: Numbers
+    edges: EdgeArrays, device: Numbers, accepted: EdgeArrays, earliest: Numbers, latest: Numbers, first: Numbers
 ) -> Base:
     """Contracts the components given by `first`. O(n log n) for the sorting, else linear.
 
@@ -85,8 +74,7 @@ def build(
     number[names] = np.arange(count)
     of = number[first]
     between = _between(edges, of, count)
-    colors = [color[v] for v in names.tolist()]
-    return Base(of, between, colors, soon, late, np.bincount(of, minlength=count), _between(accepted, of, count))
+    return Base(of, between, device[names], soon, late, np.bincount(of, minlength=count), _between(accepted, of, count))
 
 
 def _between(edges: EdgeArrays, of: Numbers, count: int) -> EdgeArrays:
@@ -97,7 +85,7 @@ def _between(edges: EdgeArrays, of: Numbers, count: int) -> EdgeArrays:
     return EdgeArrays(count, *np.divmod(pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]], max(count, 1)))
 
 
-def by_group(group: Numbers, neighbours: Numbers, count: int) -> list[list[int]]:
+def _by_group(group: Numbers, neighbours: Numbers, count: int) -> list[list[int]]:
     """The neighbours of each group as a list; `group` is sorted."""
     stops = np.cumsum(np.bincount(group, minlength=count)).tolist()
     flat = neighbours.tolist()
@@ -112,7 +100,7 @@ def drop_blocked(base: Base) -> None:
     """
     if not len(base.open):
         return
-    color, edges = base.color, base.edges
+    color, edges = base.device.tolist(), base.edges
     top_down = range(len(color))
     latest, earliest = np.full(len(color), -1), np.full(len(color), -1)
     latest[edges.consumers] = edges.producers  # the last of several assignments counts
@@ -135,7 +123,7 @@ def drop_blocked(base: Base) -> None:
     base.open = base.open.where(kept)
 
 
-def _device_changes(parent: list[int], color: Sequence[int | None], top_down: Sequence[int]) -> list[int]:
+def _device_changes(parent: list[int], color: Sequence[int], top_down: Sequence[int]) -> list[int]:
     """Number of device changes between each node and its root."""
     changes = [0] * len(parent)
     for v in top_down:

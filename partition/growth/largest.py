@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from partita.graph.order import EdgeArrays, Numbers
 from partita.partition.growth.contract import Start, contract
 from partita.partition.growth.fixed import by_size, renumbered
-from partita.partition.growth.label_contraction import Base, build, by_group, components, drop_blocked
-from partita.partition.growth.labels import Accept, Color, Preds, accepted_inputs, earliest_labels, latest_labels
+from partita.partition.growth.label_contraction import UNGROUPED, Base, build, components, drop_blocked
+from partita.partition.growth.labels import Accept, Color, Preds, earliest_labels, latest_labels, refusals
 
 SMALL = 3_000
 """Maximum number of nodes (or base groups and open edges) for which every start is tried."""
@@ -42,13 +43,17 @@ def largest(
     """
     if fixed:
         return renumbered(largest, preds, color, accept, fixed)
-    inputs = accepted_inputs(preds, color, accept)
-    edges, accepted = EdgeArrays.of(preds), EdgeArrays.of(inputs)
-    earliest = np.array(earliest_labels(preds, color, inputs), np.int64)
-    latest = np.array(latest_labels(preds, color, inputs), np.int64)
+    refused = refusals(preds, color, accept)
+    earliest = np.array(earliest_labels(preds, color, refused), np.int64)
+    latest = np.array(latest_labels(preds, color, refused), np.int64)
+    device = np.array([UNGROUPED if c is None else c for c in color], np.int64)
+    edges = EdgeArrays.of(preds)
+    accepted = edges.where((device[edges.producers] == device[edges.consumers]) & (device[edges.consumers] != UNGROUPED))
+    if refused:
+        accepted = accepted.where(np.array([edge not in refused for edge in accepted.pairs()], bool))
 
     def base_of(first: Numbers) -> Base:
-        base = build(edges, color, accepted, earliest, latest, first)
+        base = build(edges, device, accepted, earliest, latest, first)
         drop_blocked(base)
         return base
 
@@ -60,7 +65,7 @@ def largest(
         other = _best(singles, (Start.LATEST_PRODUCER, Start.LONGEST_EDGE))
         if other[0] < score:
             owner = other[1]
-    return in_order(owner, color)
+    return in_order(owner, device)
 
 
 def _starts(base: Base) -> tuple[Start, ...]:
@@ -84,18 +89,15 @@ def _best(base: Base, starts: Sequence[Start]) -> tuple[Score, Numbers]:
 
 
 def _score(base: Base, owner: Numbers) -> Score:
-    colored = colored_of(base.color[: len(owner)])
-    total = np.bincount(owner[colored], weights=base.size[colored]).astype(np.int64)
+    grouped = np.flatnonzero(base.device[: len(owner)] != UNGROUPED)
+    total = np.bincount(owner[grouped], weights=base.size[grouped]).astype(np.int64)
     return np.count_nonzero(total), np.sort(-total[total > 0]).tolist()
 
 
-def in_order(owner: Numbers, color: Color) -> list[list[int]]:
-    """The groups of colored nodes with the same owner, by descending size, then by first node."""
-    colored = colored_of(color)
-    by_owner = colored[np.argsort(owner[colored], kind="stable")]
-    return by_size(filter(None, by_group(owner[by_owner], by_owner, len(owner))))
-
-
-def colored_of(color: Color) -> Numbers:
-    """The nodes with a color."""
-    return np.flatnonzero([c is not None for c in color])
+def in_order(owner: Numbers, device: Numbers) -> list[list[int]]:
+    """The groups of nodes with a device and the same owner, by descending size, then by first node."""
+    grouped = np.flatnonzero(device != UNGROUPED)
+    by_owner = grouped[np.argsort(owner[grouped], kind="stable")]
+    stops = np.flatnonzero(np.diff(owner[by_owner])) + 1
+    flat = by_owner.tolist()
+    return by_size(flat[start:stop] for start, stop in pairwise([0, *stops.tolist(), len(flat)]) if start < stop)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from partita.graph import Graph, Node, PartitaError, constant, op, variable
+from partita.graph.order import EdgeArrays
 from partita.partition import (
     AffinityProperty,
     ContainOpSelector,
@@ -20,7 +21,6 @@ from partita.partition import (
     SubgraphSelector,
     plan,
 )
-from partita.graph.order import EdgeArrays
 from partita.partition.checker import check_connected, check_partition
 from partita.partition.fingerprint import fingerprint
 from partita.passes import apply_pass
