@@ -117,8 +117,8 @@ def _shown_cycle(edges: EdgeArrays, groups: Groups, owner: Sequence[int], done: 
         if unit[u] != unit[v] and unit[u] not in done and unit[v] not in done:
             between.setdefault((unit[u], unit[v]), (u, v))
     cycle = cycle_in(between)
-    edges = [between[a, b] for a, b in pairwise(cycle)]
+    steps = [between[a, b] for a, b in pairwise(cycle)]
     names = []
-    for (_, entered), (left, _) in pairwise([edges[-1], *edges]):
+    for (_, entered), (left, _) in pairwise([steps[-1], *steps]):
         names.append(name(entered) if entered == left else f"{{{name(entered)} ... {name(left)}}}")
     return arrows([*names, names[0]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 import attrs
+import numpy as np
 
 from partita.graph.build import is_made_call
 from partita.graph.graph import Graph
@@ -131,7 +132,8 @@ def build_op_index(graph: Graph) -> OpIndex:
         number[node] = len(nodes)
         nodes.append(node)
         preds.append(producers)
-    live = _live(graph, number, preds)
+    edges = EdgeArrays.of(preds)
+    live = _live(graph, number, edges, preds)
     offered = list(map(bool, live))
     for v in calls:
         offered[v] = False
@@ -140,7 +142,6 @@ def build_op_index(graph: Graph) -> OpIndex:
     is_placed = places == sorted(places)
     control = _control_alone(followers, number)
     has_affinities = affinity.count(None) < len(affinity)
-    edges = EdgeArrays.of(preds)
     return OpIndex(
         graph, nodes, number, preds, edges, control, live, offered, affinity, has_affinities, plain_inputs(graph), is_placed
     )
@@ -171,12 +172,16 @@ def _control_alone(followers: Iterable[Node], number: dict[Node, int]) -> Edges:
     return frozenset(edges)
 
 
-def _live(graph: Graph, number: dict[Node, int], preds: Preds) -> bytearray:
+def _live(graph: Graph, number: dict[Node, int], edges: EdgeArrays, preds: Preds) -> bytearray:
     live = bytearray(len(preds))
     for entry in graph.outputs:
         v = number.get(entry.node)
         if v is not None:
             live[v] = 1
+    unread = np.ones(len(preds), bool)
+    unread[edges.producers] = False
+    if np.frombuffer(live, bool)[unread].all():  # every op leads to one that is not read
+        return bytearray(b"\1" * len(preds))
     for is_live, producers in zip(reversed(live), reversed(preds), strict=True):  # marks nodes that come later in this iteration
         if is_live:
             for u in producers:

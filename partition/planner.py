@@ -96,8 +96,9 @@ class Planner:
 
     def _choose(self, number: int, subject: SubgraphProperty) -> list[Chosen]:
         hooks = Hooks(subject, self.witness)
-        hooks.call("pre_partition", None, subject.pre_partition, self.index.graph, dict(self.options.extra))
-        self.witness.check(subject.name, "pre_partition")
+        if hooks.overrides("pre_partition"):
+            hooks.call("pre_partition", None, subject.pre_partition, self.index.graph, dict(self.options.extra))
+            self.witness.check(subject.name, "pre_partition")
         fixed = [chosen.members for chosen in self.groups]
         growth = self.options.growth or subject.growth
         groups, evidence = choose_groups(hooks, self.index, fixed, growth, given=self.options.groups)

@@ -91,7 +91,7 @@ def _best(base: Base, starts: Sequence[Start]) -> tuple[Score, Numbers]:
 def _score(base: Base, owner: Numbers) -> Score:
     grouped = np.flatnonzero(base.device[: len(owner)] != UNGROUPED)
     total = np.bincount(owner[grouped], weights=base.size[grouped]).astype(np.int64)
-    return np.count_nonzero(total), np.sort(-total[total > 0]).tolist()
+    return int(np.count_nonzero(total)), np.sort(-total[total > 0]).tolist()
 
 
 def in_order(owner: Numbers, device: Numbers) -> list[list[int]]:
