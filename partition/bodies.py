@@ -79,13 +79,13 @@ def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool
     seen: set[Node | tuple[Node, int]] = set()  # values; a node stands for its output 0
     for node in group:
         for entry in node.reads if node.captures else node.inputs:
-            if entry is None or entry.node in inside:
+            if entry is None or (maker := entry.node) in inside:
                 continue
-            if entry.node.value is not None:
-                constants[entry.node] = None
+            if maker.value is not None:
+                constants[maker] = None
                 continue
             if dedup:
-                key = (entry.node, entry.index) if entry.index else entry.node
+                key = (maker, entry.index) if entry.index else maker
                 if key in seen:
                     continue
                 seen.add(key)

@@ -87,14 +87,14 @@ def _order(edges: EdgeArrays, groups: Groups, owner: list[int], name: Names) -> 
     between = edges.where(unit[edges.producers] != unit[edges.consumers])
     origin, target = unit[between.producers], unit[between.consumers]
     readers = target[np.argsort(origin * count + between.producers, kind="stable")].tolist()
-    stops = np.cumsum(np.bincount(origin, minlength=count + len(groups))).tolist()
+    stops = [0, *np.cumsum(np.bincount(origin, minlength=count + len(groups))).tolist()]
     missing = np.bincount(target, minlength=count + len(groups)).tolist()  # edges from units that are not done
     units = [*(v for v, k in enumerate(owner) if k < 0), *range(count, count + len(groups))]
     ready = [x for x in units if not missing[x]]
     for x in ready:  # grows during iteration
-        for reader in readers[stops[x - 1] if x else 0 : stops[x]]:
-            missing[reader] -= 1
-            if not missing[reader]:
+        for reader in readers[stops[x] : stops[x + 1]]:
+            missing[reader] = left = missing[reader] - 1
+            if not left:
                 ready.append(reader)
     order = [x if x < count else ~(x - count) for x in ready]
     if len(order) < len(units):
