@@ -149,9 +149,9 @@ class Planner:
 
         A path between two pieces leads from the earlier one to the later one, since the group closed no cycle."""
         largest, cuts = largest or len(group), self.options.cuts
+        if len(group) <= largest and (not cuts or evidence.growth == "pattern"):
+            return [group]
         if evidence.growth == "pattern":
-            if len(group) <= largest:
-                return [group]
             why = f"of {counted(len(group), 'op')}, more than max_nodes={largest}"
             evidence.limited.update(dict.fromkeys(group, why))
             return []
