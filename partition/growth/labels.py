@@ -8,7 +8,7 @@ Preds = Sequence[Sequence[int]]
 """preds[v]: the producers of node v in input order; nodes are numbered in topological order."""
 
 Color = Sequence[int | None]
-"""color[v]: the device of v, a number from 0 on, or None if v is never grouped."""
+"""color[v]: the device (any number) of v, or None if v is never grouped."""
 
 Edges = frozenset[tuple[int, int]]
 """Edges as (producer, consumer)."""

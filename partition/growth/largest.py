@@ -46,7 +46,8 @@ def largest(
     refused = refusals(preds, color, accept)
     earliest = np.array(earliest_labels(preds, color, refused), np.int64)
     latest = np.array(latest_labels(preds, color, refused), np.int64)
-    device = np.array([UNGROUPED if c is None else c for c in color], np.int64)
+    number: dict[int | None, int] = {None: UNGROUPED}
+    device = np.array([number.setdefault(c, len(number)) for c in color], np.int64)
     edges = EdgeArrays.of(preds)
     accepted = edges.where((device[edges.producers] == device[edges.consumers]) & (device[edges.consumers] != UNGROUPED))
     if refused:
