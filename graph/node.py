@@ -321,15 +321,15 @@ def call_like(
     body: Graph,
     name: str,
     inputs: tuple[NodeEntry, ...],
-    outputs: Sequence[NodeEntry],
+    outputs: Sequence[tuple[Node, int]],
     place: int,
     affinity: str | None,
 ) -> Node:
-    """A copy of a call, of this body, with the names and types of these values."""
+    """A copy of a call, of this body, with the names and types of these values: (node, index of the output)."""
     call = _copied(template)
     call.subgraph, call.name, call.inputs, call.place, call.affinity = body, name, inputs, place, affinity
-    call.output_names = tuple([entry.node.output_names[entry.index] for entry in outputs])
-    call.output_types = tuple([entry.node.output_types[entry.index] for entry in outputs])
+    call.output_names = tuple([node.output_names[i] for node, i in outputs])
+    call.output_types = tuple([node.output_types[i] for node, i in outputs])
     call.__class__ = Node
     return call
 

@@ -3,14 +3,64 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
 
 from partita.graph.errors import GraphError
 
 if TYPE_CHECKING:
     from partita.graph.node import Node
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+"""Numbers of nodes."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class EdgeArrays:
+    """Edges between nodes 0..count-1, from lower to higher ones, as two arrays."""
+
+    count: int
+    """The number of nodes."""
+    producers: Numbers
+    """The producer of each edge."""
+    consumers: Numbers
+    """The consumer of each edge."""
+
+    @classmethod
+    def of(cls, preds: Sequence[Sequence[int]]) -> EdgeArrays:
+        """The edges to each node, by node."""
+        count = len(preds)
+        consumers = np.repeat(np.arange(count), np.fromiter(map(len, preds), np.int64, count))
+        return cls(count, np.fromiter(chain.from_iterable(preds), np.int64, len(consumers)), consumers)
+
+    def where(self, kept: np.ndarray[Any, np.dtype[np.bool_]]) -> EdgeArrays:
+        """The edges that are kept."""
+        return EdgeArrays(self.count, self.producers[kept], self.consumers[kept])
+
+    def __len__(self) -> int:
+        return len(self.producers)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """The edges as (producer, consumer)."""
+        return zip(self.producers.tolist(), self.consumers.tolist(), strict=True)
+
+    def roots(self) -> Numbers:
+        """Per node the root of its tree, in a forest that joins each consumer to one of its producers."""
+        parent = np.arange(self.count)
+        parent[self.consumers] = self.producers
+        return followed(parent)
+
+
+def followed(parent: Numbers) -> Numbers:
+    """Per node the root that its parents lead to; a root is its own parent. O(n log n)."""
+    while not np.array_equal(further := parent[parent], parent):
+        parent = further
+    return parent
 
 
 def reachable(roots: Iterable[Node]) -> list[Node]:

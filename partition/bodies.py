@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -46,24 +45,22 @@ class BodyDraft:
 
 def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
     """Per group the values that nodes outside of it use or that the graph returns. Linear."""
-    nodes, preds = index.nodes, index.value_preds()
+    nodes, edges = index.nodes, index.value_edges()
     owner = [-1] * len(index)
     for k, group in enumerate(groups):
         for v in group:
             owner[v] = k
     exits: list[Exits] = [set() for _ in groups]
     home = np.array(owner, np.int64)
-    consumers = np.repeat(np.arange(len(preds)), np.fromiter(map(len, preds), np.int64, len(preds)))
-    producers = np.fromiter(chain.from_iterable(preds), np.int64, len(consumers))
-    leaving = (home[producers] >= 0) & (home[producers] != home[consumers])
-    producers, consumers = producers[leaving], consumers[leaving]
-    several = np.zeros(len(preds), bool)  # the ops of several outputs that others read
-    for u in np.flatnonzero(np.bincount(producers)).tolist():
+    origin = home[edges.producers]
+    leaving = edges.where((origin >= 0) & (origin != home[edges.consumers]))
+    several = np.zeros(len(nodes), bool)  # the ops of several outputs that others read
+    for u in np.flatnonzero(np.bincount(leaving.producers)).tolist():
         if len(nodes[u].output_names) == 1:
             exits[owner[u]].add((u, 0))
         else:
             several[u] = True
-    readers = [(owner[v], nodes[v].reads) for v in set(consumers[several[producers]].tolist())]
+    readers = [(owner[v], nodes[v].reads) for v in set(leaving.consumers[several[leaving.producers]].tolist())]
     for mine, entries in [*readers, (-1, index.graph.outputs)]:
         for entry in entries:
             u = index.number.get(entry.node, -1)
@@ -82,13 +79,13 @@ def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool
     seen: set[Node | tuple[Node, int]] = set()  # values; a node stands for its output 0
     for node in group:
         for entry in node.reads if node.captures else node.inputs:
-            if entry is None or entry.node in inside:
+            if entry is None or (maker := entry.node) in inside:
                 continue
-            if entry.node.value is not None:
-                constants[entry.node] = None
+            if maker.value is not None:
+                constants[maker] = None
                 continue
             if dedup:
-                key = (entry.node, entry.index) if entry.index else entry.node
+                key = (maker, entry.index) if entry.index else maker
                 if key in seen:
                     continue
                 seen.add(key)

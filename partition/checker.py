@@ -3,43 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 
+from partita.graph.order import EdgeArrays
 from partita.graph.shortest_path import arrows, cycle_in
 from partita.partition.errors import PartitionError
 
-Preds = Sequence[Sequence[int]]
 Groups = Sequence[Sequence[int]]
 Names = Callable[[int], str]
 
 
-def check_partition(preds: Preds, groups: Groups, offered: Sequence[bool], name: Names) -> list[int]:
+def check_partition(edges: EdgeArrays, groups: Groups, offered: Sequence[bool], name: Names) -> list[int]:
     """Checks that groups are disjoint, contain only offered nodes, and contracted all at once close no cycle.
 
     -> a topological order of the contracted graph: v for node v outside, ~k for group k. Linear."""
-    owner = _owners(len(preds), groups, offered, name)
-    return _order(preds, groups, owner, name)
+    owner = _owners(edges.count, groups, offered, name)
+    return _order(edges, groups, owner, name)
 
 
 def check_connected(
-    preds: Preds,
+    edges: EdgeArrays,
     groups: Groups,
-    refused: Container[tuple[int, int]],
+    refused: Collection[tuple[int, int]],
     name: Names,
     shared: Iterable[tuple[Collection[int], Sequence[int]]] = (),
 ) -> None:
     """Checks that each group is connected by edges u→v that were not refused, or by `shared` constants: by those of a constant's
     readers that read nothing but constants, and all of its readers; the former join the latter. Linear."""
-    leader = list(range(len(preds)))
-    owner = [-1] * len(preds)
-    pieces = [len(group) for group in groups]
+    owner = [-1] * edges.count
     for k, group in enumerate(groups):
         for v in group:
             owner[v] = k
-
-    def joined(u: int, v: int) -> None:
+    bonds = []
+    for alone, readers in shared:
+        bridges = {owner[v]: v for v in alone if owner[v] >= 0}
+        bonds += [(bridges[owner[v]], v) for v in readers if owner[v] in bridges]
+    home = np.array(owner, np.int64)
+    inner = edges.where((home[edges.producers] == home[edges.consumers]) & (home[edges.consumers] >= 0))
+    if refused:
+        inner = inner.where(np.array([edge not in refused for edge in inner.pairs()], bool))
+    roots = inner.roots()
+    pieces = np.bincount(home[(roots == np.arange(edges.count)) & (home >= 0)], minlength=len(groups)).tolist()
+    between = inner.where(roots[inner.producers] != roots[inner.consumers])
+    leader = roots.tolist()
+    for u, v in [*bonds, *between.pairs()]:
         while leader[u] != u:
             leader[u] = u = leader[leader[u]]
         while leader[v] != v:
@@ -47,17 +56,7 @@ def check_connected(
         if u != v:
             leader[v] = u
             pieces[owner[v]] -= 1
-
-    for alone, readers in shared:
-        bridges = {owner[v]: v for v in alone if owner[v] >= 0}
-        for v in readers:
-            if owner[v] in bridges:
-                joined(bridges[owner[v]], v)
     for k, group in enumerate(groups):
-        for v in group:
-            for u in preds[v]:
-                if owner[u] == k and leader[u] != leader[v] and (u, v) not in refused:
-                    joined(u, v)
         if pieces[k] > 1:
             raise PartitionError(
                 f"the subgraph that starts at {name(group[0])!r} does not hang together by edges that were approved",
@@ -80,25 +79,22 @@ def _owners(count: int, groups: Groups, offered: Sequence[bool], name: Names) ->
     return owner
 
 
-def _order(preds: Preds, groups: Groups, owner: list[int], name: Names) -> list[int]:
+def _order(edges: EdgeArrays, groups: Groups, owner: list[int], name: Names) -> list[int]:
     """Kahn's algorithm on the contracted graph; parallel edges are counted separately. Node v is unit v, group k unit n + k."""
-    count = len(preds)
+    count = edges.count
     home = np.array(owner, np.int64)
     unit = np.where(home < 0, np.arange(count), count + home)
-    consumers = np.repeat(np.arange(count), np.fromiter(map(len, preds), np.int64, count))
-    producers = np.fromiter(chain.from_iterable(preds), np.int64, len(consumers))
-    between = unit[producers] != unit[consumers]
-    producers, consumers = producers[between], consumers[between]
-    by_unit = np.argsort(unit[producers] * count + producers, kind="stable")
-    readers = unit[consumers[by_unit]].tolist()
-    stops = np.cumsum(np.bincount(unit[producers], minlength=count + len(groups))).tolist()
-    missing = np.bincount(unit[consumers], minlength=count + len(groups)).tolist()  # edges from units that are not done
+    between = edges.where(unit[edges.producers] != unit[edges.consumers])
+    origin, target = unit[between.producers], unit[between.consumers]
+    readers = target[np.argsort(origin * count + between.producers, kind="stable")].tolist()
+    stops = [0, *np.cumsum(np.bincount(origin, minlength=count + len(groups))).tolist()]
+    missing = np.bincount(target, minlength=count + len(groups)).tolist()  # edges from units that are not done
     units = [*(v for v, k in enumerate(owner) if k < 0), *range(count, count + len(groups))]
     ready = [x for x in units if not missing[x]]
     for x in ready:  # grows during iteration
-        for reader in readers[stops[x - 1] if x else 0 : stops[x]]:
-            missing[reader] -= 1
-            if not missing[reader]:
+        for reader in readers[stops[x] : stops[x + 1]]:
+            missing[reader] = left = missing[reader] - 1
+            if not left:
                 ready.append(reader)
     order = [x if x < count else ~(x - count) for x in ready]
     if len(order) < len(units):
@@ -106,24 +102,23 @@ def _order(preds: Preds, groups: Groups, owner: list[int], name: Names) -> list[
         first = [name(groups[k][0]) for k in stuck[:5]]
         raise PartitionError(
             f"the subgraphs close a cycle; those that start at {', '.join(map(repr, first))} are in it or behind it: "
-            f"{_shown_cycle(preds, groups, owner, set(order), name)}",
+            f"{_shown_cycle(edges, groups, owner, set(order), name)}",
             where="the check of the plan",
             remedy="Change the nodes given: no path may leave a subgraph (or several, one after another) and come back",
         )
     return order
 
 
-def _shown_cycle(preds: Preds, groups: Groups, owner: Sequence[int], done: Container[int], name: Names) -> str:
+def _shown_cycle(edges: EdgeArrays, groups: Groups, owner: Sequence[int], done: Container[int], name: Names) -> str:
     """One cycle among the remaining units; a subgraph is shown by its ops where the cycle enters and leaves it."""
     unit = [v if k < 0 else ~k for v, k in enumerate(owner)]
     between: dict[tuple[int, int], tuple[int, int]] = {}
-    for v, producers in enumerate(preds):
-        for u in producers:
-            if unit[u] != unit[v] and unit[u] not in done and unit[v] not in done:
-                between.setdefault((unit[u], unit[v]), (u, v))
+    for u, v in edges.pairs():
+        if unit[u] != unit[v] and unit[u] not in done and unit[v] not in done:
+            between.setdefault((unit[u], unit[v]), (u, v))
     cycle = cycle_in(between)
-    edges = [between[a, b] for a, b in pairwise(cycle)]
+    steps = [between[a, b] for a, b in pairwise(cycle)]
     names = []
-    for (_, entered), (left, _) in pairwise([edges[-1], *edges]):
+    for (_, entered), (left, _) in pairwise([steps[-1], *steps]):
         names.append(name(entered) if entered == left else f"{{{name(entered)} ... {name(left)}}}")
     return arrows([*names, names[0]])

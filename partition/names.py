@@ -14,7 +14,9 @@ from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 def names_in(graph: Graph) -> set[str]:
     """The names of all nodes, and of the ops in all bodies."""
     _, *bodies = graphs_in(graph)
-    return {node.name for node in graph.nodes} | op_names_in(*bodies)
+    names = {node.name for node in graph.nodes}
+    names |= op_names_in(*bodies)
+    return names
 
 
 def op_names_in(*graphs: Graph) -> set[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 import attrs
+import numpy as np
 
 from partita.graph.build import is_made_call
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.graph.order import sources
+from partita.graph.order import EdgeArrays, sources
 from partita.partition import growth
 from partita.partition.growth.labels import Edges
 
@@ -40,6 +41,8 @@ class OpIndex:
     """The number of each op."""
     preds: Preds
     """Per op the ops that it depends on (inputs in order, captures, control), once per edge."""
+    edges: EdgeArrays
+    """The same edges."""
     control: Edges
     """The edges that are control dependencies only: they count for cycles, and callbacks are not called for them."""
     live: bytearray
@@ -81,6 +84,10 @@ class OpIndex:
         if not control:
             return self.preds
         return [[u for u in sources if (u, v) not in control] for v, sources in enumerate(self.preds)]
+
+    def value_edges(self) -> EdgeArrays:
+        """The edges of `value_preds`."""
+        return EdgeArrays.of(self.value_preds()) if self.control else self.edges
 
     def read_alone(self) -> list[ReadAlone]:
         """The constants that are read by ops which read nothing but constants. Linear."""
@@ -125,7 +132,8 @@ def build_op_index(graph: Graph) -> OpIndex:
         number[node] = len(nodes)
         nodes.append(node)
         preds.append(producers)
-    live = _live(graph, number, preds)
+    edges = EdgeArrays.of(preds)
+    live = _live(graph, number, edges, preds)
     offered = list(map(bool, live))
     for v in calls:
         offered[v] = False
@@ -135,7 +143,7 @@ def build_op_index(graph: Graph) -> OpIndex:
     control = _control_alone(followers, number)
     has_affinities = affinity.count(None) < len(affinity)
     return OpIndex(
-        graph, nodes, number, preds, control, live, offered, affinity, has_affinities, plain_inputs(graph), is_placed
+        graph, nodes, number, preds, edges, control, live, offered, affinity, has_affinities, plain_inputs(graph), is_placed
     )
 
 
@@ -164,15 +172,19 @@ def _control_alone(followers: Iterable[Node], number: dict[Node, int]) -> Edges:
     return frozenset(edges)
 
 
-def _live(graph: Graph, number: dict[Node, int], preds: Preds) -> bytearray:
+def _live(graph: Graph, number: dict[Node, int], edges: EdgeArrays, preds: Preds) -> bytearray:
     live = bytearray(len(preds))
     for entry in graph.outputs:
         v = number.get(entry.node)
         if v is not None:
             live[v] = 1
-    for v in range(len(preds) - 1, -1, -1):
-        if live[v]:
-            for u in preds[v]:
+    unread = np.ones(len(preds), bool)
+    unread[edges.producers] = False
+    if np.frombuffer(live, bool)[unread].all():  # every op leads to one that is not read
+        return bytearray(b"\1" * len(preds))
+    for is_live, producers in zip(reversed(live), reversed(preds), strict=True):  # marks nodes that come later in this iteration
+        if is_live:
+            for u in producers:
                 live[u] = 1
     return live
 

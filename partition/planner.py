@@ -13,13 +13,13 @@ from partita.graph.errors import check_count, check_flag, did_you_mean
 from partita.graph.formatting import counted
 from partita.graph.names import unique
 from partita.partition.calls import CallMaker, Chosen
-from partita.partition.checker import Preds, check_connected, check_partition
+from partita.partition.checker import check_connected, check_partition
 from partita.partition.choose import check_growth, choose_groups, is_connected
 from partita.partition.errors import PartitionError
 from partita.partition.evidence import Evidence
 from partita.partition.hooks import Hooks, Witness
 from partita.partition.names import names_in
-from partita.partition.op_index import OpIndex, build_op_index
+from partita.partition.op_index import OpIndex, Preds, build_op_index
 from partita.partition.options import PartitionOptions
 from partita.partition.property import SubgraphProperty
 from partita.partition.with_types import Typed
@@ -100,8 +100,9 @@ class Planner:
 
     def _choose(self, number: int, subject: SubgraphProperty) -> list[Chosen]:
         hooks = Hooks(subject, self.witness)
-        hooks.call("pre_partition", None, subject.pre_partition, self.index.graph, dict(self.options.extra))
-        self.witness.check(subject.name, "pre_partition")
+        if hooks.overrides("pre_partition"):
+            hooks.call("pre_partition", None, subject.pre_partition, self.index.graph, dict(self.options.extra))
+            self.witness.check(subject.name, "pre_partition")
         fixed = [chosen.members for chosen in self.groups]
         growth = self.options.growth or subject.growth
         groups, evidence = choose_groups(hooks, self.index, fixed, growth, given=self.options.groups)
@@ -152,9 +153,9 @@ class Planner:
 
         A path between two pieces leads from the earlier one to the later one, since the group closed no cycle."""
         largest, cuts = largest or len(group), self.cuts
+        if len(group) <= largest and (not cuts or evidence.growth == "pattern"):
+            return [group]
         if evidence.growth == "pattern":
-            if len(group) <= largest:
-                return [group]
             why = f"of {counted(len(group), 'op')}, more than max_nodes={largest}"
             evidence.limited.update(dict.fromkeys(group, why))
             return []
@@ -193,7 +194,7 @@ class Planner:
             nodes = self.index.nodes
             refused = () if evidence.growth == "walk" else evidence.refused  # a walk may reach a refused node by another path
             shared = [(c.alone, c.readers) for c in self.index.read_alone()] if evidence.by_affinity else []
-            check_connected(self.index.value_preds(), [c.members for c in chosen], refused, lambda v: nodes[v].name, shared)
+            check_connected(self.index.value_edges(), [c.members for c in chosen], refused, lambda v: nodes[v].name, shared)
         return order
 
     def _give_back(self, before: int, declined: dict[int, str]) -> None:
@@ -222,4 +223,4 @@ def _components(nodes: list[int], evidence: Evidence, preds: Preds) -> list[list
 def settle(index: OpIndex, groups: Sequence[Chosen]) -> list[int]:
     """Checks all groups at once -> a topological order with each group as one."""
     nodes = index.nodes
-    return check_partition(index.preds, [c.members for c in groups], index.offered, lambda v: nodes[v].name)
+    return check_partition(index.edges, [c.members for c in groups], index.offered, lambda v: nodes[v].name)

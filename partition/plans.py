@@ -26,7 +26,7 @@ from partita.partition.property import SubgraphProperty
 from partita.partition.reasons import Border, Group, Outside, Reasons, WrittenReasons
 from partita.partition.report import PartitionReport
 from partita.partition.splicer import splice
-from partita.partition.with_types import Typed, with_types
+from partita.partition.with_types import Typed, own_hooks, with_types
 from partita.passes.registry import REPORT
 
 VERSION = 1
@@ -219,10 +219,11 @@ def finish(
     result.attrs[REPORT] = PartitionReport(plan_of(planned, properties, reasons), calls)
     planned.witness.check(planned.groups[0].hooks.name if planned.groups else "", "connect_subgraph_inputs")
     for subject in properties:
-        watched = Witness(Typed(result, result))
-        Hooks(subject, watched).call("post_partition", None, subject.post_partition, result)
-        watched.check(subject.name, "post_partition")
-    planned.witness.check(properties[-1].name if properties else "", "post_partition")
+        if "post_partition" in own_hooks(subject):
+            watched = Witness(Typed(result, result))
+            Hooks(subject, watched).call("post_partition", None, subject.post_partition, result)
+            watched.check(subject.name, "post_partition")
+            planned.witness.check(subject.name, "post_partition")
     return result
 
 

@@ -99,13 +99,13 @@ class _Splicer:
         members = [nodes[v] for v in chosen.members]
         new = self.values.get
         entries = tuple([e if (values := new(e.node)) is None else values[e.index] for e in draft.entries])
-        slots: Sequence[int] = range(len(draft.exits))
+        exits = [(nodes[v], i) for v, i in draft.exits]
+        slots: Sequence[int] = range(len(exits))
         if built.node is None:
-            call = self._plain_call(chosen, built, entries, members)
+            call = self._plain_call(chosen, built, entries, exits, members)
         else:
             call, slots = self._connect(chosen, built, built.node, entries, members)
-        for (v, i), slot in zip(draft.exits, slots, strict=True):
-            old = nodes[v]
+        for (old, i), slot in zip(exits, slots, strict=True):
             if len(old.output_names) == 1:
                 self.values[old] = (NodeEntry(call, slot),)
             else:
@@ -115,11 +115,15 @@ class _Splicer:
         self.kept.append(call)
 
     def _plain_call(
-        self, chosen: Chosen, built: BuiltCall, entries: tuple[NodeEntry, ...], members: Sequence[Node]
+        self,
+        chosen: Chosen,
+        built: BuiltCall,
+        entries: tuple[NodeEntry, ...],
+        exits: Sequence[tuple[Node, int]],
+        members: Sequence[Node],
     ) -> Node:
         """The call that a property makes which overrides no hook."""
         template = PLAIN if chosen.hooks.property.inline else PLAIN_NOT_INLINED
-        exits = [NodeEntry(self.index.nodes[v], i) for v, i in built.draft.exits]
         call = call_like(template, built.body, chosen.name, entries, exits, members[0].place, chosen.device)
         after = self._after_group(members) if self.is_controlled else ()
         return call.evolve(after=after) if after else call

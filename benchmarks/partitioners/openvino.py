@@ -13,6 +13,7 @@ import openvino
 from openvino import opset13 as ops
 
 from benchmarks.partitioners import Color, Finding, Preds, clocked, read_by_nobody, report
+from partita.graph.order import EdgeArrays
 from partita.partition.checker import check_partition
 from partita.partition.errors import PartitionError
 
@@ -80,7 +81,7 @@ def measure(preds: Preds, color: Color) -> Finding:
     seconds, _ = clocked(lambda: split(given))
     groups = groups_drawn(model(preds, color))
     try:
-        check_partition(preds, groups, [True] * len(preds), str)
+        check_partition(EdgeArrays.of(preds), groups, [True] * len(preds), str)
     except PartitionError:
         return seconds, len(groups), "cyclic"
     return seconds, len(groups), ""

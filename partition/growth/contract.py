@@ -8,8 +8,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from partita.graph.order import EdgeArrays, Numbers, followed
 from partita.partition.growth.fixed import Groups, by_size, contract_fixed
-from partita.partition.growth.label_contraction import Base, join
+from partita.partition.growth.label_contraction import UNGROUPED, Base, components
 from partita.partition.growth.labels import Color, Preds
 from partita.partition.growth.quotient import Quotient
 
@@ -27,49 +30,33 @@ class Start(enum.IntEnum):
     """The base itself; the longest edges first."""
 
 
-def contract(base: Base, start: Start, edges: Sequence[tuple[int, int]], count: int) -> list[int]:
-    """-> the group of each of the first `count` base groups (`edges` are among them).
+def contract(base: Base, start: Start, edges: EdgeArrays) -> Numbers:
+    """-> the group of each of the first base groups, between which the `edges` are.
 
     Acyclic and maximal: no remaining edge can be contracted. Near-linear if edges are local, because
     each test costs the cheaper end of a search inside the window of ranks."""
-    owner, order = _beginning(base, start, edges, count)
     if start in (Start.EQUAL_EARLIEST, Start.EQUAL_LATEST):
-        quotient = _quotient(base, owner, _topological(base, start, owner))
-        order = [(owner[a], owner[b]) for a, b in order]
+        label, order = base.earliest if start is Start.EQUAL_EARLIEST else base.latest, edges.consumers
+        owner = components(edges, label)
+        quotient = _quotient(base, owner.tolist(), _topological(base, start, owner))
     else:
-        quotient = Quotient(base.consumers(count), base.producers(count))
-    contract_all(quotient, base.color, order)
-    return [quotient.find(x) for x in owner]
+        order = -edges.producers if start is Start.LATEST_PRODUCER else edges.producers - edges.consumers
+        owner = np.arange(edges.count)
+        quotient = Quotient(base.consumers(edges.count), base.producers(edges.count))
+    first = np.argsort(order, kind="stable")
+    pairs = EdgeArrays(edges.count, owner[edges.producers[first]], owner[edges.consumers[first]]).pairs()
+    contract_all(quotient, base.device.tolist(), pairs)
+    return followed(np.array(quotient.rep, np.int64))[owner]
 
 
-def _beginning(
-    base: Base, start: Start, edges: Sequence[tuple[int, int]], count: int
-) -> tuple[list[int], list[tuple[int, int]]]:
-    """-> (the first group of each base group, the edges in the order to try them in)."""
-    owner = list(range(count))
-    if start is Start.LATEST_PRODUCER:
-        return owner, sorted(edges, key=lambda e: -e[0])
-    if start is Start.LONGEST_EDGE:
-        return owner, sorted(edges, key=lambda e: e[0] - e[1])
-    label = base.earliest if start is Start.EQUAL_EARLIEST else base.latest
-    for a, b in edges:
-        if label[a] == label[b]:
-            join(owner, a, b)
-    for x, name in enumerate(owner):
-        owner[x] = owner[name]
-    return owner, sorted(edges, key=lambda e: e[1])
-
-
-def _topological(base: Base, start: Start, owner: list[int]) -> list[int]:
+def _topological(base: Base, start: Start, owner: Numbers) -> list[int]:
     """The groups of equal labels in a topological order. Nodes without a device come first among equals of the earliest label,
     last among equals of the latest, because their edges raise neither."""
-    names = [x for x, name in enumerate(owner) if x == name]
-    color = base.color
+    names = np.flatnonzero(owner == np.arange(len(owner)))
+    has_device = base.device[names] != UNGROUPED
     if start is Start.EQUAL_EARLIEST:
-        names.sort(key=lambda x: (base.earliest[x], color[x] is not None))
-    else:
-        names.sort(key=lambda x: (-base.latest[x], color[x] is None))
-    return names
+        return names[np.lexsort((has_device, base.earliest[names]))].tolist()
+    return names[np.lexsort((~has_device, -base.latest[names]))].tolist()
 
 
 def _quotient(base: Base, owner: list[int], names: list[int]) -> Quotient:
@@ -89,7 +76,7 @@ def _quotient(base: Base, owner: list[int], names: list[int]) -> Quotient:
     return Quotient(succ, pred, names, owner)
 
 
-def contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple[int, int]]) -> None:
+def contract_all(quotient: Quotient, color: Sequence[int | None], edges: Iterable[tuple[int, int]]) -> None:
     """Tries edges until none can be contracted.
 
     A path through another device blocks an edge for good: contraction only makes more paths. An edge that a

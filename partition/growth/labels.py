@@ -16,62 +16,40 @@ Edges = frozenset[tuple[int, int]]
 Accept = Callable[[int, int], bool]
 """accept(u, v): True if the edge u -> v may be inside a group."""
 
-SHORT = 8
-"""Maximum length of a list that is searched as fast as a set."""
+
+def refusals(preds: Preds, color: Color, accept: Accept | None, control: Edges = frozenset()) -> set[tuple[int, int]]:
+    """The edges between nodes of one device that `accept` refuses; it is called once per edge that is no control dependency."""
+    if accept is None:
+        return set()
+    edges = ((u, v) for v, producers in enumerate(preds) for u in dict.fromkeys(producers) if (u, v) not in control)
+    return {(u, v) for u, v in edges if color[u] is not None and color[u] == color[v] and not accept(u, v)}
 
 
-def accepted_inputs(preds: Preds, color: Color, accept: Accept | None) -> list[list[int]]:
-    """Per node the producers that may share a group with it. Calls `accept` once per edge."""
-    accepted: list[list[int]] = []
-    for v, producers in enumerate(preds):
-        c = color[v]
-        same = []
-        if c is not None:
-            for u in producers:
-                if color[u] == c:
-                    same.append(u)
-            if accept is not None:
-                same = [u for u in dict.fromkeys(same) if accept(u, v)]
-        accepted.append(same)
-    return accepted
-
-
-def earliest_labels(preds: Preds, color: Color, accepted: Sequence[Sequence[int]]) -> list[int]:
+def earliest_labels(preds: Preds, color: Color, refused: Collection[tuple[int, int]]) -> list[int]:
     """The earliest split: the largest label of the producers, plus one for an edge that leaves a group.
 
     Edges from nodes that are never grouped raise nothing: only a path that leaves a group can return to
     one, so graph inputs and constants separate nothing. Linear."""
-    label = [0] * len(preds)
+    label, risen = [0] * len(preds), [0] * len(preds)
     for v, producers in enumerate(preds):
-        highest = 0
-        inside: Collection[int] = accepted[v]
-        if len(inside) == len(producers):
-            for u in inside:
-                if label[u] > highest:
-                    highest = label[u]
-        else:
-            if len(inside) > SHORT:
-                inside = set(inside)
-            for u in producers:
-                rise = label[u] + (color[u] is not None and u not in inside)
-                if rise > highest:
-                    highest = rise
+        mine, highest = color[v], 0
+        for u in producers:
+            reached = label[u] if color[u] == mine and not (refused and (u, v) in refused) else risen[u]
+            if reached > highest:
+                highest = reached
         label[v] = highest
+        risen[v] = highest if mine is None else highest + 1
     return label
 
 
-def latest_labels(preds: Preds, color: Color, accepted: Sequence[Sequence[int]]) -> list[int]:
+def latest_labels(preds: Preds, color: Color, refused: Collection[tuple[int, int]]) -> list[int]:
     """The latest split: like the earliest, from the outputs upward, where edges into a group raise the label. Linear."""
     label = [0] * len(preds)
     for v in range(len(preds) - 1, -1, -1):
-        mine, producers, inside = label[v], preds[v], accepted[v]
-        for u in inside:
-            if label[u] < mine:
-                label[u] = mine
-        if len(inside) < len(producers):
-            risen = mine if color[v] is None else mine + 1
-            known: Collection[int] = set(inside) if len(inside) > SHORT else inside
-            for u in producers:
-                if label[u] < risen and u not in known:
-                    label[u] = risen
+        mine, low = color[v], label[v]
+        risen = low if mine is None else low + 1
+        for u in preds[v]:
+            reached = low if color[u] == mine and not (refused and (u, v) in refused) else risen
+            if label[u] < reached:
+                label[u] = reached
     return label

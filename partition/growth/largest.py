@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
+import attrs
+import numpy as np
+
+from partita.graph.order import EdgeArrays, Numbers
 from partita.partition.growth.contract import Start, contract
 from partita.partition.growth.fixed import by_size, renumbered
-from partita.partition.growth.label_contraction import Base, build, components, drop_blocked
-from partita.partition.growth.labels import Accept, Color, Preds, accepted_inputs, earliest_labels, latest_labels
+from partita.partition.growth.label_contraction import UNGROUPED, Base, build, components, drop_blocked
+from partita.partition.growth.labels import Accept, Color, Preds, earliest_labels, latest_labels, refusals
 
 SMALL = 3_000
 """Maximum number of nodes (or base groups and open edges) for which every start is tried."""
@@ -37,59 +42,62 @@ def largest(
     superlinear with uniformly random skips over the whole graph, because maximality needs reachability."""
     if fixed:
         return renumbered(largest, preds, color, accept, fixed)
-    accepted = accepted_inputs(preds, color, accept)
-    earliest = earliest_labels(preds, color, accepted)
-    latest = latest_labels(preds, color, accepted)
+    refused = refusals(preds, color, accept)
+    earliest = np.array(earliest_labels(preds, color, refused), np.int64)
+    latest = np.array(latest_labels(preds, color, refused), np.int64)
+    number: dict[int | None, int] = {None: UNGROUPED}
+    device = np.array([number.setdefault(c, len(number)) for c in color], np.int64)
+    edges = EdgeArrays.of(preds)
+    accepted = edges.where((device[edges.producers] == device[edges.consumers]) & (device[edges.consumers] != UNGROUPED))
+    if refused:
+        accepted = accepted.where(np.array([edge not in refused for edge in accepted.pairs()], bool))
 
-    def base_of(first: list[int]) -> Base:
-        base = build(preds, color, accepted, earliest, latest, first)
+    def base_of(first: Numbers) -> Base:
+        base = build(edges, device, accepted, earliest, latest, first)
         drop_blocked(base)
         return base
 
-    base = base_of(components(preds, accepted, earliest, latest))
+    base = base_of(components(accepted, earliest, latest))
     score, owner = _best(base, _starts(base))
     if len(preds) <= SMALL and score[0] > 1:
         # The base may join nodes that a better result separates: also run from single nodes.
-        singles = base_of(list(range(len(preds))))
+        singles = base_of(np.arange(len(preds)))
         other = _best(singles, (Start.LATEST_PRODUCER, Start.LONGEST_EDGE))
         if other[0] < score:
             owner = other[1]
-    return in_order(owner, color)
+    return in_order(owner, device)
 
 
 def _starts(base: Base) -> tuple[Start, ...]:
-    if not base.open:
+    if not len(base.open):
         return (Start.EQUAL_LATEST,)
     if len(base) + len(base.open) <= SMALL:
         return (Start.EQUAL_LATEST, Start.EQUAL_EARLIEST, Start.LATEST_PRODUCER, Start.LONGEST_EDGE)
     return (Start.EQUAL_LATEST, Start.EQUAL_EARLIEST, Start.LATEST_PRODUCER)
 
 
-def _best(base: Base, starts: Sequence[Start]) -> tuple[Score, list[int]]:
+def _best(base: Base, starts: Sequence[Start]) -> tuple[Score, Numbers]:
     """-> the best run's (score, the group of each node)."""
     count = len(base)
     if len(starts) > 1 and count + len(base.open) > FULL:
-        few = min(count, SAMPLE)
-        part = [(a, b) for a, b in base.open if b < few]
-        starts = [min(starts, key=lambda s: _score(base, contract(base, s, part, few)))]
-    runs = [contract(base, s, base.open, count) for s in starts]
+        part = attrs.evolve(base.open.where(base.open.consumers < SAMPLE), count=min(count, SAMPLE))
+        starts = [min(starts, key=lambda s: _score(base, contract(base, s, part)))]
+    runs = [contract(base, s, base.open) for s in starts]
     scores = [_score(base, owner) for owner in runs]
     best = min(range(len(runs)), key=scores.__getitem__)
-    return scores[best], [runs[best][b] for b in base.of]
+    return scores[best], runs[best][base.of]
 
 
-def _score(base: Base, owner: list[int]) -> Score:
-    total: dict[int, int] = {}
-    for x, name in enumerate(owner):
-        if base.color[x] is not None:
-            total[name] = total.get(name, 0) + base.size[x]
-    return len(total), sorted(-size for size in total.values())
+def _score(base: Base, owner: Numbers) -> Score:
+    grouped = np.flatnonzero(base.device[: len(owner)] != UNGROUPED)
+    total = np.bincount(owner[grouped], weights=base.size[grouped]).astype(np.int64)
+    return int(np.count_nonzero(total)), np.sort(-total[total > 0]).tolist()
 
 
-def in_order(owner: Sequence[int], color: Color) -> list[list[int]]:
-    """The groups of colored nodes with the same owner, by descending size, then by first node."""
-    groups: dict[int, list[int]] = {}
-    for v, name in enumerate(owner):
-        if color[v] is not None:
-            groups.setdefault(name, []).append(v)
-    return by_size(groups.values())
+def in_order(owner: Numbers, device: Numbers) -> list[list[int]]:
+    """The groups of nodes with a device and the same owner, by descending size, then by first node."""
+    grouped = np.flatnonzero(device != UNGROUPED)
+    by_owner = grouped[np.argsort(owner[grouped], kind="stable")]
+    stops = np.flatnonzero(np.diff(owner[by_owner])) + 1
+    flat = by_owner.tolist()
+    return by_size(flat[start:stop] for start, stop in pairwise([0, *stops.tolist(), len(flat)]) if start < stop)

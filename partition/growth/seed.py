@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from partita.partition.growth.fixed import by_size, contract_fixed
-from partita.partition.growth.label_contraction import join
-from partita.partition.growth.labels import Accept, Color, Edges, Preds
+from partita.partition.growth.labels import Accept, Color, Edges, Preds, refusals
 from partita.partition.growth.observer import SeedObserver
 
 Groups = list[list[int]]
@@ -96,7 +95,7 @@ class _Grower:
         self._ins, self._outs = graph.preds, graph.succ
         self._ancestors = _closure(graph.preds, graph.order)
         self._descendants = _closure(graph.succ, graph.order[::-1])
-        self._refused = _refusals(preds, color, accept, control)
+        self._refused = refusals(preds, color, accept, control)
         self._control = control
         members = {v for group in fixed for v in group}
         self.device = [None if v in members else c for v, c in enumerate(color)]
@@ -154,14 +153,6 @@ class _Grower:
         return self.device[new] == self.device[root] and edge not in self._refused
 
 
-def _refusals(preds: Preds, color: Color, accept: Accept | None, control: Edges) -> set[tuple[int, int]]:
-    """The edges between nodes of one device that `accept` refuses; it is called once per edge along which a value flows."""
-    if accept is None:
-        return set()
-    edges = ((u, v) for v, producers in enumerate(preds) for u in dict.fromkeys(producers) if (u, v) not in control)
-    return {(u, v) for u, v in edges if color[u] is not None and color[u] == color[v] and not accept(u, v)}
-
-
 def _closure(neighbours: list[list[int]], order: Sequence[int]) -> list[int]:
     """All nodes reachable over `neighbours`, which precede the node itself in `order`."""
     reached = [0] * len(neighbours)
@@ -184,7 +175,7 @@ def _split(preds: Preds, done: Groups, group: list[int], accept: Accept | None, 
     """The parts of a group with equal labels that are connected by accepted edges along which values flow."""
     graph = contract_fixed(preds, done)
     members = set(group)
-    refused = control | _refusals(preds, [0 if v in members else None for v in range(len(preds))], accept, control)
+    refused = control | refusals(preds, [0 if v in members else None for v in range(len(preds))], accept, control)
     label = [0] * len(preds)
     for v in graph.order:
         for u in graph.preds[v]:
@@ -201,3 +192,17 @@ def _split(preds: Preds, done: Groups, group: list[int], accept: Accept | None, 
     for v in group:
         parts.setdefault(first[v], []).append(v)
     return list(parts.values())
+
+
+def join(first: list[int], a: int, b: int) -> None:
+    """Union-find in which the smallest number represents the set."""
+    while first[a] != a:
+        first[a] = first[first[a]]
+        a = first[a]
+    while first[b] != b:
+        first[b] = first[first[b]]
+        b = first[b]
+    if a < b:
+        first[b] = a
+    elif b < a:
+        first[a] = b

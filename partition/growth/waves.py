@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from partita.partition.growth.fixed import by_size, renumbered
-from partita.partition.growth.labels import Accept, Color, Preds, accepted_inputs
+from partita.partition.growth.labels import Accept, Color, Preds, refusals
 
 Wave = list[int]
 """The nodes of one device that run together."""
@@ -37,7 +37,7 @@ def waves(
         return []
     number = {c: i for i, c in enumerate(devices)}
     device = [-1 if c is None else number[c] for c in color]
-    down = _Flow.of(preds, device, len(devices), accepted_inputs(preds, color, accept))
+    down = _Flow.of(preds, device, len(devices), refusals(preds, color, accept))
     up = down.reversed()
     bound = sum(down.chains)
     best: list[Wave] = []
@@ -75,17 +75,16 @@ class _Flow:
     """`shared` and `later` of the other direction."""
 
     @classmethod
-    def of(cls, preds: Preds, device: list[int], devices: int, accepted: list[list[int]]) -> _Flow:
+    def of(cls, preds: Preds, device: list[int], devices: int, refused: set[tuple[int, int]]) -> _Flow:
         shared: list[list[int]] = [[] for _ in preds]
         later: list[list[int]] = [[] for _ in preds]
-        others: list[list[int]] = []
+        accepted: list[list[int]] = [[] for _ in preds]
+        others: list[list[int]] = [[] for _ in preds]
         for v, producers in enumerate(preds):
-            inside = set(accepted[v])
-            others.append([u for u in dict.fromkeys(producers) if u not in inside])
-            for u in accepted[v]:
-                shared[u].append(v)
-            for u in others[v]:
-                later[u].append(v)
+            for u in dict.fromkeys(producers):
+                together = device[u] == device[v] >= 0 and (u, v) not in refused
+                (accepted if together else others)[v].append(u)
+                (shared if together else later)[u].append(v)
         return cls.of_edges(device, devices, (shared, later), (accepted, others), list(range(len(preds))))
 
     @classmethod

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from partita.graph import GraphError, Node, NodeEntry
-from partita.graph.order import topological
+from partita.graph.order import EdgeArrays, topological
 
 
 def drawn(rng: random.Random) -> list[Node]:
@@ -47,3 +48,15 @@ def test_a_cycle_is_named() -> None:
     object.__setattr__(b, "inputs", (NodeEntry(closed),))
     with pytest.raises(GraphError, match=r"node 'a' \(Relu\): the node depends on itself through a cycle"):
         topological([closed, b])
+
+
+def test_edges_as_arrays() -> None:
+    edges = EdgeArrays.of([[], [0], [], [1, 0, 1], [2]])
+    assert list(edges.pairs()) == [(0, 1), (1, 3), (0, 3), (1, 3), (2, 4)]
+    assert edges.roots().tolist() == [0, 0, 2, 0, 2]
+    some = edges.where(edges.producers == 1)
+    assert (some.count, len(some), some.roots().tolist()) == (5, 2, [0, 1, 2, 1, 4])
+
+
+def test_a_root_is_reached_over_a_long_chain() -> None:
+    assert not np.any(EdgeArrays.of([[], *([v] for v in range(999))]).roots())

@@ -19,7 +19,7 @@ from partita.graph.rewrite import rewrite
 from partita.graph.shortest_path import arrows, cycle_in, way_between
 from partita.partition import watch_view
 from partita.partition.fingerprint import difference, fingerprint
-from partita.partition.growth import GROWTHS, label_contraction, labels, quotient, seed
+from partita.partition.growth import GROWTHS, quotient, seed
 from partita.partition.growth.quotient import OrderList, Quotient
 from partita.partition.matcher import find_matches
 from partita.partition.pattern import ANY, CONST
@@ -27,6 +27,7 @@ from tests.kept import lines_of, sum_of, told, write_kept
 from tests.partition.kept_partitions import ONE, TWO, graph_of
 
 largest = import_module("partita.partition.growth.largest")
+join = import_module("partita.partition.growth.seed").join
 
 KEPT = Path(__file__).with_name("kept_growths.txt")
 
@@ -118,7 +119,7 @@ def grown(rng: random.Random) -> Iterator[str]:
     with (
         mock.patch.object(largest, "SMALL", rng.choice((4, 12, 3000))),
         mock.patch.object(largest, "FULL", rng.choice((6, 20, 30000))),
-        mock.patch.object(largest, "SAMPLE", rng.choice((3, 8))), mock.patch.object(labels, "SHORT", rng.choice((1, 2, 8))),
+        mock.patch.object(largest, "SAMPLE", rng.choice((3, 8))),
         mock.patch.object(quotient, "CHUNK", rng.choice((1, 12))),
     ):
         yield f"{preds} {colors} {fixed}"
@@ -129,7 +130,7 @@ def grown(rng: random.Random) -> Iterator[str]:
         for v in range(count):
             for u in preds[v][:1]:
                 if rng.random() < 0.5:
-                    label_contraction.join(firsts, u, v)
+                    join(firsts, u, v)
         yield str(firsts)
 
 

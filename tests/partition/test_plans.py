@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
+import networkx
 import numpy as np
 import pytest
 
 from partita.graph import Graph, Node, PartitaError, constant, op, variable
+from partita.graph.order import EdgeArrays
 from partita.partition import (
     AffinityProperty,
     ContainOpSelector,
@@ -247,18 +250,39 @@ def name(v: int) -> str:
 )
 def test_the_checker_refuses(preds: list[list[int]], groups: list[list[int]], message: str) -> None:
     with pytest.raises(PartitaError, match=message):
-        check_partition(preds, groups, [True] * len(preds), name)
+        check_partition(EdgeArrays.of(preds), groups, [True] * len(preds), name)
 
 
 def test_the_checker_refuses_nodes_that_were_not_offered_and_loose_groups() -> None:
     with pytest.raises(PartitaError, match="node 'n1' may not be in a subgraph"):
-        check_partition([[], [0]], [[0, 1]], [True, False], name)
+        check_partition(EdgeArrays.of([[], [0]]), [[0, 1]], [True, False], name)
     with pytest.raises(PartitaError, match="does not hang together"):
-        check_connected([[], [0], [0, 1]], [[1, 2]], {(1, 2)}, name)
+        check_connected(EdgeArrays.of([[], [0], [0, 1]]), [[1, 2]], {(1, 2)}, name)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_checker_finds_loose_groups(seed: int) -> None:
+    rng = random.Random(seed)
+    preds = [[rng.randrange(v) for _ in range(rng.choice((0, 1, 2)))] if v else [] for v in range(rng.randint(1, 12))]
+    refused = {(u, v) for v, producers in enumerate(preds) for u in producers if rng.random() < 0.1}
+    group = sorted(rng.sample(range(len(preds)), rng.randint(1, len(preds))))
+    readers = sorted(rng.sample(range(len(preds)), rng.randint(0, len(preds))))
+    alone = set(readers[:1])
+    joined = networkx.Graph((u, v) for v, producers in enumerate(preds) for u in producers if (u, v) not in refused)
+    joined.add_nodes_from(group)
+    if alone <= set(group):
+        joined.add_edges_from((a, b) for a in alone for b in readers)
+    try:
+        check_connected(EdgeArrays.of(preds), [group], refused, name, [(alone, readers)])
+    except PartitaError:
+        assert not networkx.is_connected(joined.subgraph(group))
+    else:
+        assert networkx.is_connected(joined.subgraph(group))
 
 
 def test_the_checker_gives_a_topological_order() -> None:
-    assert check_partition([[], [0], [1], [0, 2]], [[1, 2]], [True] * 4, name) == [0, ~0, 3]
+    edges = EdgeArrays.of([[], [0], [1], [0, 2]])
+    assert check_partition(edges, [[1, 2]], [True] * 4, name) == [0, ~0, 3]
 
 
 def test_plans_of_large_groups_are_by_name() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
+import networkx
+import numpy as np
 import pytest
 
+from partita.graph.order import EdgeArrays
 from partita.partition.growth.contract import contract_all
+from partita.partition.growth.label_contraction import components
 from partita.partition.growth.quotient import Quotient
 from tests.partition.growth.oracles import neighbours
 
@@ -66,3 +71,15 @@ CASES: dict[str, tuple[list[list[int]], list[int | None], list[Edge], list[list[
 def test_edges_are_asked_again_where_the_answer_may_have_changed(name: str) -> None:
     preds, color, edges, groups, questions = CASES[name]
     assert contracted(preds, color, edges) == (groups, questions)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_components_are_named_by_their_first_nodes(seed: int) -> None:
+    rng = random.Random(seed)
+    count = rng.randint(1, 40)
+    preds = [[rng.randrange(v) for _ in range(rng.choice((0, 1, 1, 5)))] if v else [] for v in range(count)]
+    label = np.array([rng.randrange(rng.choice((1, 3))) for _ in preds])
+    graph = networkx.Graph((u, v) for v, producers in enumerate(preds) for u in producers if label[u] == label[v])
+    graph.add_nodes_from(range(count))
+    first = {v: min(part) for part in networkx.connected_components(graph) for v in part}
+    assert components(EdgeArrays.of(preds), label).tolist() == [first[v] for v in range(count)]
