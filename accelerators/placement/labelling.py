@@ -19,6 +19,9 @@ from partita.graph.types import Array
 MOST_STATES = 1 << 18
 """Maximum number of pairs of a state and a device, of all steps together."""
 
+MOST_LABELS = 600_000
+"""Maximum number of labels of all steps together."""
+
 MOST_BITS = 62
 """Maximum number of bits of the key of a label's state."""
 
@@ -424,6 +427,7 @@ class Labelling:
         """One pass with at most so many labels at a time; `cost` is the best known one."""
         assert self.steps is not None
         loads, limits, multipliers, left = self._loads, self._limits, self._multipliers, self._left
+        most = min(most, MOST_LABELS // len(self.steps))
         live: dict[int, Array] = {}
         used = np.concatenate([self._resources.busy, np.zeros(len(limits))])[np.newaxis]
         trace: list[tuple[Array, Array, Array]] = []
