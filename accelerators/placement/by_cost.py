@@ -39,6 +39,9 @@ LATENCY, THROUGHPUT = "latency", "throughput"
 SHOWN = 8
 """The number of tensors and of wishes that a text lists."""
 
+PART = 0.1
+"""The effort for one of many problems that bound a load."""
+
 HALVINGS = 8
 """Number of steps of the search for the least bytes per device that suffice."""
 
@@ -223,7 +226,8 @@ class _Search:
     def fitted(self, limits: Array, problem: AssignmentProblem | None = None) -> Fitted:
         """The cheapest assignment whose projected bytes fit, values included; for these costs if any are given."""
         loads, costs = self.shares + self.spans.made, problem or self.problem
-        return Fitting(costs, self.shares, limits, self._used, self.projected, loads, self.spans.floors).search()
+        effort = 1.0 if problem is None else PART
+        return Fitting(costs, self.shares, limits, self._used, self.projected, loads, self.spans.floors, effort).search()
 
     def projected(self, chosen: Array) -> Array:
         """The bytes on each device beside what is reserved, as partitioned and cut."""
@@ -435,7 +439,10 @@ def placed_together(settings: Sequence[Setting]) -> list[CostedPlacement]:
         return solve
 
     solvers = [solver(number) for number in range(len(settings))]
-    balanced = Balancing([search.problem for search in searches], solvers, fit, busy, factors).search()
+    balanced = Balancing(
+        [search.problem for search in searches], solvers, fit, busy, factors, [search.shares for search in searches],
+        room - np.sum([search.reserved - search.beside for search in searches], axis=0),
+    ).search()
     if balanced is None:
         *earlier, (search, found) = latest.values()
         alone = next((pair for pair in latest.values() if pair[1].chosen is None), None)

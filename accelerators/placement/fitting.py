@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from partita.accelerators.placement.assignment import Assigner, AssignmentProblem
+from partita.accelerators.placement.labelling import Labelling, Resources
 from partita.graph.types import Array
 
 ROUNDS = 12
@@ -35,6 +36,9 @@ RAISED = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 MOST_EXCHANGED = 128
 """Maximum number of nodes of an assignment that is improved by exchanging the devices of two nodes."""
+
+LABELS = (500, 2000)
+"""Maximum numbers of labels of the passes of dynamic programming."""
 
 MOST_MOVED = 2000
 """Maximum number of nodes of an assignment that is improved by moving single nodes."""
@@ -86,17 +90,19 @@ class _Subproblem:
 
 class Fitting:
     """One search. `used` estimates the bytes of each device, and `exact` counts them; both are at least the sum of `shares` of a
-    device's nodes and the greatest of their `floors`. `loads` are guesses of the bytes that leave a device with a node."""
+    device's nodes and the greatest of their `floors`. `loads` are guesses of the bytes that leave a device with a node. `effort`
+    is the part of the branching; below 1, there is no dynamic programming."""
 
     def __init__(
         self, problem: AssignmentProblem, shares: Array, limits: Array, used: Used, exact: Used | None = None,
-        loads: Array | None = None, floors: Array | None = None,
+        loads: Array | None = None, floors: Array | None = None, effort: float = 1.0,
     ) -> None:
         self.problem, self.shares, self.limits, self.used = problem, shares, limits, used
         self.exact = exact or used
         self._loads = shares if loads is None else loads
         self._floors = np.zeros(len(shares)) if floors is None else floors
         self._assigner = Assigner(problem)
+        self._effort = effort
         self._limited = np.isfinite(limits)
         self._scale = np.where(self._limited, np.maximum(limits, 1.0), 1.0)
         self._best: Array | None = None
@@ -120,7 +126,29 @@ class Fitting:
             self._repair(self._nearest[1])
         if self._best is not None:
             self._improve()
-        return self._result(self._branch(parts))
+        bound = max([part.bound for part in parts], default=np.inf)
+        if parts and not self._is_close(bound) and len(times) <= MOST_MOVED and self._effort == 1:
+            bound = max(bound, self._label(parts[0]))
+        return self._result(bound if self._is_close(bound) else max(bound, self._branch(parts)))
+
+    def _label(self, part: _Subproblem) -> float:
+        """A bound by dynamic programming, which finds assignments too."""
+        ones, none = np.ones((1, *part.times.shape)), np.zeros(1)
+        resources = Resources(ones, none, self.shares, part.limits, self._floors)
+        labelling = Labelling(attrs.evolve(self.problem, times=part.times), resources)
+        if labelling.steps is None:
+            return part.bound
+        bound = max(part.bound, labelling.bound)
+        for most, merge in itertools.product(LABELS, (False, True)):
+            found = labelling.search(most, self._cost, merge)
+            before = self._cost
+            self._offer(np.array(found.chosen), np.array([self.problem.cost(one) for one in found.chosen]))
+            if self._cost < before:
+                self._improve()
+            bound = max(bound, found.bound)
+            if found.is_exact or self._is_close(bound):
+                break
+        return bound
 
     def _reachable(self, times: Array) -> Array:
         """The limits, lowered to the greatest sums of shares within them: eight equal layers fit where 8.3 would."""
@@ -308,7 +336,8 @@ class Fitting:
     def _branch(self, parts: Sequence[_Subproblem]) -> float:
         """The bound after branching on the parts with the least bounds, several at once."""
         count, cost = len(self.shares), self._cost
-        budget, together = int(EFFORT / count**1.5), max(1, self._assigner.batch // (len(STEPS) * len(self.limits)))
+        budget = int(self._effort * EFFORT / count**1.5)
+        together = max(1, self._assigner.batch // (len(STEPS) * len(self.limits)))
         numbers, queue = itertools.count(), list[tuple[float, int, _Subproblem]]()
         while True:
             for part in parts:

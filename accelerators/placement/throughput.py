@@ -16,7 +16,8 @@ import numpy as np
 
 from partita.accelerators.interface.device_list import Device
 from partita.accelerators.placement.assignment import AssignmentProblem
-from partita.accelerators.placement.fitting import CLOSE, MOST_MOVED, Fitted
+from partita.accelerators.placement.fitting import CLOSE, LABELS, MOST_MOVED, Fitted
+from partita.accelerators.placement.labelling import Labelling, Resources
 from partita.accelerators.process.cores import usable_cores
 from partita.graph.types import Array
 
@@ -31,6 +32,9 @@ MOST_PARTS = 400
 
 EFFORT = 4000
 """Maximum number of nodes of all parts of the branching."""
+
+OFFERED = 4
+"""Number of assignments of a pass of dynamic programming that are improved."""
 
 STEP = 2.0
 """The greatest change of a weight's logarithm."""
@@ -115,13 +119,15 @@ class _Part:
 class Balancing:
     """One search. `solvers` find the cheapest assignment of each model within limits, `fit` tells if assignments of all do
     together. `factors` has the part of each device's time in each load, by load, model and device, and `busy` is what the loads
-    are anyhow."""
+    are anyhow. All models together take at least the sum of `shares` of their nodes of the `limits`."""
 
     def __init__(
         self, problems: Sequence[AssignmentProblem], solvers: Sequence[Solve], fit: Callable[[Sequence[Array]], bool],
-        busy: Array, factors: Array,
+        busy: Array, factors: Array, shares: Sequence[Array] | None = None, limits: Array | None = None,
     ) -> None:
         self._problems, self._solvers, self._fit, self._busy, self._factors = problems, solvers, fit, busy, factors
+        self._shares = [np.zeros(len(problem.times)) for problem in problems] if shares is None else shares
+        self._limits = np.full(factors.shape[2], np.inf) if limits is None else limits
         self._neighbours = [problem.neighbours() for problem in problems]
         self._nodes = sum(len(problem.times) for problem in problems)
         self._best: list[Array] | None = None
@@ -130,8 +136,10 @@ class Balancing:
     def search(self) -> Balanced | None:
         """The best assignments, and the bound; None if nothing is found that fits."""
         count = len(self._busy)
-        root = _Part([problem.times for problem in self._problems], 0.0, np.full(count, 1 / count), [])
-        root = self._bounded(root, ROUNDS)
+        bound = self._labelled() if 0 < self._nodes <= MOST_MOVED else 0.0
+        root = _Part([problem.times for problem in self._problems], bound, np.full(count, 1 / count), [])
+        if not self._is_close(bound):
+            root = self._bounded(root, ROUNDS)
         if self._best is None:
             return None
         budget, numbers, queue = min(MOST_PARTS, EFFORT // self._nodes), itertools.count(1), [(root.bound, 0, root)]
@@ -142,6 +150,34 @@ class Balancing:
                 if child.bound < self._cost:
                     heapq.heappush(queue, (child.bound, next(numbers), child))
         return Balanced(self._best, self._cost, min([self._cost, *(bound for bound, *_ in queue)]))
+
+    def _labelled(self) -> float:
+        """A bound by dynamic programming over the nodes of all models, which finds assignments too."""
+        sizes = [len(problem.times) for problem in self._problems]
+        offsets = np.cumsum([0, *sizes])
+        producers = [np.where(one.producers < 0, -1, one.producers + at) for one, at in zip(self._problems, offsets.tolist())]
+        readers = [
+            tuple(node + at for node in nodes)
+            for one, at in zip(self._problems, offsets.tolist()) for nodes in one.readers
+        ]
+        joint = AssignmentProblem(
+            np.concatenate([one.times for one in self._problems]), np.concatenate(producers), readers,
+            np.concatenate([one.hand_overs for one in self._problems]),
+        )
+        shares = np.concatenate(list(self._shares))
+        resources = Resources(self._factors.repeat(sizes, axis=1), self._busy, shares, self._limits, np.zeros(len(shares)))
+        labelling = Labelling(joint, resources)
+        if labelling.steps is None:
+            return 0.0
+        bound = labelling.bound
+        for most, merge in itertools.product(LABELS, (False, True)):
+            found = labelling.search(most, self._cost, merge)
+            for chosen in found.chosen[:OFFERED]:
+                self._offer(np.split(chosen, offsets[1:-1]))
+            bound = max(bound, found.bound)
+            if found.is_exact or self._is_close(bound):
+                break
+        return bound
 
     def _is_close(self, bound: float) -> bool:
         """True if the best assignments cost no more than the bound."""

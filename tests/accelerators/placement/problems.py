@@ -27,6 +27,15 @@ def problem(rng: np.random.Generator, nodes: int, devices: int, near: int = 3) -
     return AssignmentProblem(times, np.arange(-1, nodes - 1), readers, np.array(tables).reshape(-1, devices, devices))
 
 
+def equal_layers(rng: np.random.Generator, nodes: int, devices: int) -> tuple[AssignmentProblem, np.ndarray]:
+    """Layers of two kinds on a slow device and equal fast ones, with their bytes."""
+    one, kinds = problem(rng, nodes, devices), rng.integers(0, 2, nodes)
+    times = np.where(np.arange(devices) == 0, 10.0, 1.0) * np.array([3.0, 8.0])[kinds, np.newaxis]
+    tables = (rng.integers(0, 4, len(one.readers)) * 2.0)[:, np.newaxis, np.newaxis] * (1 - np.eye(devices))
+    tables[0] = tables[0, 0]
+    return AssignmentProblem(times, one.producers, one.readers, tables), np.array([50.0, 90.0])[kinds]
+
+
 def assignments(nodes: int, devices: int) -> np.ndarray:
     """All assignments."""
     return np.array(list(itertools.product(range(devices), repeat=nodes)), np.intp)

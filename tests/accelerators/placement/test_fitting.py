@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from partita.accelerators.placement.fitting import Fitted, Fitting
-from tests.accelerators.placement.problems import assignments, problem
+from tests.accelerators.placement.problems import assignments, equal_layers, problem
 
 
 def fitted(seed: int, most: int) -> tuple[Fitted, float, bool]:
@@ -33,6 +33,17 @@ def test_small_problems_are_solved_exactly_within_limits(start: int) -> None:
         assert holds
         assert found.cost == pytest.approx(least), seed
         assert found.bound <= least * (1 + 1e-9), seed
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_equal_layers_on_equal_devices_are_placed_exactly(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    nodes, devices = int(rng.integers(3, 8)), int(rng.integers(3, 5))
+    one, shares = equal_layers(rng, nodes, devices)
+    limits = np.where(np.arange(devices) == 0, np.inf, rng.integers(60, 300))
+    found = Fitting(one, shares, limits, lambda chosen: np.bincount(chosen, shares, devices)).search()
+    least = min(one.cost(c) for c in assignments(nodes, devices) if (np.bincount(c, shares, devices) <= limits).all())
+    assert found.cost == pytest.approx(least) and found.bound == pytest.approx(least)
 
 
 @pytest.mark.slow
