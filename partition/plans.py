@@ -22,11 +22,11 @@ from partita.partition.names import names_in
 from partita.partition.notebook import plan_html
 from partita.partition.op_index import OpIndex, build_op_index
 from partita.partition.planner import Planned, settle
-from partita.partition.property import SubgraphProperty
+from partita.partition.property import HOOKS, SubgraphProperty, overridden_hooks
 from partita.partition.reasons import Border, Group, Outside, Reasons, WrittenReasons
 from partita.partition.report import PartitionReport
 from partita.partition.splicer import splice
-from partita.partition.with_types import Typed, own_hooks, with_types
+from partita.partition.with_types import Typed, with_types
 from partita.passes.registry import REPORT
 
 VERSION = 1
@@ -219,7 +219,7 @@ def finish(
     result.attrs[REPORT] = PartitionReport(plan_of(planned, properties, reasons), calls)
     planned.witness.check(planned.groups[0].hooks.name if planned.groups else "", "connect_subgraph_inputs")
     for subject in properties:
-        if "post_partition" in own_hooks(subject):
+        if HOOKS["post_partition"] in overridden_hooks(subject):
             watched = Witness(Typed(result, result))
             Hooks(subject, watched).call("post_partition", None, subject.post_partition, result)
             watched.check(subject.name, "post_partition")
