@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
+import operator
 import re
 from collections.abc import Callable
 
@@ -91,6 +94,27 @@ def test_operators_bind_as_in_python() -> None:
             n = i.cast(int32)
             y[i] = (n + 1) * 2 - (n - (n - 3)) // 2 + (n << 1 & 7 | n ^ 1) % 5
     assert written(body)[-1] == "    y[i] = (i32(i) + 1) * 2 - (i32(i) - (i32(i) - 3)) // 2 + (i32(i) << 1 & 7 | i32(i) ^ 1) % 5"
+
+
+OPERATORS: dict[str, Callable[[Value, Value], Value]] = {
+    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift, "+": operator.add, "-": operator.sub, "*": operator.mul,
+    "//": operator.floordiv, "%": operator.mod,
+}
+LAST: dict[str, Callable[[Value, Value], Value]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": Value.equals, "!=": Value.differs,
+    "&": operator.and_, "|": operator.or_,
+}
+
+
+def test_of_any_two_operators_python_reads_the_same_with_no_fewer_parentheses() -> None:
+    a, b, c = (constant(number, int32) for number in (1, 2, 3))
+    for one, other in itertools.product(OPERATORS, OPERATORS | LAST):
+        if one == "^" and other in "&|":
+            continue  # bits are joined less tightly than they are compared
+        second = (OPERATORS | LAST)[other]
+        texts = {f"(1 {one} 2) {other} 3": second(OPERATORS[one](a, b), c), f"3 {other} (1 {one} 2)": second(c, OPERATORS[one](a, b))}
+        for meant, value in texts.items():
+            assert str(value) == ast.unparse(ast.parse(meant)), meant
 
 
 # -- what it computes --------------------------------------------------------------------------------------
