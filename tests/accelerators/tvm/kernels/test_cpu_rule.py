@@ -76,8 +76,8 @@ CASES = {
 def loops(function: Any) -> str:
     """The loops and blocks of a kernel, one after another."""
     found = re.findall(r"for .+ in (?:T\.)?(\w+)\((.+)\):|with T\.sblock\(\"(\w+)\"\)", function.script())
-    listed = [block or " ".join(f"{kind.replace('grid', 'range')}({size})" for size in sizes.split(", ")) for kind, sizes, block in found]
-    return " ".join(listed[1:])
+    listed = [block or " ".join(f"{kind}({size})" for size in sizes.split(", ")) for kind, sizes, block in found]
+    return " ".join(listed[1:]).replace("grid", "range")
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -112,7 +112,8 @@ def test_of_any_two_operators_python_reads_the_same_with_no_fewer_parentheses() 
         if one == "^" and other in "&|":
             continue  # bits are joined less tightly than they are compared
         second = (OPERATORS | LAST)[other]
-        texts = {f"(1 {one} 2) {other} 3": second(OPERATORS[one](a, b), c), f"3 {other} (1 {one} 2)": second(c, OPERATORS[one](a, b))}
+        inner = OPERATORS[one](a, b)
+        texts = {f"(1 {one} 2) {other} 3": second(inner, c), f"3 {other} (1 {one} 2)": second(c, inner)}
         for meant, value in texts.items():
             assert str(value) == ast.unparse(ast.parse(meant)), meant
 
