@@ -52,6 +52,10 @@ def rows_in_front(x: pt.Node) -> pt.Node:
     return pt.op("Transpose", x, perm=[1, 0, 2])
 
 
+def cut_above(x: pt.Node) -> pt.Node:
+    return pt.op("Clip", x, None, pt.constant(np.float32(1)))
+
+
 def largest(x: pt.Node) -> pt.Node:
     return pt.op("ReduceMax", x, at(1), keepdims=0)
 
@@ -80,7 +84,9 @@ def roles(graph: pt.Graph) -> Roles:
     return roles_of(graph, find_caches(graph))
 
 
-APART: list[tuple[End, tuple[int | None]]] = [(last_by_slice, (None,)), (last_by_gather, (None,)), (rows_in_front, (0,))]
+APART: list[tuple[End, tuple[int | None]]] = [
+    (last_by_slice, (None,)), (last_by_gather, (None,)), (rows_in_front, (0,)), (cut_above, (1,)),
+]
 TOGETHER: list[End] = [largest, share, sum_so_far, beside_the_last, all_products, other_rows]
 
 
