@@ -79,7 +79,8 @@ def test_results_of_transposed_convolutions_beyond_the_windows() -> None:
         assert found is (more > extra), (more, extra)
     assert not windows.is_larger_than_windows(spread("n", output_shape=[99])) and not windows.is_larger_than_windows(spread(5))
     assert windows.is_larger_than_windows(spread(5, output_shape=[1, 2, covered + 1])), "all sizes, as older files have them"
-    assert [windows.is_padded_by_a_stride(spread(5, output_padding=[more])) for more in (0, 2, 3, 4)] == [False, False, True, True]
+    padded = [more for more in (0, 2, 3, 4) if windows.is_padded_by_a_stride(spread(5, output_padding=[more]))]
+    assert padded == [3, 4]
     assert not windows.is_padded_by_a_stride(spread(5))
 
 

@@ -62,7 +62,9 @@ def test_a_mask_as_long_as_another_inputs_states_is_for_an_encoder() -> None:
     assert not found.filled and [node.name for node in found.asked] == ["ids", "mask", "states"]
 
 
-@pytest.mark.parametrize(("readers", "role"), [(("Cast", "Cos"), "positions"), (("Cast", "Relu"), None), (("Neg", "Cos"), None)])
+@pytest.mark.parametrize(
+    ("readers", "role"), [(("Cast", "Cos"), "positions"), (("Cast", "Relu"), None), (("Neg", "Cos"), None)]
+)
 def test_positions_reach_angles_unless_they_are_the_tokens(readers: tuple[str, str], role: str | None) -> None:
     def read(node: pt.Node) -> list[pt.Node]:
         first = pt.op(readers[0], node, **({"to": 1} if readers[0] == "Cast" else {"name": "first"}))

@@ -39,4 +39,5 @@ def test_they_have_128_kilobytes_together() -> None:
 
 
 def test_others_are_not() -> None:
-    assert placed(local(part("tirx").Var("n", "int32")), (4, "int8", "global"), (4, "int8", "shared"), local(4)) == [False] * 3 + [True]
+    dynamic = local(part("tirx").Var("n", "int32"))
+    assert placed(dynamic, (4, "int8", "global"), (4, "int8", "shared"), local(4)) == [False, False, False, True]

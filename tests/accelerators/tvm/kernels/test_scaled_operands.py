@@ -43,6 +43,6 @@ def test_a_product_is_scaled_by_both_factors(number: int, rows: int) -> None:
     ((_, draft),) = kernels(graph, MACHINES["tf32"], "f32")
     assert draft is not None and draft.kernel is not None
     arrays = {x.size: x, y.size: y, 1: np.zeros(1, np.float32)}  # the constants are part of the kernel, and not read
-    read = [arrays[math.prod(buffer.shape)] for buffer in draft.kernel.arguments if buffer.role == "input"]  # type: ignore[arg-type]
-    (made,) = run(draft.kernel, read)
+    read = [buffer.shape for buffer in draft.kernel.arguments if buffer.role == "input"]
+    (made,) = run(draft.kernel, [arrays[math.prod(shape)] for shape in read])  # type: ignore[arg-type]
     np.testing.assert_allclose(made.reshape(wanted.shape), wanted, rtol=1e-6, atol=1e-6)
