@@ -7,6 +7,7 @@ import itertools
 import operator
 import re
 from collections.abc import Callable
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -389,3 +390,24 @@ def test_one_bfloat16_fills_a_vector() -> None:
     result = np.zeros((3, 48), ml_dtypes.bfloat16)
     run(kernel, given, result)
     np.testing.assert_array_equal(result.astype("float32"), np.repeat(given.astype("float32")[:, None], 48, 1))
+
+
+def test_a_kernel_is_large_beyond_a_number_of_expressions_and_refused_beyond_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    emitting = import_module("partita.accelerators.tvm.kernels.language.emit")  # the package has its function by this name
+    kernel = Kernel("k")
+    x, y = kernel.input("x", float32, (8,)), kernel.output("y", float32, (8,))
+    with kernel.loop(8, "i") as i:
+        y[i] = x[i] * 2.0 + x[7 - i]
+
+    def count(many: int, most: int) -> int | None:
+        """The expressions of a kernel that is large."""
+        monkeypatch.setattr(emitting, "MANY", many)
+        monkeypatch.setattr(emitting, "MOST", most)
+        attributes = emit(kernel).attrs
+        return int(attributes[emitting.LARGE]) if emitting.LARGE in attributes else None
+
+    expressions = count(0, 1000)
+    assert expressions is not None and 5 <= expressions <= 20
+    assert [count(many, expressions) for many in (expressions - 1, expressions)] == [expressions, None]
+    with pytest.raises(emitting.TooMuchCode, match=f"more than {expressions - 1} expressions"):
+        count(0, expressions - 1)
