@@ -12,7 +12,8 @@ from partita.accelerators.tvm.machine.instructions import Used
 from tests.accelerators.tvm.quantizing import dequantized, integers
 
 X = pt.variable("x", "float32", (4, 6))
-BYTES, WORDS, IMAGE = pt.variable("b", "uint8", (4, 6)), pt.variable("i", "int16", (4, 6)), pt.variable("m", "uint8", (1, 6, 5, 5))
+BYTES, WORDS = pt.variable("b", "uint8", (4, 6)), pt.variable("i", "int16", (4, 6))
+IMAGE = pt.variable("m", "uint8", (1, 6, 5, 5))
 FLOATS, WEIGHT = pt.constant(np.ones((6, 5), np.float32)), integers(1, (6, 5), "int8")
 FORM = "no kernel of integers has its form, or 32 bits might not hold its sums"
 
@@ -58,7 +59,9 @@ def test_products_in_integers_are_counted_and_others_listed_by_reason() -> None:
     left = pt.apply_pass(pt.Graph([graph[name] for name in "efghk"]), "InferShape")
     notes, wide = quantized_notes(everything, left, Used("avx2"))
     assert notes == (
-        "2 products in integers, by avx2", f"in float32, since {FORM}: e, f", "in float32, since what it reads is not quantized: g",
+        "2 products in integers, by avx2",
+        f"in float32, since {FORM}: e, f",
+        "in float32, since what it reads is not quantized: g",
         "in float32, since nothing that it reads is quantized: h, k",
     )
     assert list(wide) == list("efghk")
