@@ -411,3 +411,10 @@ def test_a_kernel_is_large_beyond_a_number_of_expressions_and_refused_beyond_ano
     assert [count(many, expressions) for many in (expressions - 1, expressions)] == [expressions, None]
     with pytest.raises(emitting.TooMuchCode, match=f"more than {expressions - 1} expressions"):
         count(0, expressions - 1)
+
+
+def test_a_number_in_one_lane_is_itself() -> None:
+    number = constant(3.0, float32)
+    assert number.spread(1) is number and str(number.spread(4)) == "all(3.0)"
+    with pytest.raises(CompileError, match="is a vector already"):
+        number.spread(4).spread(1)
