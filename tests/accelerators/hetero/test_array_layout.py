@@ -11,7 +11,9 @@ from partita.graph.types import OptionalType, SequenceType, TensorType, Type, nu
 
 def at(offset: int, count: int = 8) -> np.ndarray:
     """Floats so many bytes after an address that is a multiple of 64."""
-    return layout.aligned_block(4 * count + 64, 64)[offset : offset + 4 * count].view(np.float32)
+    array = layout.aligned_block(4 * count + 64, 64)[offset : offset + 4 * count].view(np.float32)
+    array[...] = np.arange(count)
+    return array
 
 
 def address(array: np.ndarray) -> int:
