@@ -162,7 +162,6 @@ class Absent(Accelerator):
     """A stand-in for one of several devices that cannot run here: it refuses every op and gives the reason."""
 
     isolates_itself = True
-    travels_as_body = True
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name  # type: ignore[misc]

@@ -363,11 +363,8 @@ _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1, "Pow": 1}
 
 def _reads_others(old: Node, new: Node) -> bool:
     """True if the new node reads other constants than the old one."""
-    for a, b in zip(old.inputs, new.inputs):
-        before, after = (None if entry is None else entry.node.value for entry in (a, b))
-        if before is not after and (after is not None or before is not None):
-            return True
-    return False
+    values = (tuple(None if entry is None else entry.node.value for entry in pair) for pair in zip(old.inputs, new.inputs))
+    return any(before is not after for before, after in values)
 
 
 _LOST = (

@@ -54,7 +54,7 @@ class _Axis:
 
     @property
     def padding(self) -> int:
-        """The padding that onnxruntime adds for the same size; the largest possible if the size is dynamic."""
+        """The padding that onnxruntime adds for the same size; the least possible if the size is dynamic."""
         if not isinstance(self.size, int):
             return self.span - self.stride
         return (-(-self.size // self.stride) - 1) * self.stride + self.span - self.size

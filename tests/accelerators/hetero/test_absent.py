@@ -82,6 +82,39 @@ def test_it_starts_at_once_without_it(gamma, beta) -> None:
     assert model.wait(100).properties.devices == ("beta",)
 
 
+def starting(with_: str, **others: dict[str, object]) -> dict[str, dict[str, object]]:
+    return {"HETERO": {"START": "now", "START_WITH": with_}, **others}
+
+
+def test_it_cannot_be_what_answers_first(beta) -> None:
+    with device("gamma", why_not_here=no_card):
+        with pytest.raises(pt.AcceleratorUnavailable) as found:
+            pt.compile(NET, "beta", starting("gamma"))
+        assert str(found.value) == (
+            "START_WITH 'gamma' in the config of HETERO: it cannot run here: there is no card here; LEVEL 7 compiles for one "
+            "elsewhere\n  Name another device, or leave START_WITH out."
+        )
+        for first in ("beta", "HETERO:gamma,beta"):
+            assert pt.compile(NET, "beta", starting(first)).wait(100).properties.devices == ("beta",)
+        model = pt.compile(NET, "HETERO:gamma,beta", starting("gamma", gamma={"LEVEL": 7}))
+        assert model.wait(100).properties.devices == ("gamma",)
+
+
+def test_what_answers_first_has_the_threads_of_what_is_compiled_and_is_measured_as_it_is() -> None:
+    keys = {"LEVEL": 1, "NUM_THREADS": 0}
+    cases: list[tuple[str, dict[str, dict[str, object]], tuple[int, int, bool]]] = [
+        ("alpha", {}, (1, 0, False)),
+        ("alpha", {"alpha": {"LEVEL": 5, "NUM_THREADS": 3}}, (1, 3, False)),
+        ("alpha", {"alpha": {"PERF_COUNT": True}}, (1, 0, True)),
+        ("HETERO:alpha,first", {"first": {"LEVEL": 4}, "alpha": {"NUM_THREADS": 2}}, (4, 0, False)),
+        ("HETERO:alpha,first", {"first": {"LEVEL": 4}, "alpha": {"PERF_COUNT": True}}, (4, 0, True)),
+    ]
+    for devices, config, wanted in cases:
+        with device("alpha", config_keys=keys), device("first", config_keys=keys) as first:
+            pt.compile(NET, devices, starting("first", **config)).wait(100)
+            assert [(seen["LEVEL"], seen["NUM_THREADS"], seen["PERF_COUNT"]) for seen in first.configs] == [wanted], config
+
+
 def test_none_of_them_is_here() -> None:
     why = r"(?s)gamma cannot run here.*delta cannot run here.*Name a device"
     with (

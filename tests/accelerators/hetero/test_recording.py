@@ -83,6 +83,14 @@ def test_the_recorder_looks_at_no_more_calls_than_its_share_allows() -> None:
     assert model.recorded.looked_at == 2
 
 
+def test_the_time_of_an_inspection_is_that_during_the_call_and_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 10.25, 20.0, 20.5])
+    monkeypatch.setattr(recording, "perf_counter", lambda: next(clock))
+    recorder = Recorder("nan")
+    assert [recorder.note({}, [], 0.5), recorder.note({}, [], 0.0)] == [0.75, 0.5]
+    assert (recorder._looked, recorder._latest, recorder._spent) == (2, 0.5, 1.25)
+
+
 def test_calls_between_two_on_the_clock_count_as_the_shorter_of_them() -> None:
     recorder = Recorder("nan")
     recorder._timed(1, 0.5, 0.1)

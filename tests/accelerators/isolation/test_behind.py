@@ -36,3 +36,10 @@ def test_the_work_gives_way_and_who_waits_does_not() -> None:
     before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     assert behind(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())) == lowered()
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="the system has no priorities")
+def test_the_work_is_ten_below_the_calls_and_at_most_at_the_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
+    for calls, work in ((-20, -10), (0, 10), (5, 15), (9, 19), (10, 19), (19, 19)):
+        monkeypatch.setattr(os, "getpriority", lambda which, who, calls=calls: calls)
+        assert lowered() == work

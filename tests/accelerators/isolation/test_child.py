@@ -60,9 +60,10 @@ def test_no_time_at_all_is_too_little(seconds: float) -> None:
 
 
 def test_all_the_time_there_is() -> None:
-    one = child("say(b'{\"answer\": 7}')")
-    assert one.ask({"a": 1}, seconds=float("inf")) == 7
-    one.end()
+    for seconds in (float("inf"), None):
+        one = child("say(b'{\"answer\": 7}')")
+        assert one.ask({"a": 1}, seconds=seconds) == 7
+        one.end()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")

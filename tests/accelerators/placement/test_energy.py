@@ -41,6 +41,13 @@ def test_processors_are_added_and_wrap_around(zones: Path) -> None:
         joules()
 
 
+def test_power_is_the_energy_of_repeated_calls_over_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [100.0]
+    monkeypatch.setattr(energy, "perf_counter", lambda: times[-1])
+    assert energy.watts(lambda: 7 * times[-1] + 3, lambda: times.append(times[-1] + 0.5), 2.0) == 7.0
+    assert times == [100.0, 100.5, 101.0, 101.5, 102.0]
+
+
 def test_a_machine_without_a_counter_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(energy, "POWERCAP", tmp_path / "none")
     with pytest.raises(pt.NotSupported, match="this machine has no RAPL counter: there is no zone in .*none"):

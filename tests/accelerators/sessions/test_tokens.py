@@ -12,7 +12,7 @@ import partita as pt
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, gpt2, llama
 from partita.accelerators.decoder.input_roles import Roles, roles_of
 from partita.accelerators.decoder.kv_pairs import find_caches
-from partita.accelerators.decoder.tokens import token_axes
+from partita.accelerators.decoder.tokens import FEW, token_axes
 from tests.close import is_close
 
 End = Callable[[pt.Node], pt.Node]
@@ -52,6 +52,10 @@ def rows_in_front(x: pt.Node) -> pt.Node:
     return pt.op("Transpose", x, perm=[1, 0, 2])
 
 
+def cut_above(x: pt.Node) -> pt.Node:
+    return pt.op("Clip", x, None, pt.constant(np.float32(1)))
+
+
 def largest(x: pt.Node) -> pt.Node:
     return pt.op("ReduceMax", x, at(1), keepdims=0)
 
@@ -80,7 +84,9 @@ def roles(graph: pt.Graph) -> Roles:
     return roles_of(graph, find_caches(graph))
 
 
-APART: list[tuple[End, tuple[int | None]]] = [(last_by_slice, (None,)), (last_by_gather, (None,)), (rows_in_front, (0,))]
+APART: list[tuple[End, tuple[int | None]]] = [
+    (last_by_slice, (None,)), (last_by_gather, (None,)), (rows_in_front, (0,)), (cut_above, (1,)),
+]
 TOGETHER: list[End] = [largest, share, sum_so_far, beside_the_last, all_products, other_rows]
 
 
@@ -92,6 +98,48 @@ def test_tokens_that_stay_apart_are_known(end: End, axes: tuple[int | None]) -> 
 @pytest.mark.parametrize("end", TOGETHER)
 def test_an_op_that_joins_tokens_is_known(end: End) -> None:
     assert token_axes(roles(decoder(end))) is None
+
+
+def before_the_end(x: pt.Node, count: int) -> pt.Node:
+    """The position so many tokens before the end, computed from the size."""
+    return pt.op("Sub", pt.op("Gather", pt.op("Shape", x), at(1)), at(count))
+
+
+def one(x: pt.Node, position: pt.Node) -> pt.Node:
+    return pt.op("Gather", x, position, axis=1)
+
+
+def part(x: pt.Node, first: pt.Node, end: pt.Node, step: int = 1) -> pt.Node:
+    return pt.op("Slice", x, first, end, at(1), at(step))
+
+
+THE_LAST: list[End] = [
+    lambda x: one(x, before_the_end(x, 1)),
+    lambda x: one(x, pt.op("Squeeze", before_the_end(x, 1))),
+    lambda x: part(x, before_the_end(x, 1), at(2**63 - 1)),
+    lambda x: part(x, before_the_end(x, 1), before_the_end(x, 0)),
+    lambda x: part(x, at(-1), before_the_end(x, 0)),
+    lambda x: part(x, at(-1), at(2**31 - 1)),
+]
+NOT_THE_LAST: list[End] = [
+    lambda x: one(x, before_the_end(x, 2)),
+    lambda x: one(x, at(0)),
+    lambda x: one(x, at(FEW - 1)),
+    lambda x: one(x, at(-2)),
+    lambda x: one(x, at(-1, -1)),
+    lambda x: part(x, before_the_end(x, 2), at(2**63 - 1)),
+    lambda x: part(x, at(-2), at(2**63 - 1)),
+    lambda x: part(x, at(0), at(1)),
+    lambda x: part(x, at(-1), at(FEW)),
+    lambda x: part(x, at(-2), before_the_end(x, 1)),
+    lambda x: part(x, at(-1), at(-(2**31)), -1),
+]
+
+
+def test_of_a_position_that_is_computed_it_is_known_whether_it_is_the_last() -> None:
+    assert [token_axes(roles(decoder(end))) for end in THE_LAST] == [(None,)] * len(THE_LAST)
+    assert [token_axes(roles(decoder(end))) for end in NOT_THE_LAST] == [None] * len(NOT_THE_LAST)
+    assert token_axes(roles(decoder(lambda x: pt.op("Gather", x, at(-1), axis=2)))) == (1,), "the last channel"
 
 
 def test_what_an_encoder_read_keeps_tokens_apart() -> None:

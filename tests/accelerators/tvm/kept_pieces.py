@@ -1,5 +1,5 @@
 """Drawn pieces of kernels and of what surrounds them: dynamic sizes and views, loops over counts, the code of tiles, layouts of
-weights, and lists of launches.
+weights, lists of launches, and kernels for Arm.
 
 `python -m tests.accelerators.tvm.kept_pieces` writes the file that `test_kept_cuts.py` compares with anew."""
 
@@ -35,8 +35,8 @@ from partita.accelerators.tvm.sizes.sizing import forms_for_any_size
 from partita.accelerators.tvm.sizes.views import SizedView
 from partita.graph.errors import PartitaError
 from partita.graph.types import numpy_dtype
-from tests.accelerators.tvm.kept_cuts import PROCESSORS, dynamic, line_of, sum_of
-from tests.accelerators.tvm.planned import MACHINES, written
+from tests.accelerators.tvm.kept_cuts import NEON, PROCESSORS, ROWS, dynamic, line_of, sum_of
+from tests.accelerators.tvm.planned import MACHINES, graph_of, kernels, precision_of, written
 from tests.kept import write_kept
 
 KEPT = Path(__file__).with_name("kept_pieces.txt")
@@ -374,10 +374,30 @@ def needs(rng: random.Random) -> Iterator[object]:
         yield type(error).__name__, getattr(error, "cause", None)
 
 
+ARM = (
+    "quantized: quantized product 1x64x64", "quantized: quantized product 33x100x7", "quantized: quantized product 128x256x128",
+    "quantized: quantized convolution, 3x3", "quantized: quantized convolution, pointwise", "quantized: quantized mean",
+    "quantized: quantized convolution, depthwise", "quantized: quantized convolution, first", "quantized: dynamic product",
+    "quantized: half bytes 1", "quantized: half bytes 30", "products: float 37x64x48", "products: bfloat16 37x64x48",
+    "products: bfloat16 1x768x768", "convolutions: float convolution, 3x3", "convolutions: bfloat16 convolution, 3x3",
+    "convolutions: bfloat16 convolution, pointwise", "convolutions: float convolution, depthwise", "recurrent: LSTM 5 2",
+    "attention: masked attention 33 33 20", "attention: bfloat16 grouped heads", "any_size: tokens", "any_size: image",
+    "narrow: products: product and gelu", "narrow: convolutions: fire",
+)
+"""Graphs whose kernels contain instructions that Arm's processors alone have."""
+
+
+def arm(rng: random.Random) -> Iterator[object]:
+    """Kernels for Arm's processors, with and without instructions for two rows at once."""
+    for name in rng.sample(ARM, 3):
+        for machine in (NEON, ROWS):
+            yield name, [summary for summary, _ in kernels(graph_of(name), machine, precision_of(name))]
+
+
 KINDS: dict[str, tuple[Callable[[random.Random], Iterator[object]], int]] = {
     "sizes": (sizes, 600), "counts": (counts, 200), "fragments": (fragments, 250), "launches": (launches, 40),
     "layouts": (layouts, 250), "lists": (lists, 150), "stored": (stored, 150),
-    "needs": (needs, 150),
+    "needs": (needs, 150), "arm": (arm, 24),
 }
 
 SUBJECTS = [f"{kind} {number}" for kind, (_, count) in KINDS.items() for number in range(count)]

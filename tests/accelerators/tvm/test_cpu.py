@@ -231,9 +231,11 @@ def test_a_value_that_a_key_cannot_have(key: str, value: object, remedy: str) ->
 
 def test_a_profile_has_a_row_for_each_kernel(avx2: Machine) -> None:
     result = compiled(image_net(), PERF_COUNT=True)
+    kernels = [(launch.nodes[0], launch.layer_type, launch.runs, launch.types) for launch in result.launches]
     for _ in range(2):
         result.run([normal(1, 3, 10, 10)])
-    rows = result.profile_rows()
+        rows = result.profile_rows()
+        assert [(row.node, row.layer_type, row.exec_type, row.types) for row in rows] == kernels
     assert [row.layer_type for row in rows[1:3]] == ["Conv+Relu", "Conv+Add+Relu"] and len(rows) == 8
     assert all(row.status == "EXECUTED" and row.real_us > 0 for row in rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -17,8 +18,9 @@ import partita as pt
 from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.kernels.shared.loops import larger, smaller
 from partita.accelerators.tvm.lower.dynamic_sizes import _refuse_wrong
-from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, is_multiple, known_least, symbol, value_of
 from partita.accelerators.tvm.sizes.floors import same_padding
+from partita.accelerators.tvm.sizes.symbols import LARGEST, coarser
 from partita.accelerators.tvm.sizes.views import SizedView
 from partita.graph.types import TensorType
 
@@ -195,3 +197,32 @@ def test_padding_that_depends_on_a_size_is_that_of_each_size(span: int, step: in
     for size in range(1, 12):
         dynamic = same_padding(np.int64(size), span, step, auto_pad, lambda number, divisor: number // divisor)
         assert tuple(map(int, dynamic)) == same_padding(size, span, step, auto_pad)
+
+
+def test_grains_are_the_smallest_with_which_a_size_is_divided() -> None:
+    height = symbol("h")
+    for count, divisor, grain in itertools.product((1, 2, 3, 4, 6, 12), (2, 3, 4, 6, 8, 32), (1, 2, 5)):
+        if count % divisor == 0:
+            continue
+        with pytest.raises(Indivisible) as asked:
+            assert (height * count + 5) % divisor
+        grains = {} if grain == 1 else {"h": grain}
+        least = next(times for times in range(1, 99) if len({(size * times * count + 5) % divisor for size in range(9)}) == 1)
+        assert coarser(grains, asked.value, frozenset({"h", "w"})) == {"h": grain * least}
+        assert coarser({**grains, "w": 7}, asked.value, frozenset({"h", "w"})) == {"h": grain * least, "w": 7}
+        assert coarser(grains, asked.value, frozenset({"w"})) is None, "no size of an image"
+
+
+def test_grains_of_several_sizes_and_those_that_are_none() -> None:
+    height, width = symbol("h"), symbol("w")
+    images = frozenset({"h", "w"})
+
+    def grains(size: Any, divisor: int, **known: int) -> Any:
+        return coarser(known, Indivisible(size, divisor, "it has to be"), images)
+
+    assert grains(height * 3 + width * 4, 8) == {"h": 8, "w": 2}
+    assert grains(height * 3 + width * 4, 4, w=5) == {"h": 4, "w": 5}
+    assert grains(height * width, 2) is None, "a product"
+    assert grains(height * 4 + 1, 2) is None, "no other grain would help"
+    assert grains(height, LARGEST) == {"h": LARGEST} and grains(height, LARGEST + 1) is None
+    assert grains(height, 2, h=LARGEST // 2) == {"h": LARGEST} and grains(height, 2, h=LARGEST) is None

@@ -87,6 +87,39 @@ def test_a_join_of_values_of_other_scales_quantizes_them_as_its_result_is() -> N
     assert np.array_equal(model.run(given, [None])[0], interpret(graph, given)[0])
 
 
+OF_NUMBERS, BETWEEN = ["DequantizeLinear", "DequantizeLinear", "Concat"], "DequantizeLinear+QuantizeLinear"
+
+
+@pytest.mark.parametrize(
+    ("parts", "afters", "kernels"),
+    [
+        ((0.05, 0.05), {"Transpose": 0.05}, ["Concat", "Transpose"]),
+        ((0.05, 0.05), {"Identity": 0.05, "Transpose": 0.07}, ["Concat", "Transpose", BETWEEN]),
+        ((0.05, 0.05), {"": 0.07}, [BETWEEN, BETWEEN, "Concat"]),
+        ((0.05, 0.07), {"Transpose": 0.05}, [*OF_NUMBERS, "Transpose", "QuantizeLinear"]),
+        ((0.05, 0.07), {"": 0.05, "Identity": 0.07}, [*OF_NUMBERS, "QuantizeLinear", "QuantizeLinear"]),
+        ((None, None), {"": 0.05}, ["Concat", "QuantizeLinear"]),
+        ((0.05, None), {"": 0.05}, ["QuantizeLinear", "Concat"]),
+        ((None, 0.05), {"Transpose": 0.05}, ["DequantizeLinear", "Concat", "Transpose", "QuantizeLinear"]),
+        ((None, 0.05, 0.05), {"": 0.05}, ["QuantizeLinear", "Concat"]),
+    ],
+)
+def test_bytes_are_joined_where_all_have_one_scale_or_the_result_has(
+    parts: tuple[float | None, ...], afters: dict[str, float], kernels: list[str]
+) -> None:
+    shape = (2, 3, 20)
+    variables = [pt.variable(f"x{i}", "float32" if scale is None else "uint8", shape) for i, scale in enumerate(parts)]
+    read = [x if scale is None else dequantized(x, scale, POINT) for x, scale in zip(variables, parts, strict=True)]
+    joined = pt.op("Concat", *read, axis=1)
+    results = [quantized(pt.op(op, joined) if op else joined, scale, POINT) for op, scale in afters.items()]
+    graph = pt.apply_pass(pt.Graph(results, variables), "InferShape")
+    given = [normals(i)(*shape) if scale is None else integers(i, shape, "uint8") for i, scale in enumerate(parts)]
+    model = compiled(graph)
+    assert [launch.layer_type for launch in model.launches] == kernels
+    for made, wanted in zip(model.run(given, [None] * len(results)), interpret(graph, given), strict=True):
+        assert np.array_equal(made, wanted)
+
+
 @pytest.mark.parametrize("columns", [64, 37])
 def test_norms_and_softmax_read_bytes_and_write_bytes(columns: int) -> None:
     given = integers(0, (5, columns), "uint8")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -102,3 +105,16 @@ def test_rows_fill_the_gpu() -> None:
         program = find_program(body)
         assert program is not None and Share.of(program, gpu) == wanted
         assert Share.of(program, Gpu(8, 1, 1024)).threads == 1
+
+
+@pytest.mark.parametrize("name", ["sm_70", "sm_80", "sm_90a"])
+def test_rows_have_more_threads_the_longer_they_are_and_blocks_more_rows_the_more_there_are(name: str) -> None:
+    gpu = cuda_gpu(name)
+    powers = [1 << k for k in range(9)]
+    for columns in (1, 127, 128, 129, 256, 257, 512, 513, 5000):
+        enough = [threads for threads in powers[5:] if threads * 4 >= columns]
+        threads = min(enough, default=256)
+        for count in sorted({1, *(gpu.cores * rows + more for rows in (1, 2, 3, 4, 8) for more in (-1, 0, 1))}):
+            fitting = [rows for rows in powers if threads * rows <= 128 and count // rows >= gpu.cores]
+            program: Any = SimpleNamespace(columns=columns, rows=count)
+            assert Share.of(program, gpu) == Share(threads, max(fitting, default=1)), (columns, count)

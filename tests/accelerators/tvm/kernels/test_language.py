@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
+import operator
 import re
 from collections.abc import Callable
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -91,6 +95,28 @@ def test_operators_bind_as_in_python() -> None:
             n = i.cast(int32)
             y[i] = (n + 1) * 2 - (n - (n - 3)) // 2 + (n << 1 & 7 | n ^ 1) % 5
     assert written(body)[-1] == "    y[i] = (i32(i) + 1) * 2 - (i32(i) - (i32(i) - 3)) // 2 + (i32(i) << 1 & 7 | i32(i) ^ 1) % 5"
+
+
+OPERATORS: dict[str, Callable[[Value, Value], Value]] = {
+    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift, "+": operator.add, "-": operator.sub, "*": operator.mul,
+    "//": operator.floordiv, "%": operator.mod,
+}
+LAST: dict[str, Callable[[Value, Value], Value]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": Value.equals, "!=": Value.differs,
+    "&": operator.and_, "|": operator.or_,
+}
+
+
+def test_of_any_two_operators_python_reads_the_same_with_no_fewer_parentheses() -> None:
+    a, b, c = (constant(number, int32) for number in (1, 2, 3))
+    for one, other in itertools.product(OPERATORS, OPERATORS | LAST):
+        if one == "^" and other in "&|":
+            continue  # bits are joined less tightly than they are compared
+        second = (OPERATORS | LAST)[other]
+        inner = OPERATORS[one](a, b)
+        texts = {f"(1 {one} 2) {other} 3": second(inner, c), f"3 {other} (1 {one} 2)": second(c, inner)}
+        for meant, value in texts.items():
+            assert str(value) == ast.unparse(ast.parse(meant)), meant
 
 
 # -- what it computes --------------------------------------------------------------------------------------
@@ -364,3 +390,31 @@ def test_one_bfloat16_fills_a_vector() -> None:
     result = np.zeros((3, 48), ml_dtypes.bfloat16)
     run(kernel, given, result)
     np.testing.assert_array_equal(result.astype("float32"), np.repeat(given.astype("float32")[:, None], 48, 1))
+
+
+def test_a_kernel_is_large_beyond_a_number_of_expressions_and_refused_beyond_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    emitting = import_module("partita.accelerators.tvm.kernels.language.emit")  # the package has its function by this name
+    kernel = Kernel("k")
+    x, y = kernel.input("x", float32, (8,)), kernel.output("y", float32, (8,))
+    with kernel.loop(8, "i") as i:
+        y[i] = x[i] * 2.0 + x[7 - i]
+
+    def count(many: int, most: int) -> int | None:
+        """The expressions of a kernel that is large."""
+        monkeypatch.setattr(emitting, "MANY", many)
+        monkeypatch.setattr(emitting, "MOST", most)
+        attributes = emit(kernel).attrs
+        return int(attributes[emitting.LARGE]) if emitting.LARGE in attributes else None
+
+    expressions = count(0, 1000)
+    assert expressions is not None and 5 <= expressions <= 20
+    assert [count(many, expressions) for many in (expressions - 1, expressions)] == [expressions, None]
+    with pytest.raises(emitting.TooMuchCode, match=f"more than {expressions - 1} expressions"):
+        count(0, expressions - 1)
+
+
+def test_a_number_in_one_lane_is_itself() -> None:
+    number = constant(3.0, float32)
+    assert number.spread(1) is number and str(number.spread(4)) == "all(3.0)"
+    with pytest.raises(CompileError, match="is a vector already"):
+        number.spread(4).spread(1)

@@ -141,6 +141,22 @@ def check_one(layer: Layer, name: str, threads: int) -> None:
     assert np.array_equal(result, layer.expected(x))
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Layer(64, 32, (20, 3), (3, 3)),
+        Layer(64, 16, (40, 3), (3, 3), (2, 1)),
+        Layer(64, 32, (40, 2), strides=(1, 2)),
+        Layer(64, 32, (40, 1), (3, 3), pads=(1, 1, 1, 1)),
+        Layer(64, 16, (33, 5), (2, 5), (1, 3), pads=(0, 0, 1, 0), batch=2),
+    ],
+    ids=str,
+)
+def test_rows_of_a_single_column_are_rows_of_a_tile_register(layer: Layer) -> None:
+    assert cut_of(layer, "amx-int8").unit is not None
+    check_one(layer, "amx-int8", 1)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(layer=layers(), threads=st.sampled_from((1, 2)))
