@@ -6,9 +6,7 @@ import functools
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from partita.graph.errors import PartitaError
 from partita.graph.formatting import error_in_words, in_code
@@ -108,8 +106,7 @@ def is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-@attrs.frozen(slots=True)
-class Returns:
+class Returns(NamedTuple):
     """The types that a hook may return."""
 
     kinds: tuple[type, ...] = ()

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.errors import AcceleratorError, named
+from partita.accelerators.errors import AcceleratorError, Returns, named
 from partita.accelerators.interface.isolation import process as processes
 from partita.accelerators.interface.isolation.process import Limit, end_processes, process_of
 from partita.accelerators.interface.registry import accelerator
@@ -493,5 +493,5 @@ def test_the_place_of_an_error_names_hook_and_device_once(where: str | None, exp
         raise AcceleratorError("it is ill", where=where)
 
     with pytest.raises(AcceleratorError) as error:
-        named(query, "query", (), lambda _: "device 'mine'")(None)
+        named(query, "query", Returns(), lambda _: "device 'mine'")(None)
     assert error.value.where == expected

@@ -7,7 +7,7 @@ import pytest
 
 import partita as pt
 from partita.accelerators.tvm.bodies.packed import DOMAIN as PACKED
-from partita.accelerators.tvm.layouts.quantized_notes import quantized_notes
+from partita.accelerators.tvm.layouts.quantized.notes import quantized_notes
 from partita.accelerators.tvm.machine.instructions import Used
 from tests.accelerators.tvm.quantizing import dequantized, integers
 

@@ -28,7 +28,7 @@ MODELS = (
         "bert", "bert.script", "bert_dynamic", "vit", "vit.script", "gpt2",
         "decoders/llama", "decoders/gpt2", "decoders/gemma3",
     )),
-)  # fmt: skip
+)
 
 
 def test_a_machine_is_planned_by_its_row() -> None:
