@@ -14,7 +14,7 @@ from partita.accelerators.placement import assignment
 from partita.accelerators.placement.assignment import Assigner, AssignmentProblem, cut
 from tests.accelerators.placement.problems import assignments, problem
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "placement"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "placement"
 
 
 @pytest.mark.parametrize("seed", range(200))

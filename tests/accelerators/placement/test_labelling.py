@@ -15,7 +15,7 @@ from partita.accelerators.placement.fitting import Fitting
 from partita.accelerators.placement.labelling import Labelling, Resources
 from tests.accelerators.placement.problems import assignments, equal_layers, problem
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "placement"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "placement"
 
 
 def drawn(seed: int) -> tuple[AssignmentProblem, Resources, float]:
