@@ -1,4 +1,4 @@
-"""What the command line says of arguments that do not go together."""
+"""Messages of the command line for arguments that do not go together."""
 
 from __future__ import annotations
 

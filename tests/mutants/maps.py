@@ -1,4 +1,4 @@
-"""Which tests run which functions, as recorded, and the tests that may notice a change, likeliest first."""
+"""A record of the functions that each test calls, and the tests that may notice a change, likeliest first."""
 
 from __future__ import annotations
 

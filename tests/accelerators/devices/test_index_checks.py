@@ -43,7 +43,7 @@ LENGTHS: dict[str, tuple[Maker, tuple[int, ...]]] = {
 
 
 def told(maker: Maker, shape: tuple[int, ...], array: np.ndarray, is_constant: bool) -> str | None:
-    """What is said of indices in a call; of constant ones, of data of any size."""
+    """The answer for indices in a call; for constant ones, for data of any size."""
     x = pt.variable("x", "float32", ("n",) * len(shape) if is_constant else shape)
     given = pt.constant(array) if is_constant else pt.variable("i", array.dtype.name, array.shape)
     graph = pt.Graph([maker(x, given)], [x] if is_constant else [x, given])

@@ -1,4 +1,4 @@
-"""Where arrays are in memory: which a device reads in place, which are copied, and whose memory a result is in."""
+"""Arrays in memory: those that a device reads in place, those that are copied, and the owner of a result."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def check(folder: Path) -> int:
 
 
 def problem(result: Any, expected: Array) -> str:
-    """How a result differs from what is expected; empty if it does not."""
+    """The difference between a result and what is expected; empty if there is none."""
     array = np.asarray(result)
     if array.dtype != expected.dtype or array.shape != expected.shape:
         return f"{array.dtype}{array.shape} instead of {expected.dtype}{expected.shape}"

@@ -143,7 +143,7 @@ def emulation(folder: Path) -> Iterator[list[Emulated]]:
 
 
 def problems(case: Case, arch: str, folder: Path) -> list[str]:
-    """What is wrong with the results of a graph whose kernels run on a processor."""
+    """The mistakes in the results of a graph whose kernels run on a processor."""
     graph, given, wanted = case
     expected = wanted if wanted is not None else [np.asarray(value) for value in pt.compile(graph, "reference")(*given)]
     with emulation(folder) as processes:
