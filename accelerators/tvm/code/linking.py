@@ -152,8 +152,6 @@ def no_linker(triple: str) -> NotSupported:
     return NotSupported(f"there is no linker here for {triple}", remedy=f"Install {own}ziglang (pip install 'partita[linker]')")
 
 
-
-
 def share(path: str | Path, files: Sequence[str | Path], triple: str = "") -> None:
     """Link the object files for this triple's machine."""
     check_linker(triple)
