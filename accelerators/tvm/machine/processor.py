@@ -152,13 +152,14 @@ def processor_named(value: object) -> str:
     """Validates a configuration value: the name of a processor; "" means the host."""
     text = str(value)
     if text and text not in PROCESSORS:
-        base, _, added = text.partition("+")
+        base, *added = text.split("+")
         if base not in ANY:
             names = ", ".join([*PROCESSORS, *ANY])
             raise BadValue(f"Give one of {names} (the last ones with extensions, as aarch64+i8mm+bf16), or nothing for the host")
-        unknown = sorted(set(added.split("+") if added else ()) - ADDED[base])
+        unknown = sorted(set(added) - ADDED[base])
         if unknown:
-            raise BadValue(f"After {base} give {', '.join(f'+{name}' for name in sorted(ADDED[base]))}, not {', '.join(unknown)}")
+            known = ", ".join(f"+{name}" for name in sorted(ADDED[base]))
+            raise BadValue(f"After {base} give {known}, not {', '.join(map(repr, unknown))}")
     return text
 
 
